@@ -21,9 +21,10 @@ using namespace certify;
 
 namespace {
 
-/// Most residues that are tried for one question: about 0.1 s.
+/// Maximum number of residues that are tried for one question: about 0.1 s.
 constexpr int64_t longestPeriod = int64_t{1} << 21;
-/// Limit for one bound, which also limits how deep it nests; the compiler's have a few.
+/// Maximum number of terms of a bound, which also limits its nesting; the compiler's bounds have a
+/// few.
 constexpr int mostTerms = 256;
 
 int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
@@ -32,7 +33,8 @@ int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
   throw Refusal("expected a bound without ends of segments here, found one with e(...)");
 }
 
-/// c(p + period) = c(p) + rise; a period of 0 where it is longer than the longest.
+/// Period and rise: c(p + period) = c(p) + rise; a period of 0 if it is longer than
+/// `longestPeriod`.
 struct BoundShape {
   int64_t period = 1, rise = 0;
 };
@@ -42,7 +44,7 @@ BoundShape stretched(const BoundShape &shape, int64_t repeats) {
   return isLong ? BoundShape{0, 0} : BoundShape{shape.period * repeats, times(shape.rise, repeats)};
 }
 
-/// x over a period of both.
+/// Returns x over a common period of both.
 BoundShape aligned(const BoundShape &x, const BoundShape &y) {
   return y.period == 0 ? y : stretched(x, y.period / std::gcd(x.period, y.period));
 }
@@ -83,7 +85,7 @@ public:
   explicit Interval(bool everywhere)
       : first(everywhere ? std::numeric_limits<int64_t>::min() : 0) {}
 
-  /// offset + slope t >= 0
+  /// Requires offset + slope t >= 0.
   void demand(int64_t offset, int64_t slope) {
     if (slope > 0) { // t >= ceil(-offset / slope)
       first = std::max(first, times(floorDivide(offset, slope), -1));
@@ -94,7 +96,7 @@ public:
       first = std::numeric_limits<int64_t>::max();
     }
   }
-  /// The t in it that is nearest to 0.
+  /// Returns the t of the interval that is nearest to 0.
   std::optional<int64_t> nearest() const {
     return first > last ? std::nullopt : std::optional(std::clamp<int64_t>(0, first, last));
   }
@@ -321,7 +323,8 @@ bool certify::isNonDecreasing(const Bound &bound) {
   });
 }
 
-/// x is above -1 and above every candidate of the right where all of these are at least 0.
+/// Returns conditions that are all at least 0 exactly if x is above -1 and above every candidate of
+/// the right.
 static std::vector<Expression> getConditions(const Expression &x, const Bound &right) {
   std::vector<Expression> conditions = {x};
   for (const Expression &candidate : right.candidates) {
@@ -331,7 +334,7 @@ static std::vector<Expression> getConditions(const Expression &x, const Bound &r
   return conditions;
 }
 
-/// A period of all of some functions; 0 where it is too long to enumerate.
+/// Returns a common period of some functions; 0 if it is too long to enumerate.
 static int64_t commonPeriod(const std::vector<Expression> &functions) {
   BoundShape all;
   for (const Expression &function : functions) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Bounds: max(-1, c1(p), c2(p), ...), each c of sums, integer multiples and floors.
+// Bounds: max(-1, c1(p), c2(p), ...), where each c consists of sums, integer multiples and floors.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,10 @@
 
 namespace certify {
 
-/// x + factor y. Throws Refusal where a number overflows.
+/// Returns x + factor y. Throws Refusal if a number overflows.
 int64_t plus(int64_t x, int64_t y, int64_t factor = 1);
 
-/// A function of p: quasi-affine where it has no end.
+/// A function of p: quasi-affine if it has no end of a segment.
 struct Expression {
   enum Kind { Constant, Variable, Sum, Multiple, Floor, End, Count } kind = Constant;
   int64_t number = 0; ///< Constant; Multiple: by; Floor: the divisor, at least 1; End: the value
@@ -22,13 +21,13 @@ struct Expression {
 
   /// Throws Refusal where a number overflows, or data decides it.
   int64_t at(int64_t p) const;
-  /// This function of `inner`(p).
+  /// Returns this function of `inner`(p).
   Expression of(const Expression &inner) const;
   bool operator<(const Expression &other) const;
 };
 
 Expression makeVariable();
-/// slope p + constant
+/// Returns slope p + constant.
 Expression makeLinear(int64_t slope, int64_t constant);
 Expression makeFloor(Expression inner, int64_t divisor);
 
@@ -41,7 +40,7 @@ struct Bound {
   bool operator<(const Bound &other) const { return candidates < other.candidates; }
 };
 
-/// Reads a line by the grammar of docs/certificate.md; throws Refusal where it is none.
+/// Reads a line by the grammar of docs/certificate.md; throws Refusal if it does not match.
 class Line {
 public:
   explicit Line(std::string text) : text(std::move(text)) {}
@@ -53,12 +52,12 @@ public:
       fail("'" + word + "'");
     }
   }
-  /// Up to the next space.
+  /// Reads up to the next space.
   std::string word();
-  /// DIGITS, without sign; one number has one spelling.
+  /// Reads DIGITS, without sign; one number has one spelling.
   int64_t natural();
   Expression sum();
-  /// All of the line.
+  /// Reads the rest of the line.
   Bound bound();
   void finish() const {
     if (at != text.size()) {
@@ -78,25 +77,26 @@ private:
 
 inline Bound parseBound(const std::string &text) { return Line(text).bound(); }
 
-/// floor(x / y), y > 0.
+/// Returns floor(x / y), y > 0.
 int64_t floorDivide(int64_t x, int64_t y);
-/// True if they contain an end or a count of segments.
+/// Returns true if the parts contain an end or a count of segments.
 bool hasEnds(const std::vector<Expression> &parts);
-/// c(p + period) = c(p) + some rise, for every integer p.
+/// Returns a period: c(p + period) = c(p) + some rise, for every integer p.
 int64_t computePeriod(const Expression &function);
-/// True if two functions are the same, ends in them by their text alone.
+/// Returns true if two functions are equal; ends in them are compared as text.
 bool isSameFunction(const Expression &x, const Expression &y);
-/// The first p >= 0 from which a rising function is at least `least`. Throws Refusal without one.
+/// Returns the first p >= 0 from which a rising function is at least `least`. Throws Refusal if
+/// there is none.
 int64_t firstAtLeast(const Expression &function, int64_t least);
 constexpr const char *vacuous =
     "vacuous: nothing is read at all, so that a proof about it would be empty";
 
-/// True if no candidate ever falls, so that the bound of the latest of some positions holds for
-/// all. Exact. Throws Refusal where a period is too long to enumerate.
+/// Returns true if no candidate ever falls, so that the bound of the latest of several positions
+/// holds for all of them. Exact. Throws Refusal if a period is too long to enumerate.
 bool isNonDecreasing(const Bound &bound);
 
-/// Some x where left(x) > right(x), of all x >= 0 or, with `everywhere`, of all integers; none
-/// where there is none. Exact. Throws Refusal where a period is too long to enumerate.
+/// Returns some x with left(x) > right(x), among all x >= 0 or, with `everywhere`, among all
+/// integers; none if there is none. Exact. Throws Refusal if a period is too long to enumerate.
 std::optional<int64_t> findAbove(const Bound &left, const Bound &right, bool everywhere);
 
 } // namespace certify

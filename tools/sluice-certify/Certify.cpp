@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A certificate, line by line. The parts that the spec alone determines (values, operands,
-// obligations) must match exactly; bounds are free, and every obligation about them is decided.
+// Checks a certificate line by line. The parts that the spec determines (values, operands,
+// obligations) must match exactly; bounds are arbitrary, and every obligation about them is
+// decided.
 #include "Certify.h"
 #include "Enumerate.h"
 #include "Lines.h"
@@ -51,7 +51,7 @@ private:
   void conclude();
 };
 
-/// NAME OP of OPERAND... scale FACTOR [segments ENDS] stored|lazy|given
+/// Parses NAME OP of OPERAND... scale FACTOR [segments ENDS] stored|lazy|given
 Value parseValue(Line line) {
   Value value;
   value.name = line.word();
@@ -108,9 +108,9 @@ void ModeReader::value() {
   }
 }
 
-/// (p, q) in the relation implies u_operand(q) <= u_value(p): q is eliminated by hand, each time to
-/// the positions that bound the others. Where there is more than one q, that takes a bound that
-/// never falls.
+/// Decides that (p, q) in the relation implies u_operand(q) <= u_value(p). Eliminates q by
+/// replacing it with the positions that bound the others. With more than one q this requires a
+/// bound that never falls.
 void ModeReader::read(size_t index, size_t operand) {
   const Value &value = graph.values[index];
   size_t source = value.operands[operand];
@@ -127,8 +127,8 @@ void ModeReader::read(size_t index, size_t operand) {
     return demand(graph.values[source].isGiven && from.candidates.empty(),
                   "every position reads all of the sequence, later tokens too");
   }
-  // From the first row that reads anything: a stored operand is null before 0, and a stored value
-  // has no position there. Only lazy values may be read everywhere.
+  // Begins at the first row that reads anything: a stored operand is null before 0, and a stored
+  // value has no position there. Only lazy values may be read everywhere.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();
   for (const Expression &row : relation.rows()) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
 // The independent checker of causality certificates (docs/certificate.md). It shares no code with
-// the compiler: a mistake there is not made here again.
+// the compiler, so that it does not repeat the compiler's mistakes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ struct BadInput : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Why a certificate proves nothing.
+/// The reason why a certificate proves nothing.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Composite stages that are lists of others, written out (docs/spec.md), and the table of their
-// keys. Names of results inside are their own.
+// Expands composite stages that are lists of other stages (docs/spec.md), and has the table of
+// their keys. Names of results inside such a stage are local to it.
 #include "Deriver.h"
 
 #include <utility>
@@ -20,8 +19,7 @@ public:
     return list;
   }
 
-  /// A row of the table of lists: the keys that the stage may have, and the method that writes it
-  /// out.
+  /// A row of the table of lists: the keys that the stage may have, and the method that expands it.
   struct Row {
     std::string keys;
     void (CompositeWriter::*write)();

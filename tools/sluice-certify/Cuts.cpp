@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Segments that data decides: where they end, and the way there and back.
+// Derives values of data-dependent segments: their ends, and the ops from tokens to segments and
+// back.
 #include "Deriver.h"
 
 using namespace certify;
 
-/// Two linear maps with an activation between, rounded. Without a rule to learn from, training
-/// draws bits.
+/// Derives bits by two linear maps with an activation between, rounded. Without a rule to learn
+/// from, training draws bits.
 size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
   dropout |= !fields.find("rule");
   x = make("linear", path + ".in", {stored(path + ".rows", x)});
@@ -14,7 +14,7 @@ size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, s
   return make("map", path + ".bits", {make("linear", path + ".out", {x})});
 }
 
-/// A row is compared with the one before.
+/// Compares a row with the row before.
 size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   x = stored(path + ".rows", x);
   size_t query = make("linear", path + ".own", {x});
@@ -25,12 +25,13 @@ size_t Deriver::chancesOfRouter(const std::string &path, size_t x) {
   return make("map", path + ".column", {make("map", path + ".distance", {both, queries, keys})});
 }
 
-/// The inner product of rows.
+/// Derives the inner product of rows.
 size_t Deriver::product(const std::string &name, size_t x, size_t y) {
   return make("map", name, {make("map", name + ".terms", {x, y})});
 }
 
-/// Bits where a token ends a document, or after it; of segments, at their last or first token.
+/// Derives bits where a token ends a document, or after it; for segments, at their last or first
+/// token.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const SegmentCut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
@@ -39,13 +40,13 @@ size_t Deriver::documentBits(const std::string &name, std::optional<size_t> oute
   return begins && !(cut && cut->begins) ? earlier(name + ".before", bits) : bits;
 }
 
-/// The first row has a bit.
+/// Sets the bit of the first row.
 size_t Deriver::withFirst(const std::string &path, size_t bits) {
   size_t first = convertToScale(bits, make("position", path + ".first", {}));
   return make("map", path + ".begun", {bits, first});
 }
 
-/// For a loss's softmax, and earlier rows. It has a row for each token.
+/// Derives bits from a loss's softmax and earlier rows, with a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
   fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
@@ -63,7 +64,7 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   return make("map", path + ".rule", rows);
 }
 
-/// For products of a row with the rows before it, at most `window` rows away.
+/// Derives bits from products of a row with the rows before it, at most `window` rows away.
 size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x) {
   x = make("map", path + ".rate.rows", {x});
   std::vector<size_t> products;
@@ -78,7 +79,8 @@ size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, 
   return make("map", path + ".rule", {make("map", path + ".rate", products)});
 }
 
-/// Bits of the tokens, by their place, or predicted; their counts, and the ends of segments.
+/// Derives bits of the tokens, by their position or predicted; their counts, and the ends of
+/// segments.
 size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
@@ -123,21 +125,21 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  // Labels and the greatest rates look ahead: streams that they alone cut have no name in other
-  // stages.
+  // Labels and the largest rates depend on later tokens: other stages cannot name streams that only
+  // these cut.
   bool looksAhead = rule == 3 || fields.find("top");
   cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 
-/// A segment's bit is the bit of the token that ends it.
+/// The bit of a segment is the bit of the token that ends it.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
   return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
                         *outer)
                : make("embed", path + ".rule", {0});
 }
 
-/// Rows at the ends of segments.
+/// Derives rows at the ends of segments.
 size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
   return convertToScale(outer, make("select_segments", name, {x, cutsAt[outer].counts, outer}));
 }
@@ -149,7 +151,7 @@ size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x,
   return convertToScale(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
 }
 
-/// From tokens to segments, or back.
+/// Derives rows of segments from tokens, or tokens from rows of segments.
 size_t Deriver::throughCut(const std::string &op, const Fields &fields, const std::string &path,
                            size_t x) {
   auto found = cuts.find(fields.text("segments"));
@@ -163,7 +165,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
                        : fields.choice("method", {"repeat", "scatter", "smooth"});
   bool isMaximum = isPool && method == 3;
-  // A mean or maximum of rows from e(m - 1) on, before e(m).
+  // Derives a mean or maximum of the rows from e(m - 1) to before e(m).
   bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? earlier(path + ".before", x) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
@@ -189,7 +191,8 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   return make("map", path + ".gated", {result, gate});
 }
 
-/// Segments ask their own rows, a query a part; or rows ask the parts of a segment's row.
+/// Derives attention of segments over their own rows, with one query per part, or of rows over the
+/// parts of a segment's row.
 size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
   auto found = cuts.find(fields.text("segments"));
   fields.need(found != cuts.end(), "the name of earlier segments");
@@ -236,7 +239,7 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
   return make("map", path + ".sum", terms);
 }
 
-/// Moving averages of rows of segments.
+/// Derives moving averages of rows of segments.
 size_t Deriver::smoothed(const std::string &path, size_t x, const SegmentCut &cut) {
   size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
   left = make("map", path + ".left", {left});
@@ -244,7 +247,7 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const SegmentCut &cu
   return doubled(path + ".smooth.", x, left);
 }
 
-/// A scan over as many rows as a text has.
+/// Derives a scan over all rows of a text.
 size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
   for (int64_t step = 1; step < spec["context"]; step *= 2) {
     std::string pass = name + std::to_string(step);

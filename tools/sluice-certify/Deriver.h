@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Reads a spec into the graph of its values, a stage at a time.
+// Reads a spec into the graph of its values, stage by stage.
 #pragma once
 
 #include "Fields.h"
@@ -11,21 +10,21 @@
 
 namespace certify {
 
-/// Paths of the stages that a composite one expands to, in order.
+/// Paths of the stages that a composite stage expands to, in order.
 struct Names {
   std::string prefix;
   int64_t count = 0;
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
-/// A value whose relations are not read yet.
+/// A value whose relations have not been read yet.
 struct Draft : Value {
   std::string rows, distances; ///< choices that the table leaves open
   int64_t by = 0;              ///< of rows of segments
   std::string input;           ///< the owner of its axis; empty: the axis of the tokens
 };
 
-/// The keys of stages that are lists of others, by the stage's name (Composites.cpp).
+/// Returns the keys of stages that are lists of others, by the stage's name (Composites.cpp).
 std::map<std::string, std::string> listStages();
 
 /// Expands the stages of a spec to one graph.
@@ -34,10 +33,11 @@ public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
   Graph run();
-  /// True if training and evaluation differ; known after run().
+  /// Returns true if training and evaluation differ; known after run().
   bool trainsOtherwise() const { return dropout; }
 
-  /// A row of the table of stages (Stages.cpp): the keys that it may have, and its expansion.
+  /// A row of the table of stages (Stages.cpp): the keys that the stage may have, and its
+  /// expansion.
   enum Trait : unsigned {
     Layered = 1,  ///< has the settings of layers too
     OfTokens = 2, ///< not of given values
@@ -58,7 +58,7 @@ private:
       attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
-  /// A stage after one that computed `previous`. Returns the input of the next one.
+  /// Derives a stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
   static const json &getDefaults(const json &spec) {
     static const json none = json::object();
@@ -67,13 +67,13 @@ private:
 
   // Their operands
   Graph finish() const;
-  /// With keys and values of the streams `over`: none, the layer's own; several, one a group of
-  /// heads.
+  /// Derives a layer with keys and values of the streams `over`: its own stream if empty; one per
+  /// group of heads if several.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
                const std::vector<size_t> &over = {});
   size_t mix(const Layer &settings, const std::string &path, size_t x,
              const std::vector<size_t> &over);
-  /// Attention at `path` of x, by groups of heads.
+  /// Derives attention at `path` over x, by groups of heads.
   size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
                    const std::vector<size_t> &sources);
   /// Layers, and a norm after them where they are pre-norm.
@@ -88,7 +88,7 @@ private:
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);
   size_t stream(const std::string &name, const Fields &fields) const;
-  /// The stream of "with", which is on the scale of x.
+  /// Returns the stream of "with", which is on the scale of x.
   size_t partner(const Fields &fields, size_t x) const;
 
   /// Inputs of stages between tokens and segments.
@@ -123,7 +123,7 @@ private:
     return made.operands.empty() ? graph.values.size() - 1
                                  : convertToScale(made.operands[0], graph.values.size() - 1);
   }
-  /// The last `window` rows of each group of k.
+  /// Derives the last `window` rows of each group of k.
   size_t group(const std::string &op, const std::string &name, size_t x, int64_t k,
                int64_t window) {
     x = make(op, name, {x}, "rows " + spellLinear(k, k - window) + " to " + spellLinear(k, k - 1));
@@ -133,13 +133,13 @@ private:
     }
     return x;
   }
-  /// Each row k times.
+  /// Repeats each row k times.
   size_t repeat(const std::string &op, const std::string &path, size_t x, int64_t k) {
     x = make(op, path + "." + op, {x}, "at floor(p/" + std::to_string(k) + ")");
     graph.values[x].factor /= k;
     return x;
   }
-  /// `value`, made where the rows of `as` are.
+  /// Puts `value` on the scale of the rows of `as`.
   size_t convertToScale(size_t as, size_t value) {
     Draft &made = graph.values[value];
     const Draft &other = graph.values[as];
@@ -156,12 +156,12 @@ private:
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
     return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
   }
-  /// The rows of x `by` rows earlier; null before the first.
+  /// Shifts the rows of x by `by` rows; null before the first.
   size_t earlier(const std::string &name, size_t x, int64_t by = 1) {
     return make("shift", name, {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
-  /// True if this graph drops out here; notes that some graph does.
+  /// Returns true if this graph drops out here; records that some graph does.
   bool hasDropout(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);
     dropout |= drops;

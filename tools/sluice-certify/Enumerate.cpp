@@ -1,9 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The theorem by brute force: nothing is bounded, composed or eliminated. Two things are computed
-// of every position at a length: the latest token on any path to it, and a number that stands for
-// everything it read, nulls included. Rows with equal numbers at two lengths are the same
-// computation.
+// Checks the theorem by enumeration: nothing is bounded, composed or eliminated. For every position
+// at a length, it computes the latest token on any path to it, and a digest of everything that it
+// reads, including nulls. Rows with equal digests at two lengths are the same computation.
 #include "Enumerate.h"
 #include "Bound.h"
 #include "Certify.h"
@@ -55,7 +53,7 @@ public:
     return (length + factor - 1) / factor;
   }
 
-  /// Null where nothing is stored; lazy values are read through.
+  /// Returns null if nothing is stored; lazy values are read through.
   Reading at(size_t value, int64_t p) const {
     if (graph.values[value].op->isLazy()) {
       return compute(value, p);
@@ -91,7 +89,7 @@ private:
   std::vector<std::vector<Reading>> stored;
 };
 
-/// Rows that some row reads, and those between them and its own.
+/// Counts the rows that some row reads, and the rows between them and itself.
 int64_t computeReach(const Relation &relation) {
   int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
   if (relation.kind != Relation::At && relation.first) {
@@ -104,7 +102,7 @@ int64_t computeReach(const Relation &relation) {
   return behind + (isGroup ? 0 : rows) + relation.from;
 }
 
-/// Twice the product of the factors plus the largest shift or window, in tokens.
+/// Returns twice the product of the factors plus the largest shift or window, in tokens.
 int64_t getLongest(const Graph &graph) {
   __int128 product = 1, reach = 0;
   for (const Value &value : graph.values) {

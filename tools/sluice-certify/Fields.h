@@ -17,16 +17,16 @@ namespace certify {
 
 using nlohmann::json;
 
-/// JSON in which no object has a key twice: which of the two holds would be anyone's guess. Nor
-/// does it nest deeper than a spec may (docs/spec.md), as copies of a value recurse.
+/// Parses JSON. Rejects duplicate keys, as it would be ambiguous which one holds, and nesting
+/// deeper than a spec may have (docs/spec.md), as copies of a value recurse.
 json parseSpec(const std::string &text);
 
 constexpr int64_t largestNumber = (int64_t{1} << 31) - 1;
 
-/// Which keys a row of attention reads, of queries on a scale of factor a and keys of b: those that
-/// begin where the query does or before, b q <= a p; those that end where it does, b (q + 1) <=
-/// a (p + 1); m - end < q <= m - begin, m = a p div b; in tokens, a (p + 1) - end < b (q + 1) <=
-/// a (p + 1) - begin; all.
+/// The keys that a row of attention reads, for queries on a scale of factor a and keys of factor b:
+/// keys that begin where the query does or before, b q <= a p; keys that end where it does or
+/// before, b (q + 1) <= a (p + 1); m - end < q <= m - begin with m = a p div b; in tokens, a (p +
+/// 1) - end < b (q + 1) <= a (p + 1) - begin; all keys.
 struct Mask {
   enum Kind { Causal, Complete, Window, Tokens, Block, Bidirectional } kind = Causal;
   int64_t begin = 0,
@@ -34,7 +34,7 @@ struct Mask {
   int64_t from = 0; ///< keys before this one are left out
   int64_t step = 1; ///< of a window on one scale: keys p - begin - step j alone
 
-  /// The relation, of queries and keys on scales of these factors.
+  /// Spells the relation of queries and keys on scales of these factors.
   std::string spell(int64_t queryFactor, int64_t keyFactor) const;
 };
 
@@ -55,9 +55,9 @@ struct Layer {
   std::vector<HeadGroup> groups; ///< none: all heads read alike
 };
 
-/// How a `shorten` stage makes one position of a group.
+/// Methods by which a `shorten` stage computes one position from a group.
 inline const json shortenMethods = {"average", "linear", "max", "convolution"};
-/// Also of "attention_linear", the sixth.
+/// Returns true for a linear method, including "attention_linear", the sixth.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct FieldLevel {
@@ -76,7 +76,7 @@ public:
       throw BadInput(where + ": expected " + expected + ", found " + own.dump());
     }
   }
-  /// No key except the keys of a list, separated by spaces.
+  /// Rejects keys that are not in a list, separated by spaces.
   void needKeys(const std::string &known) const {
     need(own.is_object(), "an object");
     for (const auto &[key, value] : own.items()) {
@@ -107,7 +107,7 @@ public:
     return value ? value->get<int64_t>() : *otherwise;
   }
 
-  /// A probability that is not 0.
+  /// Returns true for a probability other than 0.
   bool dropsOut(const std::string &key) const {
     const json *value = find(key);
     need(!value || (value->is_number() && *value >= 0 && *value < 1),
@@ -115,7 +115,7 @@ public:
     return value && *value > 0;
   }
 
-  /// The index of the value among `values`; the first where there is none.
+  /// Returns the index of the value among `values`; 0 if the key is absent.
   size_t choice(const std::string &key, const json &values) const {
     const json *value = find(key);
     auto found = value ? std::find(values.begin(), values.end(), *value) : values.begin();
@@ -143,7 +143,7 @@ inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
   return {kind, ends[0], ends[1]};
 }
 
-/// "block" and "start"
+/// Reads "block" and "start".
 inline Mask readBlock(const Fields &fields) {
   Mask mask{Mask::Block, fields.integer("start", 0, 0), fields.integer("block", 2)};
   fields.need(mask.begin < mask.end, "a \"start\" below \"block\"");
@@ -169,7 +169,7 @@ inline Mask readMask(const Fields &fields) {
                   : readEnds(own, value["window"], Mask::Window);
 }
 
-/// The retina's: means of the layer's input, with a window each.
+/// Reads "scales": means of the layer's input, with a window each.
 inline std::vector<HeadGroup> readScales(const Fields &fields) {
   std::vector<HeadGroup> groups;
   const json list = fields.get("scales", json::array());
@@ -188,7 +188,7 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   return groups;
 }
 
-/// "over" as a list: a stream and a mask each, the layer's where it has none.
+/// Reads "over" as a list: a stream and a mask each; by default the layer's mask.
 inline std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask) {
   std::vector<HeadGroup> groups;
   for (const json &source : *fields.find("over")) {
@@ -222,14 +222,14 @@ inline Layer readLayer(const Fields &fields) {
   return layer;
 }
 
-/// From both ends, around one level in the middle.
+/// Returns true if the levels read the same from both ends, around one level in the middle.
 inline bool readsTheSame(const std::vector<FieldLevel> &levels) {
   auto isAlike = [](const FieldLevel &a, const FieldLevel &b) { return a.factor == b.factor; };
   return levels.size() % 2 == 1 &&
          std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
-/// "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the next finer one.
+/// Reads "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the next finer one.
 inline std::vector<FieldLevel> readLevels(const Fields &fields) {
   static const std::regex pattern("([0-9]{1,5})@([0-9]{1,10})");
   std::vector<FieldLevel> levels;
@@ -248,12 +248,12 @@ inline std::vector<FieldLevel> readLevels(const Fields &fields) {
   return levels;
 }
 
-/// True if a shift's first rows are a trained one: then it is stored.
+/// Returns true if a shift's first rows are a trained one: then it is stored.
 inline bool learnsStart(const Fields &fields) {
   return fields.choice("start", {"zeros", "null"}) == 1;
 }
 
-/// True if a map of the projection's sum has code of its own.
+/// Returns true if the projection's sum has an activation, which is a separate map.
 inline bool isActivated(const Fields &fields, const std::string &key) {
   return fields.choice(key, {"none", "relu", "gelu", "gelu_tanh", "relu_squared"}) > 0;
 }

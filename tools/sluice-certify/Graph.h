@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The neutral graph: values, the ops that make them, and which rows of its operands each row reads.
-// A certificate carries one; a spec's stages expand to one.
+// The neutral graph: values, the ops that compute them, and the rows of operands that each row
+// reads. A certificate has one; the stages of a spec expand to one.
 #pragma once
 
 #include "Bound.h"
@@ -10,7 +9,7 @@
 
 namespace certify {
 
-/// Rows q of an operand that row p reads.
+/// The rows q of an operand that row p reads.
 struct Relation {
   enum Kind {
     At,   ///< q = last(p), which is first(p)
@@ -19,7 +18,7 @@ struct Relation {
   } kind = At;
   std::optional<Expression> first, last; ///< of Keys: none where nothing limits them
   int64_t from = 0, step = 1;            ///< of Keys: q >= from; last(p) - step j alone
-  /// For At: rows p = start + every i alone, or without these where `isOff`; 0: all rows.
+  /// For At: only rows p = start + every i or, with `isOff`, all others; 0: all rows.
   int64_t every = 0, start = 0;
   bool isOff = false;
 
@@ -29,9 +28,9 @@ struct Relation {
   /// Functions of i >= 0 whose values are, all together, the rows p >= 0 that read anything.
   std::vector<Expression> rows() const;
   bool hasEnds() const;
-  /// The first p >= 0 that reads a q >= from. Throws Refusal where there is none.
+  /// Returns the first p >= 0 that reads a q >= from. Throws Refusal if there is none.
   int64_t firstRow() const;
-  /// True if it holds some p, q >= 0.
+  /// Returns true if the relation has a pair p, q >= 0.
   bool hasSample() const;
   bool isSame(const Relation &other) const;
   /// Calls `read` with each q that p reads of an operand of n rows.
@@ -49,8 +48,9 @@ struct Relation {
   }
 };
 
-/// The rows of an operand that an op may read. Where it has no segments, the last row that is read
-/// rises as the two scales lie: by F rows of the operand in f rows of the result, of factors F : f.
+/// The rows of an operand that an op may read. Without segments, the last row that is read rises in
+/// the ratio of the two scales: by F rows of the operand in f rows of the result, for factors F :
+/// f.
 enum class Pattern {
   Own,        ///< the same row of the same scale
   OnRows,     ///< the value of every k-th row
@@ -69,7 +69,7 @@ enum class Pattern {
   Unread      ///< nothing: given by the other operands
 };
 
-/// A row of the one table of ops (Ops.cpp).
+/// A row of the table of ops (Ops.cpp).
 struct Op {
   const char *name;
   std::vector<Pattern> patterns; ///< of its operands
@@ -110,7 +110,7 @@ struct Value {
   }
 };
 
-/// Row t of values[row] is scored against token t + 1.
+/// A loss: row t of values[row] is scored against token t + 1.
 struct Loss {
   std::string name; ///< "stages.3.head"
   size_t row = 0;
@@ -118,13 +118,13 @@ struct Loss {
   bool operator==(const Loss &other) const = default;
 };
 
-/// The values that the losses are computed from, operands first.
+/// The values from which the losses are computed, operands first.
 struct Graph {
   std::vector<Value> values;
   std::vector<Loss> losses; ///< the last one scores the row that is sampled
 
   const Loss &head() const { return losses.back(); }
-  /// Which values `rows` are computed from.
+  /// Returns the values from which `rows` are computed.
   std::vector<bool> findLive(const std::vector<size_t> &rows) const;
   void markSampled() {
     std::vector<bool> sampled = findLive({head().row});

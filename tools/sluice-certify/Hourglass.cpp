@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Stages of several scales: hourglasses, top_down and bottom_up. Their operands are numbered in
-// order.
+// Expands stages of several scales: hourglasses, top_down and bottom_up. Their operands are
+// numbered in order.
 #include "Deriver.h"
 
 using namespace certify;
@@ -11,7 +10,7 @@ namespace {
 enum Down : size_t { Attention = 4 };
 enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
 
-/// The keys of a stage, then attention from two of them.
+/// Returns the methods of a `shorten` stage, followed by the two attention methods.
 json downMethods() {
   json names = shortenMethods;
   names.insert(names.end(), {"attention", "attention_linear"});
@@ -20,8 +19,8 @@ json downMethods() {
 
 } // namespace
 
-/// Down from level to level, each shortened from the one before, then up. The stream that a level
-/// leaves on the way down is added where the way up comes back to its factor.
+/// Goes down from level to level, each shortened from the one before, and then up. The stream of a
+/// level on the way down is added where the way up returns to its factor.
 class Deriver::Hourglass {
 public:
   Hourglass(const Fields &fields, Deriver &make) : fields(fields), make(make) {
@@ -34,7 +33,7 @@ public:
     up = bottom + 1;
   }
 
-  /// From level `at` inwards and back to its factor.
+  /// Expands from level `at` inwards and back to its factor.
   size_t descend(size_t at, const std::string &path, size_t x) {
     Names next{path};
     x = make.stack(settings, levels[at].layers, next, x);
@@ -60,7 +59,7 @@ public:
   }
 
 private:
-  /// A layer between scales reads streams that a pre-norm hourglass has normed.
+  /// A layer between scales reads streams that a pre-norm hourglass has normed already.
   Layer resampler(Mask mask) const {
     Layer layer = settings;
     layer.attentionNorm = !settings.preNorm;
@@ -120,7 +119,7 @@ size_t Deriver::hourglass(const Fields &fields, const std::string &path, size_t 
   return Hourglass(fields, *this).descend(0, path, x);
 }
 
-/// Coarse scales, a layer over all of them, fine layers.
+/// Expands coarse scales, a layer over all of them, and fine layers.
 size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x) {
   bool folds = isLinear(fields.choice("shorten", shortenMethods));
   std::vector<FieldLevel> levels = readLevels(fields);
@@ -141,8 +140,8 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   return stack(settings, levels[0].layers, next, x);
 }
 
-/// Scales from the coarsest down: groups of the stage's own input, and next to them the output
-/// of the scale above for the last group that ended.
+/// Expands scales from the coarsest down: groups of the stage's own input, combined with the output
+/// of the coarser scale for the last group that has ended.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields);

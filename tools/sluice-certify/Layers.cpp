@@ -24,7 +24,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     terms.push_back(make("linear", path + ".query_position", {x}));
     keys = make("linear", path + ".kv", {other.value_or(x)});
     size_t distance = convertToScale(x, make("position", path + ".distance", {}));
-    // A row by distance is a step that queries and keys are whole numbers of.
+    // The factor of rows by distance is the step that divides the factors of queries and keys.
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
     terms.push_back(make("linear", path + ".relative", {distance}));
     x = content;
@@ -46,8 +46,8 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   return make("linear", path + ".output", {x});
 }
 
-/// Each group has queries of x, keys and values of its source, and columns of the output map; the
-/// results are summed.
+/// Each group has queries from x, keys and values from its source, and columns of the output map;
+/// the results are summed.
 size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
                           const std::vector<size_t> &sources) {
   std::vector<size_t> outputs;
@@ -101,7 +101,8 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   std::string seen = read.spell(query.factor, key.factor);
   int64_t common = std::gcd(query.factor, key.factor);
   int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;
-  // Its own row in steps of distance, or under `complete` its end from the first key's end.
+  // Rows by distance up to the query's own row in steps of distance or, under `complete`, its end
+  // measured from the first key's end.
   std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
   size_t result = make(op, name, std::move(operands), seen);
   graph.values[result].distances = distances;
@@ -137,7 +138,7 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t
   return layers > 0 && settings.preNorm ? norm(next(), x) : x;
 }
 
-/// A layer with keys and values of its own, or of other streams.
+/// Derives a layer with keys and values from its own stream, or from other streams.
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
   settings.mask.from = fields.integer("first", 0, 0);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Lines that the parts of a certificate share: its lines, and who decides.
+// Reads the lines of a certificate and decides obligations, for all parts of a certificate.
 #pragma once
 
 #include "Bound.h"
@@ -17,7 +16,7 @@ class Lines {
 public:
   explicit Lines(const std::string &text) : text(text) {}
 
-  /// The text after `start` on the next line, nothing if that `isAll`.
+  /// Returns the text after `start` on the next line; nothing if `start` must be all of it.
   std::string rest(const std::string &start, bool isAll = false) {
     ++number;
     size_t end = text.find('\n', at);
@@ -52,7 +51,7 @@ private:
 /// Decides what obligations ask. Equal questions are asked once.
 class Judge {
 public:
-  /// left(x) <= right(x) for every x >= 0, or for every integer; `name` is x in messages.
+  /// Requires left(x) <= right(x) for every x >= 0, or for every integer; `name` is x in messages.
   void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
     if (!known.emplace(left, right, everywhere).second) {
       return; // it held, or this is not reached
@@ -70,12 +69,12 @@ private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
 
-/// The text for p - `rows` in messages.
+/// Returns the text for p - `rows` in messages.
 inline std::string nameBehind(int64_t rows) {
   return rows == 0 ? "p" : "p - " + std::to_string(rows);
 }
 
-/// A part of a certificate, as it is read.
+/// A part of a certificate that is being read.
 struct LinePart {
   const Graph &graph;
   Lines &lines;
@@ -92,7 +91,8 @@ struct LinePart {
   }
 };
 
-/// The incremental step of a graph: when each stored value's rows are computed, and kept.
+/// The incremental step of a graph: the step that computes each stored value's rows, and the rows
+/// that are kept.
 struct LineStep {
   struct Value {
     Bound schedule;   ///< row m is computed at step schedule(m)
@@ -103,10 +103,10 @@ struct LineStep {
   int64_t obligations = 0;
 };
 
-/// Reads and decides "mode step". Throws Refusal where the step would read a row that is not there.
+/// Reads and decides "mode step". Throws Refusal if the step would read a row that does not exist.
 LineStep readStep(const Graph &graph, Lines &lines, Judge &judge);
 
-/// The same by brute force: steps of `length` tokens, every read of every row. Throws Refusal.
+/// Checks the step by enumeration: `length` steps, every read of every row. Throws Refusal.
 void walkStep(const Graph &graph, const LineStep &step, int64_t length);
 
 } // namespace certify

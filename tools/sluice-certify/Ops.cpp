@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The one table of ops: which rows each may read, and what must hold of its numbers.
+// The table of ops: the rows that each may read, and conditions on its numbers.
 #include "Ops.h"
 #include "Certify.h"
 #include "Graph.h"
@@ -40,7 +39,7 @@ const Op &certify::findOp(const std::string &name) {
   return *row;
 }
 
-/// "4*p + 3"
+/// Spells "4*p + 3".
 std::string certify::spellLinear(int64_t slope, int64_t constant) {
   std::string text = slope == 1 ? "p" : std::to_string(slope) + "*p";
   return text + (constant < 0   ? " - " + std::to_string(-constant)

@@ -15,11 +15,11 @@ using namespace certify;
 
 namespace {
 
-/// Beyond these a question is refused: seconds.
+/// Limits beyond which a question is rejected, after seconds.
 constexpr size_t mostRows = 2000;
 constexpr int mostCases = 20000;
 
-/// Common divisors are divided out; the constant is rounded down.
+/// Divides out common divisors; rounds the constant down.
 void tighten(Form &row) {
   int64_t common = 0;
   for (auto [variable, number] : row.numbers) {
@@ -33,10 +33,10 @@ void tighten(Form &row) {
   }
 }
 
-/// The tightest of rows with the same numbers.
+/// The tightest row for each vector of coefficients.
 using SolutionRows = std::map<std::map<size_t, int64_t>, int64_t>;
 
-/// False where the row implies that -1 >= 0.
+/// Adds a row. Returns false if the row implies -1 >= 0.
 bool add(SolutionRows &rows, Form row) {
   tighten(row);
   if (row.numbers.empty()) {
@@ -47,7 +47,7 @@ bool add(SolutionRows &rows, Form row) {
   return true;
 }
 
-/// The variable that makes fewest rows.
+/// Returns the variable whose elimination creates the fewest rows.
 size_t choose(const SolutionRows &rows) {
   std::map<size_t, std::pair<int64_t, int64_t>> signs;
   for (const auto &[numbers, constant] : rows) {
@@ -59,7 +59,7 @@ size_t choose(const SolutionRows &rows) {
   return std::ranges::min_element(signs, {}, countRows)->first;
 }
 
-/// True if rows contradict one another by sums. May miss it.
+/// Returns true if sums of rows contradict one another. May miss a contradiction.
 bool contradict(const std::vector<Form> &given) {
   SolutionRows rows;
   for (const Form &row : given) {
@@ -159,7 +159,7 @@ Form Question::of(const Expression &expression, const Form &at) {
   return quotient;
 }
 
-/// Terms before number `settled` have a sign, and an order among one another.
+/// Terms before number `settled` have a known sign and order.
 bool Question::isEmpty(size_t settled, int &cases) const {
   if (contradict(rows)) {
     return true;
@@ -168,7 +168,8 @@ bool Question::isEmpty(size_t settled, int &cases) const {
     return false;
   }
   const SegmentBoundTerm &term = terms[settled];
-  // Its sign, then its order to each earlier term of the same ends: before it, at it or after it.
+  // Splits on the term's sign, then on its order to each earlier term of the same ends: less, equal
+  // or greater.
   std::vector<Question> open;
   for (bool isNegative : {true, false}) {
     Question next = *this;
@@ -229,7 +230,8 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right, bool everywher
   return question.isNeverAbove(left, p, right, p);
 }
 
-/// The rows q of row p. It reads only the last one of the counted segments of a step.
+/// Relates row p and the rows q that it reads. In a step it reads only the last one of the counted
+/// segments.
 static void relate(Question &question, const Relation &relation, const Form &p, const Form &q,
                    bool isLast = false) {
   if (relation.every > 0) { // p - start - every i is 0, or from 1 to every - 1

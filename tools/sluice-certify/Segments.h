@@ -11,29 +11,29 @@
 
 namespace certify {
 
-/// numbers . variables + constant
+/// The linear form numbers . variables + constant.
 struct Form {
   std::map<size_t, int64_t> numbers; ///< none of them 0
   int64_t constant = 0;
 
   static Form variable(size_t index) { return {{{index, 1}}, 0}; }
   static Form number(int64_t value) { return {{}, value}; }
-  /// this + factor * other. Throws Refusal where a number overflows.
+  /// Returns this + factor * other. Throws Refusal if a number overflows.
   Form plus(const Form &other, int64_t factor = 1) const;
   bool operator==(const Form &other) const = default;
 };
 
-/// A conjunction of rows, each at least 0, of integers.
+/// A conjunction of integer rows, each at least 0.
 class Question {
 public:
   Form fresh() { return Form::variable(variables++); }
   void require(const Form &row) { rows.push_back(row); }
   void requireEqual(const Form &x, const Form &y);
-  /// e(argument) of the segmentation whose ends are value `ends`.
+  /// Returns e(argument) of the segmentation whose ends are value `ends`.
   Form end(size_t ends, const Form &argument);
-  /// The expression at p = `at`.
+  /// Returns the expression at p = `at`.
   Form of(const Expression &expression, const Form &at);
-  /// True if no candidate of `left` at x is above -1 and above all of `right` at p.
+  /// Returns true if no candidate of `left` at x is above -1 and above all of `right` at p.
   bool isNeverAbove(const Bound &left, const Form &x, const Bound &right, const Form &p) const;
 
 private:
@@ -46,7 +46,7 @@ private:
     int64_t divisor;
     Form value;
   };
-  /// True if it has no solution; false where that could not be shown.
+  /// Returns true if there is no solution; false if that could not be shown.
   bool isEmpty(size_t settled, int &cases) const;
 
   size_t variables = 0;
@@ -55,8 +55,8 @@ private:
   std::vector<Quotient> quotients; ///< of floors; equal floors are one integer
 };
 
-/// Row p of a value and a row q that it reads, under all boundaries; in a step, of the stored
-/// values below lazy values.
+/// Row p of a value and a row q that it reads, under all boundaries; in a step, a row of the stored
+/// values under lazy ones.
 struct EndsRead {
   Question question;
   Form p = question.fresh(), q = question.fresh();

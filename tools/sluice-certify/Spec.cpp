@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// From a spec to the graph of its values: a second reading of docs/spec.md. Read is what decides
-// the graph: stages, their order and names, factors, shifts, masks, placement, activation, dropout.
+// Reads a spec into the graph of its values, independently of the compiler, following docs/spec.md.
+// Reads only what determines the graph: stages, their order and names, factors, shifts, masks,
+// placement, activation, dropout.
 #include "Deriver.h"
 #include "Ops.h"
 
 using namespace certify;
 
-/// "line 2, column 7"; `position` counts bytes, the wrong one included.
+/// Returns "line 2, column 7"; `position` counts bytes, including the wrong one.
 static std::string describePlace(const std::string &text, size_t position) {
   std::string before = text.substr(0, position > 0 ? position - 1 : 0);
   size_t lines = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
@@ -47,7 +47,7 @@ static const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
     "mask rotary bias feed_forward relative distances scales lsh";
 
-/// In the order of their names.
+/// Returns the inputs in the order of their names.
 static std::vector<std::string> namesOfInputs(const json &spec) {
   std::vector<std::string> names;
   if (spec.contains("inputs")) {
@@ -145,9 +145,9 @@ Graph Deriver::finish() const {
   return kept;
 }
 
-/// Writes factor i of the set that an hourglass draws from, as in "2@1 8@{2,3} 2@1", in place of
-/// the set. Returns the factor: 0 where no stage draws one, -1 after the last of 2 to 16. A set
-/// spelled otherwise stays, and readLevels() rejects it.
+/// Replaces the set of factors that an hourglass draws from, as in "2@1 8@{2,3} 2@1", by its factor
+/// i. Returns the factor: 0 if no stage draws one, -1 after the last of 2 to 16. A set in another
+/// form is left, and readLevels() rejects it.
 static int64_t chooseFactor(json &spec, size_t i) {
   static const std::string positive = "0{0,9}[1-9][0-9]{0,9}";
   static const std::regex set("\\{(" + positive + "(," + positive + "){1,15})\\}"), word("[0-9]+");

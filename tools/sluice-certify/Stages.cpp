@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The table of stages: a row for each, its keys and its expansion. Composites.cpp has the rows of
-// stages that are lists of others.
+// The table of stages: a row for each, with its keys and its expansion. Composites.cpp has the rows
+// of stages that are lists of others.
 #include "Deriver.h"
 
 using namespace certify;
@@ -106,7 +105,7 @@ size_t Deriver::join(const Fields &fields, const std::string &path, size_t x) {
   return add(path, x, partner(fields, x));
 }
 
-/// Rows start, start + block and so on of the one, the others of x.
+/// Derives rows start, start + block and so on of one stream, and the other rows of x.
 size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x) {
   Mask block = readBlock(fields);
   std::string rows = std::to_string(block.end) + "*i + " + std::to_string(block.begin);
@@ -159,7 +158,7 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
   return linear ? make("linear", path + ".linear", {x}) : x;
 }
 
-/// A linear map of each row of a group, side by side; or of each part of a group's row.
+/// Derives linear maps of the rows of a group, concatenated; or of the parts of a group's row.
 size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
                         size_t x) {
   int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
@@ -203,7 +202,7 @@ void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) 
   fields.need(lossRows.emplace(name, x).second, "a name that no other loss has");
 }
 
-/// Row t reads group (t - shift) div k. Rows that are not scored are held to the theorem too.
+/// Row t reads group (t - shift) div k. Rows that are not scored must satisfy the theorem too.
 size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
                       size_t x) {
   hasDropout(fields, "label_smoothing");

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The incremental step: every row that it reads was computed by then and is still kept. Schedules,
-// rings and bursts may be chosen; s_v(m), the step that computes row m of value v, never falls.
+// Checks the incremental step: every row that it reads was computed by then and is still stored. A
+// certificate may choose schedules, rings and bursts; s_v(m), the step that computes row m of value
+// v, never falls.
 #include "Lines.h"
 #include "Ops.h"
 
@@ -9,7 +9,7 @@ using namespace certify;
 
 namespace {
 
-/// A read of a stored value, through lazy ones: row p reads rows from first(p) to last(p).
+/// A read of a stored value, possibly through lazy ones: row p reads rows from first(p) to last(p).
 struct StoredRead {
   size_t source = 0;
   std::vector<Expression> rows = {makeLinear(1, 0)}; ///< those that read; see Relation::rows
@@ -17,8 +17,8 @@ struct StoredRead {
   Expression last;
 };
 
-/// All positions between are read too: each lazy value moves on by at most one. Keys that a mask
-/// leaves out at the front count as read: that demands more.
+/// All positions in between count as read, because each lazy value advances by at most one. Keys
+/// that a mask excludes at the front count as read, which is stricter.
 StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
   if (graph.values[operand].isGiven) { // all of it, there before the first token
     return {operand, {}, {}, {}};
@@ -60,7 +60,7 @@ private:
 
 } // namespace
 
-/// The natural number that ends a line; -1 for "all".
+/// Reads the natural number at the end of a line; -1 for "all".
 int64_t StepReader::number(const std::string &start, bool orAll) {
   Line line(lines.rest(start));
   int64_t rows = orAll && line.accept("all") ? -1 : line.natural();
@@ -68,8 +68,8 @@ int64_t StepReader::number(const std::string &start, bool orAll) {
   return rows;
 }
 
-/// s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the row that
-/// takes the place of the oldest one is computed later. Rows before 0 are null and not read.
+/// Requires s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the
+/// row that replaces the oldest one is computed later. Rows before 0 are null and not read.
 void StepReader::demandRead(const std::string &name, const Bound &reader, const StoredRead &read) {
   const LineStep::Value &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
@@ -99,7 +99,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   }
 }
 
-/// The same for all boundaries.
+/// Requires the same for all boundaries.
 void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
                                    const EndsRead &read) {
   const LineStep::Value &source = step.values[read.source];
@@ -112,8 +112,9 @@ void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
                                           source.schedule, read.q.plus(Form::number(source.ring))));
 }
 
-/// A step knows the ends that it has seen: a candidate has none, or is h(e(f(p))) of its segments,
-/// where step h(m) knows bit m, and h is such a function on the scale that these cut.
+/// Requires that a step has seen the ends of a schedule: a candidate has none, or is h(e(f(p))) of
+/// its segments, where step h(m) knows bit m, and h is such a function on the scale that these
+/// segments cut.
 void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
   for (size_t bits = 0; segments && hasEnds({known}); segments = graph.values[bits].segments) {
     Expression *end = &known;
@@ -198,7 +199,7 @@ LineStep certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
 
 namespace {
 
-/// Steps, token after token. Row q is in slot q mod ring, so a ring has the newest rows.
+/// Runs steps token after token. Row q is in slot q mod ring, so a ring has the newest rows.
 class StepWalk {
 public:
   StepWalk(const Graph &graph, const LineStep &step)
@@ -229,7 +230,7 @@ private:
     return graph.values[index].isGiven ? ring < 0 : oldest <= row && row < computed[index];
   }
 
-  /// Rows of an operand that row p reads at step t, through lazy values.
+  /// Visits the rows of an operand that row p reads at step t, through lazy values.
   void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
     relation.each(p, t / graph.values[operand].factor + 1, [&](int64_t q) {
       if (graph.values[operand].op->isLazy()) {

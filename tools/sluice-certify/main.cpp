@@ -28,7 +28,8 @@ static CertificateSource readSource(const std::string &name) {
   return {name, {std::istreambuf_iterator<char>(file), {}}};
 }
 
-/// A message without bytes that a terminal takes for commands: names and lines come from files.
+/// Escapes bytes that a terminal could interpret as commands, because names and lines come from
+/// files.
 static std::string showMessage(const std::string &message) {
   std::string shown;
   for (size_t i = 0; i < message.size(); ++i) {

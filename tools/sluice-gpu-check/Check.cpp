@@ -57,7 +57,7 @@ Json checkRecording(const Path &artifact, const Path &recording, const std::stri
           {"kernels", std::move(kernels)}};
 }
 
-/// The list of objects under `key`, with the keys `needed` in each.
+/// Returns the list of objects under `key`; each must have the keys `needed`.
 static Json getList(const Json &bundle, const char *key, std::initializer_list<const char *> needed,
                     const Path &path) {
   Json list = bundle.contains(key) ? bundle[key] : Json();
@@ -74,7 +74,8 @@ static Json getList(const Json &bundle, const char *key, std::initializer_list<c
   return list;
 }
 
-/// The result of `action`, and its input; where it fails, "error" in its place.
+/// Returns the result of `action` together with its input; if it fails, "error" instead of the
+/// result.
 static Json attempt(const Json &what, const std::function<Json()> &action) {
   Json made = what;
   try {

@@ -29,15 +29,16 @@ Json checkRecording(const runtime::Path &artifact, const runtime::Path &recordin
 /// "seconds", "flops", "bytes"}]}, seconds and counts of one step, medians of several.
 Json timeArtifact(const runtime::Path &artifact);
 
-/// GB/s of a copy within the GPU's memory, read and written bytes counted.
+/// Returns the GB/s of a copy within the GPU's memory, counting read and written bytes.
 double copyBandwidth();
 
-/// Everything that bundle.json of `bundle` lists, in the first GPU's memory. `folder` gets the
-/// goldens, and sluice.json after each artifact. Numbers that are wrong are in the result, and what
-/// fails is there as "error", not thrown.
+/// Runs everything that bundle.json of `bundle` lists, in the first GPU's memory. Writes the
+/// goldens to `folder`, and sluice.json after each artifact. The result has wrong numbers, and
+/// failures as "error"; nothing is thrown for them.
 Json runBundle(const runtime::Path &bundle, const runtime::Path &folder);
 
-/// The short table of a run, next to `torch` (the output of gpu_check_torch.py; null without it).
+/// Returns the short table of a run, next to `torch` (the output of gpu_check_torch.py; null
+/// without it).
 std::string makeTable(const Json &bundle, const Json &ours, const Json &torch);
 
 /// Returns true if nothing failed, no kernel was wrong, and each had a number held to a bound.
@@ -46,7 +47,7 @@ bool passed(const Json &ours);
 /// Returns true if a checked kernel had no wrong number, and one or more held to a bound.
 bool isRight(const Json &kernel);
 
-/// A JSON file, or UserError.
+/// Reads a JSON file. Throws UserError.
 Json readJson(const runtime::Path &path, const std::string &what);
 
 } // namespace sluice::gpucheck

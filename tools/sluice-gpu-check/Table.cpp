@@ -7,7 +7,7 @@
 namespace sluice::gpucheck {
 namespace {
 
-/// Kernels of a timed artifact whose names match, added up; seconds 0 where there is none.
+/// Sum over the kernels of a timed artifact whose names match; seconds is 0 if there are none.
 struct TableSum {
   double seconds = 0, flops = 0, bytes = 0, launches = 0;
 };
@@ -60,7 +60,7 @@ std::string checkLines(const Json &ours) {
              static_cast<long long>(differing));
 }
 
-/// A rate of PyTorch's by label; 0 where there is none.
+/// Returns one of PyTorch's rates by label; 0 if there is none.
 double torchRate(const Json &torch, const std::string &label) {
   return torch.is_object() && torch.contains("rows") && torch["rows"].contains(label) &&
                  torch["rows"][label].is_number()

@@ -23,7 +23,7 @@ double median(std::vector<double> numbers) {
   return numbers.empty() ? 0 : numbers[numbers.size() / 2];
 }
 
-/// A model at full length on the GPU, with tokens as often as in text.
+/// Trains a model at full length on the GPU, with token frequencies as in text.
 class Trainer {
 public:
   explicit Trainer(const Path &artifact) : device(makeCudaDevice(Artifact::load(artifact))) {

@@ -75,7 +75,7 @@ void table(const Flags &flags) {
   write(folder / "gpu-check.json", {{"sluice", ours}, {"pytorch", torch}});
 }
 
-/// One a line, for the references: its embeddings must meet the same tokens.
+/// Prints one token per line for the references: their embeddings must get the same tokens.
 void printTokens(const Flags &flags) {
   std::vector<int32_t> tokens(static_cast<size_t>(flags.count));
   sluice::runtime::fillTextLike(tokens, flags.vocabulary);

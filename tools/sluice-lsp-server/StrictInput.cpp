@@ -13,7 +13,7 @@ using namespace sluice::editor;
 
 namespace {
 
-/// Framed messages that were not taken yet.
+/// Framed messages that were not read yet.
 std::string pending;
 
 ssize_t readPending(void *, char *into, size_t size) {

@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-/// The standard input with the messages alone that MLIR's server can take
-/// (sluice/Editor/IrMessages.h). Others are answered here, on the standard output. Call it before
+/// Returns the standard input restricted to messages that MLIR's server accepts
+/// (sluice/Editor/IrMessages.h). Others are answered on the standard output. Call it before
 /// anything is read.
 std::FILE *openStrictInput();

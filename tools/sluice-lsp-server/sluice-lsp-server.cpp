@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// MLIR's language server for what `sluice compile --emit` prints: upstream dialects and Sluice's.
-// Specs have a server of their own, sluice-spec-lsp.
+// MLIR's language server for the output of `sluice compile --emit`: upstream dialects and Sluice's.
+// Specs have another server, sluice-spec-lsp.
 #include "StrictInput.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"

@@ -60,7 +60,7 @@ struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
 
 } // namespace
 
-/// The passes that the command line names, each followed by a look at its result.
+/// Adds the passes of the command line, each followed by a check of its result.
 static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManager &manager) {
   PassManager named(manager.getContext());
   if (failed(config.setupPassPipeline(named))) {
@@ -69,7 +69,7 @@ static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManag
   auto watch = std::make_shared<std::optional<sluice::LoweringWatch>>();
   manager.addPass(std::make_unique<WatchPass>(watch, "", false));
   for (size_t left = named.size(); Pass &pass : named.getPasses()) {
-    // A pass that another manager owns is rebuilt from its text.
+    // A pass that belongs to another manager is rebuilt from its text.
     std::string text;
     llvm::raw_string_ostream stream(text);
     pass.printAsTextualPipeline(stream);
@@ -82,7 +82,8 @@ static LogicalResult addWatchedPasses(const MlirOptMainConfig &config, PassManag
   return success();
 }
 
-/// Reads the input here, as MLIR's parser would overflow its stack in text that nests too deep.
+/// Reads the input here, because MLIR's parser would overflow its stack on text that nests too
+/// deep.
 static LogicalResult run(StringRef inputName, StringRef outputName, DialectRegistry &registry) {
   MlirOptMainConfig named = MlirOptMainConfig::createFromCLOptions();
   MlirOptMainConfig config = named;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sluice-peak: what this machine's cores can do at best, measured without any of Sluice's code.
-// Prints one JSON object: gflops, gbytes_per_s (both summed over the threads), instructions,
-// threads; or with --read, read_gbytes_per_s.
+// sluice-peak measures the peak of this machine's cores without any of Sluice's code. Prints one
+// JSON object: gflops, gbytes_per_s (both summed over the threads), instructions, threads; or with
+// --read, read_gbytes_per_s.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 volatile float seed = 0.5f; // read at run time, so that nothing is folded
 volatile float sink;
 
-/// Independent chains: two units times four or five cycles of latency want ten at least; AVX2's 16
-/// registers hold 12 sums and the factor without a spill.
+/// Number of independent chains: two units times four or five cycles of latency require at least
+/// ten; AVX2's 16 registers hold 12 sums and the factor without a spill.
 constexpr int chains = 12;
 
 __attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
@@ -68,7 +68,7 @@ __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
 /// Seconds until all threads have done `work`, from a common start; the best of `repeats`.
 double measureBest(int threads, int repeats, const std::function<void(int)> &work) {
   std::vector<double> best(static_cast<size_t>(repeats));
-  // Waiting by spinning: waking a thread would take as long as some of the work.
+  // Threads wait by spinning, because waking a thread would take as long as part of the work.
   std::atomic<long> arrivals = 0;
   auto meet = [&] {
     long goal = (arrivals.fetch_add(1) / threads + 1) * threads;
@@ -100,13 +100,13 @@ double measureBest(int threads, int repeats, const std::function<void(int)> &wor
   return *std::min_element(best.begin(), best.end());
 }
 
-/// GB/s at which the threads together read a buffer of `bytes` again and again, each its own part:
-/// what fits the caches comes from there.
+/// Returns the GB/s at which the threads together read a buffer of `bytes` repeatedly, each its own
+/// part: a buffer that fits the caches is read from there.
 double measureReading(int threads, size_t bytes) {
   size_t words =
       std::max<size_t>(bytes / static_cast<size_t>(threads) / sizeof(uint64_t), 64) / 8 * 8;
   std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(threads));
-  // Some milliseconds a run, however small the buffer is.
+  // A run takes some milliseconds, however small the buffer is.
   size_t cycles = std::max<size_t>(1, (size_t(32) << 20) / (words * sizeof(uint64_t)));
   measureBest(threads, 1, [&](int thread) { // each thread touches its own part first
     parts[static_cast<size_t>(thread)].assign(words, static_cast<uint64_t>(thread));
@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
     return 2;
   }
-  // Many short runs (2 ms each): on a machine with other work some of them have the cores to
+  // Many short runs (2 ms each): on a machine with other work, some of them have the cores to
   // themselves.
   constexpr long rounds = 400'000;
   double seconds =

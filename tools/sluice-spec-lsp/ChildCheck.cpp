@@ -46,7 +46,7 @@ struct Pipe {
   int ends[2];
 };
 
-/// The child with its pipes. Ends it at the latest when this goes.
+/// A child process with its pipes; the destructor ends it.
 class Child {
 public:
   explicit Child(const std::string &file) {
@@ -71,7 +71,7 @@ public:
   Child(const Child &) = delete;
   Child &operator=(const Child &) = delete;
 
-  /// The child reads all before it prints anything, so this cannot wait for itself.
+  /// The child reads all input before it prints anything, so this cannot deadlock.
   void write(std::string_view text) {
     while (!text.empty()) {
       ssize_t count = ::write(in.ends[1], text.data(), text.size());
@@ -83,7 +83,7 @@ public:
     in.closeEnd(1);
   }
 
-  /// The child's output until it closed it, or, once it has printed the verdict, until the
+  /// Returns the child's output until it closes it or, once it has printed the verdict, until the
   /// deadline.
   std::string read(const std::atomic<bool> &cancelled, Clock::time_point deadline) {
     constexpr int often = 20; // milliseconds
@@ -132,7 +132,7 @@ CausalVerdict editor::checkInChild(const ParsedSpec &spec, const std::atomic<boo
   Child child(spec.file);
   child.write(spec.text);
   std::string text = child.read(cancelled, Clock::now() + limit);
-  // A line for the verdict, and one with its advice.
+  // One line has the verdict, and one its advice.
   size_t first = text.find('\n'), second = text.find('\n', first + 1);
   if (first == std::string::npos || (second == std::string::npos && child.hasEnded())) {
     throw std::runtime_error("its process failed");
@@ -156,7 +156,7 @@ int editor::runChild(const std::string &file) {
               << "\n"
               << std::flush;
   };
-  // Replaying a witness takes seconds and would give an editor nothing new.
+  // Replaying a witness takes seconds and has no use in an editor.
   driver::CheckOutcome checked =
       driver::check({.spec = file, .text = text, .replay = false, .tell = print});
   if (!checked.isDecided) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The causality check in a process of its own: it can be stopped when a newer text comes or when
-// its time is up, and nothing that happens in it ends the server.
+// Runs the causality check in a separate process: it can be stopped when a newer text arrives or
+// its time is up, and its failures do not end the server.
 #pragma once
 
 #include "sluice/Editor/Findings.h"
@@ -13,8 +12,8 @@ namespace sluice::editor {
 CausalVerdict checkInChild(const ParsedSpec &spec, const std::atomic<bool> &cancelled,
                            std::chrono::milliseconds limit);
 
-/// The child: reads a spec from standard input, which `file` names, and prints its verdict for the
-/// parent. Returns the exit status.
+/// The main function of the child: reads a spec from standard input, which `file` names, and prints
+/// its verdict for the parent. Returns the exit status.
 int runChild(const std::string &file);
 
 } // namespace sluice::editor

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program `sluice-spec-lsp`: an editor starts it and speaks with it over standard input and
-// output.
+// The program `sluice-spec-lsp`, which an editor starts and uses over standard input and output.
 #include "ChildCheck.h"
 #include "sluice/Editor/Server.h"
 
@@ -33,7 +32,7 @@ int serve(int64_t rest, int64_t limit) {
     }
     server.receive(*incoming);
   }
-  // At once: a check may be running, and its verdict is of no use to anyone now.
+  // Exits without cleanup: a check may still run, and no one needs its verdict.
   std::_Exit(server.exitStatus().value_or(1));
 }
 

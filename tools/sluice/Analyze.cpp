@@ -180,7 +180,7 @@ nlohmann::json toJson(const NeighbourResult &result) {
           {"queries", queries}};
 }
 
-/// Distances in runs that double: 1, 2, 3-4, 5-8, ...
+/// Prints distances in runs that double: 1, 2, 3-4, 5-8, ...
 void print(const ContextResult &result) {
   std::cout << format("%lld windows of %lld tokens, the first half of each shuffled\n",
                       static_cast<long long>(result.windows), static_cast<long long>(result.length))
@@ -228,7 +228,7 @@ void print(const SampleResult &result) {
   std::cout << format("Ref-BLEU %.4f, %.3f s a completion\n", result.refBleu, result.seconds);
 }
 
-/// A group's text on one line.
+/// Returns a group's text on one line.
 std::string oneLine(const std::string &text) {
   return showText(
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

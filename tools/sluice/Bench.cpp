@@ -78,12 +78,12 @@ Peak measureDevicePeak(const Executor &executor, const std::string &device) {
               : Peak{0, 0, "none"};
 }
 
-/// Null where there is no peak.
+/// Returns null if there is no peak.
 Json computeShare(double gflops, const Peak &peak) {
   return peak.gflops > 0 ? Json(gflops / peak.gflops) : Json(nullptr);
 }
 
-/// Kernels by time. `attended` is the share of its bytes that an attention reads.
+/// Returns the kernels by time. `attended` is the share of its bytes that an attention reads.
 Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, double attended = 1) {
   std::vector<Json> rows;
   for (size_t i = 0; i < executor.times().size(); ++i) {
@@ -123,7 +123,7 @@ Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, doub
   return rows;
 }
 
-/// [first, last) of "FIRST-LAST", whose LAST is included; the third quarter where it is empty.
+/// Parses "FIRST-LAST" to [first, last), which includes LAST; the third quarter if it is empty.
 std::pair<int64_t, int64_t> countPositions(const std::string &text, int64_t context) {
   if (text.empty()) {
     int64_t first = std::max<int64_t>(1, context / 2);
@@ -143,9 +143,9 @@ std::pair<int64_t, int64_t> countPositions(const std::string &text, int64_t cont
   return {first, last + 1};
 }
 
-/// Tokens a second at positions [first, last) of `rows` rows that go in step, and of the prompt
-/// before; a forced factor sets white space. With flags.kernels, the executor's times
-/// are then the times of the steps.
+/// Tokens a second at positions [first, last) of `rows` rows that run in step, and of the prompt
+/// before; a forced factor sets white space. With flags.kernels, the executor's times are
+/// afterwards the times of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
   std::vector<double> seconds; ///< of each step, in order
@@ -168,7 +168,7 @@ struct StepSpeed {
   }
 };
 
-/// Every named input as long as it may be.
+/// Returns every named input at its maximum length.
 GivenLines fullInputs(const Plan &plan) {
   GivenLines given;
   for (const auto &[name, input] : plan.given) {
@@ -232,7 +232,7 @@ StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, 
   return speed;
 }
 
-/// GB/s at which as many threads read a buffer of `bytes` bytes again and again.
+/// Returns the GB/s at which as many threads read a buffer of `bytes` bytes repeatedly.
 double readBandwidth(int threads, double bytes) {
   auto size = static_cast<int64_t>(std::max(bytes, 1.0));
   Json json = Json::parse(runBeside(
@@ -240,7 +240,7 @@ double readBandwidth(int threads, double bytes) {
   return json.at("read_gbytes_per_s").get<double>();
 }
 
-/// Tokens a second of generation by full recomputation, at a full window.
+/// Returns the tokens a second of generation by full recomputation, at a full window.
 double generationSpeed(Executor &executor) {
   auto vocabulary = static_cast<uint64_t>(std::min<int64_t>(256, executor.plan().model.vocabulary));
   std::string prompt;
@@ -350,12 +350,13 @@ void runBench(const BenchFlags &flags) {
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
   }
-  // The peak before and after: neighbours on the machine would else make the ratio look good.
+  // Measures the peak before and after: other work on the machine would otherwise improve the
+  // ratio.
   Peak before = measureDevicePeak(*executor, flags.device.device);
   trainingStep(*executor, 1);
   Json shortening = measureShortening(*executor);
   requireForced(shortening, flags.forcedFactor, plan);
-  // Timing a kernel of a GPU keeps the next one waiting, so steps are timed first, then kernels.
+  // Timing a GPU kernel delays the next one, so steps are timed first, then kernels.
   bool apart = flags.device.device == "cuda";
   if (!apart) {
     executor->startTiming();

@@ -12,7 +12,7 @@ namespace {
 using namespace runtime;
 using Json = nlohmann::json;
 
-/// The emulator's counts, where it ran: a step's sums.
+/// Prints the emulator's counts, if it ran: sums of a step.
 void printEmulated(const Json &json) {
   if (!json.contains("kernels") || json["kernels"].empty() ||
       !json["kernels"].front().contains("emulated")) {
@@ -32,7 +32,7 @@ void printEmulated(const Json &json) {
   }
 }
 
-/// The table at `key`, where there is one.
+/// Prints the table at `key`, if there is one.
 void printKernels(const Json &json, const char *key, const char *title) {
   if (!json.contains(key)) {
     return;

@@ -8,7 +8,7 @@
 
 namespace sluice::cli {
 
-/// The figures of `json`, then the tables of kernels where it has them, on standard output.
+/// Prints the figures of `json`, then its tables of kernels if it has them, on standard output.
 void printBench(const nlohmann::json &json, const runtime::Executor &executor);
 
 } // namespace sluice::cli

@@ -59,7 +59,7 @@ nlohmann::json cli::measureShortening(Executor &executor) {
 
 namespace {
 
-/// A file's bytes and labels, rows as far apart as it allows.
+/// Fills in a file's bytes and labels; rows are as far apart as the file allows.
 void fillFromFile(const BatchInputs &into, const std::string &path, const InputFiles &given,
                   const ModelFacts &model, const ReadingOptions &reading) {
   std::span<int32_t> tokens = into.tokens;

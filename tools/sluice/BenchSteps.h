@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Tokens that steps are measured on, and the cost of a step.
+// Prepares tokens for measured steps, and measures the cost of a step.
 #pragma once
 
 #include "sluice/Runtime/Execute/Executor.h"
@@ -10,22 +10,23 @@
 
 namespace sluice::cli {
 
-/// Tokens of each row of the batch: of a file, or as often as in text where `file` is empty. Where
-/// `forcedFactor` is not 0, white space is then at every forcedFactor-th position and nowhere
-/// else. Throws UserError where the model has no ids for that, or the file too few bytes.
+/// Fills in the tokens of each row of the batch: from a file, or with frequencies as in text if
+/// `file` is empty. If `forcedFactor` is not 0, white space is then at every forcedFactor-th
+/// position and nowhere else. Throws UserError if the model has no ids for that, or the file too
+/// few bytes.
 void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor,
                 const runtime::InputFiles &labels = {},
                 const runtime::ReadingOptions &reading = {});
 
-/// A space at every factor-th position of a row and nowhere else, so that white space ends a
+/// Puts a space at every factor-th position of a row and nowhere else, so that white space ends a
 /// segment there. Throws UserError likewise.
 void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
 
-/// Result of the previous step, see runtime::measureShortening.
+/// Returns the measured shortening of the previous step, see runtime::measureShortening.
 nlohmann::json measureShortening(runtime::Executor &executor);
-/// The forced factor must match the tokens' segments: bits that a predictor makes, or
-/// another rule, do not heed spaces. Segments of segments are as they come. Throws UserError where
-/// they differ; does nothing where `factor` is 0.
+/// Checks that the forced factor matches the tokens' segments: bits from a predictor, or from
+/// another rule, do not depend on spaces. Segments of segments are not checked. Throws UserError if
+/// they differ; does nothing if `factor` is 0.
 void requireForced(const nlohmann::json &shortening, int64_t factor, const runtime::Plan &plan);
 
 /// Seconds of one training step of whole rows.

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice boundaries`: where a model's segments end in a text, how long they are, and how sure the
-// predictor is.
+// `sluice boundaries` shows where a model's segments end in a text, their lengths, and the
+// predictor's probabilities.
 #include "Commands.h"
 #include "Common.h"
 #include "CutText.h"
@@ -25,8 +25,8 @@ struct BoundaryFlags {
   bool json = false, raw = false;
 };
 
-/// The boundaries stage of that name, or the first one. Throws UserError where there is none that
-/// cuts tokens.
+/// Returns the boundaries stage of that name, or the first one. Throws UserError if there is none
+/// that cuts tokens.
 const BoundaryFacts &chooseBoundaries(const Plan &plan, const std::string &name) {
   std::string names;
   for (const BoundaryFacts &each : requireFacts(plan).boundaries) {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice check`: is the model causal, for every length?
+// `sluice check` proves that a model is causal for every length, or shows why it is not.
 #include "CheckFix.h"
 #include "Commands.h"
 #include "Common.h"
@@ -74,8 +74,8 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
   return list;
 }
 
-/// How far advice was looked for: "complete", "stopped" (a note gives the place), "left out" or,
-/// where there is none to give, "none".
+/// Returns the extent of the search for advice: "complete", "stopped" (a note gives the place),
+/// "left out" or, if there is none to give, "none".
 std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   if (!verdict.isProved()) {
     return leftOut ? "left out" : verdict.fix || !verdict.noFix.empty() ? "complete" : "none";
@@ -86,7 +86,7 @@ std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   return leftOut ? "left out" : stopped ? "stopped" : "complete";
 }
 
-/// The derived step: null where the module is not proved or does not predict.
+/// Returns the derived step: null if the module is not proved or does not predict.
 nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step) {
   if (!step) {
     return nullptr;
@@ -109,7 +109,7 @@ nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step
   return {{"values", step->values}, {"states", states}};
 }
 
-/// The advised edit, as bytes of the text that was checked; null where there is none.
+/// Returns the advised edit, as bytes of the text that was checked; null if there is none.
 nlohmann::ordered_json fixToJson(const CausalVerdict &verdict, const std::string &text) {
   if (!verdict.fix) {
     return nullptr;
@@ -181,7 +181,8 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   }
 }
 
-/// Beyond this many ops a program is not compiled only to show a leak: it would take minutes.
+/// Maximum number of ops of a program that is compiled only to show a leak; more would take
+/// minutes.
 constexpr int64_t mostOpsToReplay = 4000;
 
 /// Replays a witness on the compiled program where that can be, else on the reference. Numbers may
@@ -253,7 +254,7 @@ void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
   }
 }
 
-/// A leak whose numbers change is reported too, where the numbers of the first reported one do not.
+/// If the numbers of the reported leak do not change, also reports a leak whose numbers do.
 void printReplay(std::ostream &talk, const CausalVerdict &told, const CausalVerdict &replayed) {
   if (told.witness && replayed.witness) {
     const CausalWitness &first = *told.witness, &second = *replayed.witness;

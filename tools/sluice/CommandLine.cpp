@@ -17,7 +17,7 @@
 namespace sluice::cli {
 namespace {
 
-/// "; did you mean --steps?" where one of `names` is near to `found`.
+/// Returns "; did you mean --steps?" if one of `names` is similar to `found`.
 std::string suggest(const std::string &found, const std::vector<std::string> &names) {
   bool meansGpu = found == "gpu" || found == "nvidia" || found == "cuda:0";
   if (meansGpu && std::count(names.begin(), names.end(), "cuda") > 0) {
@@ -37,7 +37,7 @@ const CLI::App *chosenCommand(const CLI::App &program) {
   return chosen.empty() ? nullptr : chosen.front();
 }
 
-/// The flag before `word` where it takes one value and has one already; null where there is none.
+/// Returns the flag before `word` if it takes one value and has one already; null if there is none.
 const CLI::Option *findFullFlag(const CLI::App &command, const std::string &word,
                                 const std::vector<std::string> &words) {
   auto at = std::find(words.begin(), words.end(), word);
@@ -52,7 +52,7 @@ const CLI::Option *findFullFlag(const CLI::App &command, const std::string &word
   return nullptr;
 }
 
-/// The message for a word of the command line that no flag or subcommand takes.
+/// Explains a word of the command line that no flag or subcommand takes.
 std::string explainExtra(const CLI::App &program, const std::string &word,
                          const std::vector<std::string> &words) {
   const CLI::App *command = chosenCommand(program);
@@ -85,7 +85,7 @@ std::string explainExtra(const CLI::App &program, const std::string &word,
          " --help lists them)";
 }
 
-/// `name` is what CLI11's message begins with: --data, or ART.
+/// `name` is the beginning of CLI11's message: --data, or ART.
 std::string explainMissing(const CLI::App &command, const std::string &name) {
   std::string usage = "sluice " + command.get_name();
   bool positional = !name.starts_with("-");
@@ -102,7 +102,7 @@ std::string explainMissing(const CLI::App &command, const std::string &name) {
          " --help lists all)";
 }
 
-/// A flag given twice, or without its value.
+/// Explains a flag that is given twice, or without its value.
 std::string explainCount(const CLI::App &command, const std::string &message) {
   std::string name = message.substr(0, message.find(':')),
               start = "sluice " + command.get_name() + ": " + name + ": ";
@@ -125,7 +125,7 @@ CLI::Validator realNumber() {
           "", "number"};
 }
 
-/// A flag whose value is missing takes the flag after it, which this finds.
+/// A flag whose value is missing takes the next flag as its value, which this detects.
 CLI::Validator noFlag() {
   return {[](std::string &text) {
             if (text.empty()) {
@@ -259,7 +259,7 @@ std::string explainParseError(const CLI::App &program, const CLI::ParseError &er
   const CLI::App *command = chosenCommand(program);
   std::string message = error.what();
   bool missing = dynamic_cast<const CLI::RequiredError *>(&error) != nullptr;
-  // A misspelt word comes first: another missing flag is often the intended one.
+  // A misspelt word is reported first: often it is the flag that is missing.
   if ((missing || dynamic_cast<const CLI::ExtrasError *>(&error)) && !extras.empty()) {
     auto flag = std::find_if(extras.begin(), extras.end(),
                              [](const std::string &word) { return word.starts_with("-"); });

@@ -13,15 +13,15 @@ namespace sluice::cli {
 /// files that are no flags. Call it after the flags are added.
 void checkValues(CLI::App &command);
 
-/// A whole number from `least` to `most`.
+/// Accepts an integer from `least` to `most`.
 CLI::Validator wholeNumber(int64_t least, int64_t most);
 
-/// A size: "512MiB", "1.5GiB", "100KiB", or plain bytes; at least one byte.
+/// Accepts a size: "512MiB", "1.5GiB", "100KiB", or plain bytes; at least one byte.
 CLI::Validator byteSize();
-/// Bytes of what byteSize takes.
+/// Returns the bytes of a size that byteSize accepts.
 int64_t parseByteSize(const std::string &text);
 
-/// One of `names`.
+/// Accepts one of `names`.
 CLI::Validator matchChoice(const std::vector<std::string> &names);
 
 /// Makes a seed's flag take "random" too: a seed is drawn then, and printed, so that the run can be
@@ -32,12 +32,12 @@ CLI::Validator drawnSeed(const std::string &flag);
 /// languages read as one character: a shell passes both on.
 void noteEscapes(const std::string &flag, const std::string &text);
 
-/// The words of the command line for the parser: "-nan" and "-inf" after a flag are its value and
-/// no flags.
+/// Returns the words of the command line for the parser: "-nan" and "-inf" after a flag are its
+/// value, not flags.
 std::vector<std::string> joinNumbers(int argc, char **argv);
 
-/// The message for `error`: the expected and the found value, and a remedy. `program` is as the
-/// parser left it after `words`.
+/// Returns the message for `error`: the expected and the found value, and a remedy. `program` is in
+/// the state after parsing `words`.
 std::string explainParseError(const CLI::App &program, const CLI::ParseError &error,
                               const std::vector<std::string> &words);
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The subcommands of `sluice`. Each register function adds one to the program, with its flags and a
-// callback that does the job when the command line names it. A callback reports bad input by
-// throwing runtime::UserError (status 2) and ends with another status by throwing ExitStatus;
-// returning means status 0.
+// Declares the subcommands of `sluice`. Each register function adds one to the program, with its
+// flags and a callback that does the job when the command line names it. A callback reports bad
+// input by throwing runtime::UserError (status 2) and ends with another status by throwing
+// ExitStatus; returning means status 0.
 #pragma once
 
 namespace CLI {
@@ -15,11 +15,12 @@ struct ExitStatus {
   int status;
 };
 
-// With MLIR: library sluice_compiler_commands, in builds that have it (SLUICE_WITH_COMPILER).
+// Commands that use MLIR: library sluice_compiler_commands, in builds that have it
+// (SLUICE_WITH_COMPILER).
 void registerCheck(CLI::App &program);
 void registerCompile(CLI::App &program);
 
-// With the runtime alone.
+// Commands that use only the runtime.
 void registerTrain(CLI::App &program);
 void registerEval(CLI::App &program);
 void registerLogits(CLI::App &program);

@@ -26,31 +26,31 @@ struct DeviceOptions {
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
-/// --weights-prefix and --ignore, for files of weights that other programs wrote.
+/// Adds --weights-prefix and --ignore, for files of weights from other programs.
 void addWeightNames(CLI::App &command, runtime::WeightNames &names);
 
-/// --kernel-cache, of a command that compiles.
+/// Adds --kernel-cache to a command that compiles.
 void addKernelCache(CLI::App &command, std::string &value);
-/// --operations of the causality check.
+/// Adds --operations of the causality check.
 void addOperations(CLI::App &command, int64_t &operations);
 
-/// The artifact and its weights, both required.
+/// Adds the artifact and its weights, both required.
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,
                      runtime::WeightNames &names);
 
-/// --step, of a run that `--weights` names.
+/// Adds --step, for a run that `--weights` names.
 void addStep(CLI::App &command, std::optional<int64_t> &step);
 
-/// --factor, of an artifact whose steps draw theirs: what `use` is done with.
+/// Adds --factor, for an artifact whose steps draw theirs; `use` is its use in the help text.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 
-/// `flag`, which names files of labels for the texts of `texts`.
+/// Adds `flag`, which names files of labels for the texts of `texts`.
 void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
                const std::string &texts);
 
-/// --images, which gives the format of files; `files` names their flags.
+/// Adds --images, the format of files; `files` names their flags.
 void addImages(CLI::App &command, std::string &images, const std::string &files);
-/// None where it was not given.
+/// Returns none if the flag was not given.
 std::optional<runtime::ImageSize> parseImages(const std::string &images);
 
 /// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
@@ -58,24 +58,24 @@ std::optional<runtime::ImageSize> parseImages(const std::string &images);
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
 
-/// The same for an artifact that is loaded, with no word on a leak.
+/// Opens the executor of an artifact that is loaded already, without a message about a leak.
 std::unique_ptr<runtime::Executor>
 openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
              const DeviceOptions &options);
 
-/// One line on stderr where the artifact was compiled with --allow-leak.
+/// Prints one line on stderr if the artifact was compiled with --allow-leak.
 void warnOfLeak(const runtime::Artifact &artifact);
 
 /// Prints one line to stderr: something that a user should know and that is no error.
 void printNotice(const std::string &text);
 
-/// --force, of a command that writes files: see runtime::checkOutputs.
+/// Adds --force to a command that writes files: see runtime::checkOutputs.
 void addForce(CLI::App &command, bool &force);
 
-/// The paths of several lists, and of FILE in NAME=FILE, as inputs for runtime::checkOutputs.
+/// Joins the paths of several lists, and of FILE in NAME=FILE, as inputs for runtime::checkOutputs.
 std::vector<runtime::Path> joinPaths(std::initializer_list<std::vector<std::string>> lists);
 
-/// A line for people for each name of segments, of runtime::measureShortening.
+/// Returns a line for each name of segments in the result of runtime::measureShortening.
 std::string describeShortening(const nlohmann::json &factors);
 
 /// Prints to stdout. The program ends with an error where that failed.

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice compile`: a spec becomes an artifact.
+// `sluice compile` compiles a spec to an artifact.
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"

@@ -15,7 +15,7 @@ CompileProgress::CompileProgress() {
       show(lock);
     });
   } catch (const std::system_error &) {
-    // The machine has no thread left: the compile reports the effect.
+    // No thread is left: the compilation reports the effect.
   }
 }
 

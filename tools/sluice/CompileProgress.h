@@ -20,7 +20,7 @@ public:
   CompileProgress(const CompileProgress &) = delete;
   CompileProgress &operator=(const CompileProgress &) = delete;
 
-  /// driver::CompileRequest::report; from any thread.
+  /// Implements driver::CompileRequest::report; may be called from any thread.
   void report(const std::string &what, double share);
 
 private:

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Where a model's segments end in a text.
+// Finds where a model's segments end in a text.
 #pragma once
 
 #include "Recompile.h"
@@ -12,8 +12,8 @@
 
 namespace sluice::cli {
 
-/// Rows that a boundaries stage cuts where these are not the tokens: "groups of 4", "the segments
-/// "words""; empty: the tokens. Bits of these alone can be shown.
+/// Describes the rows that a boundaries stage cuts if they are not the tokens: "groups of 4", "the
+/// segments "words""; empty for the tokens. Only bits of tokens can be shown.
 std::string describeCut(const runtime::BoundaryFacts &boundaries);
 
 /// Cuts a text, in windows of the context that do not overlap; keeps the first `mostShown` tokens.

@@ -11,7 +11,7 @@
 
 namespace sluice::cli {
 
-/// --raw, which reads files as they are.
+/// Adds --raw, which reads files as they are.
 void addRaw(CLI::App &command, bool &isRaw);
 
 /// Opens texts as runtime::readByteFiles does, and prints their notes.

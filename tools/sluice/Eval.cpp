@@ -147,7 +147,7 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
   std::cout << describeShortening(measureShortening(executor.plan(), result.lossesByName()));
 }
 
-/// The factors to score with; 0 where the model has one alone.
+/// Returns the factors to score with; 0 if the model has only one.
 std::vector<int64_t> factorsToScore(const EvalFlags &flags, Executor &executor) {
   if (flags.factor) {
     executor.chooseFactor(flags.factor);

@@ -38,7 +38,7 @@ struct GenerateFlags {
   bool noCache = false, noEcho = false, json = false, force = false, raw = false;
 };
 
-/// All prompts and answers are kept until the end.
+/// All prompts and answers are kept in memory until the end.
 constexpr int64_t mostTexts = 1 << 20;
 
 /// Prompts as they were given, and the texts that begin with them.
@@ -49,7 +49,7 @@ struct Job {
 
 std::string readStandardInput() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
-/// Lines, which end in a newline or a carriage return and a newline.
+/// Reads lines, which end in a newline or a carriage return and a newline.
 std::vector<std::string> readPrompts(const std::string &path) {
   std::string text = path == "-" ? readStandardInput() : readText(path, "file of prompts");
   std::vector<std::string> lines;
@@ -76,7 +76,7 @@ std::vector<std::string> readPromptFlags(const GenerateFlags &flags) {
   return {flags.prompt};
 }
 
-/// Files of a model with named inputs, unless a session holds them; else nothing.
+/// Reads the files of a model with named inputs, unless a session holds them; else nothing.
 std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
   InputFiles files = parseInputFiles("--input", flags.inputs);
   if (!flags.session.empty() && files.empty()) {
@@ -99,7 +99,7 @@ std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan 
   return lines;
 }
 
-/// A prompt for each line of the inputs.
+/// Returns a prompt for each line of the inputs.
 std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t lines) {
   std::vector<std::string> prompts = readPromptFlags(flags);
   if (flags.promptFile.empty()) {
@@ -148,7 +148,7 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
   return job;
 }
 
-/// Values of one session: --session F --save-session F continues F, which is read before it is
+/// Checks the outputs. --session F --save-session F continues F, which is read before it is
 /// written.
 void checkWritten(const GenerateFlags &flags) {
   if (!flags.session.empty()) {
@@ -200,8 +200,7 @@ void refuseBesideImages(const CLI::App &command) {
   }
 }
 
-/// The text that the session was saved with continues in row 0, with its options where flags give
-/// no other.
+/// Continues the text of a session in row 0, with its options unless flags give others.
 void resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
             Predictor &predictor, SamplingOptions &options, Text &text) {
   Session session = loadSession(flags.session, executor, predictor);
@@ -223,8 +222,8 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   text = std::move(session.text);
 }
 
-/// A text with named inputs is a line, one row of the context: how much of it is left. Throws
-/// UserError where nothing is.
+/// Limits a text with named inputs to one row of the context. Throws UserError if nothing of the
+/// row is left.
 void limitToLines(const Plan &plan, Job &job) {
   if (plan.given.empty()) {
     return;
@@ -242,7 +241,7 @@ void limitToLines(const Plan &plan, Job &job) {
   }
 }
 
-/// Ends of a text. One with named inputs ends with its line.
+/// Returns the texts that end a text; a text with named inputs ends with its line.
 std::vector<std::string> getStops(const GenerateFlags &flags, const Plan &plan) {
   bool isLine = !plan.given.empty() && flags.stops.empty();
   return isLine ? std::vector<std::string>{"\n"} : flags.stops;
@@ -322,7 +321,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   }
 }
 
-/// The written text, and its length.
+/// Adds the flags for the written text and its length.
 void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   CLI::Option *prompt =
       command.add_option("-p,--prompt", flags.prompt,

@@ -42,7 +42,7 @@ void addImageFlags(CLI::App &command, ImageFlags &flags) {
       ->needs(size);
 }
 
-/// How many rows of each image stay.
+/// Returns the number of rows of each image that are kept.
 static int64_t keptRows(const ImageFlags &flags, const ImageSize &size) {
   if (flags.files.empty()) {
     if (flags.keep > 0) {

@@ -23,8 +23,8 @@ struct ImageFlags {
 
 void addImageFlags(CLI::App &command, ImageFlags &flags);
 
-/// Writes `samples` images for each image of `flags.files`, which keep its first rows, or for
-/// none, as PNG files of the folder `flags.out`. Prints their names.
+/// Writes `samples` images for each image of `flags.files`, whose first rows are kept, or new
+/// images without files, as PNG files in the folder `flags.out`. Prints their names.
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
                  std::optional<int64_t> step, const runtime::WeightNames &names,
                  const runtime::SamplingOptions &options, runtime::Executor &executor);

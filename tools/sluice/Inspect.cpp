@@ -18,7 +18,7 @@ struct InspectFlags {
   bool json = false, memory = false, force = false;
 };
 
-/// Bitcode, PTX and cubins of every GPU target, a folder each. Returns the folders' names.
+/// Writes bitcode, PTX and cubins of every GPU target, a folder each. Returns the folders' names.
 std::string extractCode(const Artifact &artifact, const Path &folder) {
   constexpr std::pair<const char *, const char *> parts[] = {
       {"_bitcode", ".bc"}, {"_ptx", ".ptx"}, {"_cubin", ".cubin"}};

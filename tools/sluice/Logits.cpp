@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice logits`: the head's output, for other tools to compare with.
+// `sluice logits` writes the head's output, for comparison with other tools.
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"

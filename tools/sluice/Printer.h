@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Output of `sluice generate`.
+// Prints the output of `sluice generate`.
 #pragma once
 
 #include "sluice/Runtime/Generate/Generator.h"
@@ -15,7 +15,7 @@ namespace sluice::cli {
 /// their turn has come. Prompts precede them where it `echoes`; as JSON a text is a line.
 class Printer {
 public:
-  /// One prompt a text. Both must live as long.
+  /// One prompt per text. Both must outlive the printer.
   Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
           uint64_t seed, bool echoes, bool asJson)
       : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson),
@@ -39,7 +39,7 @@ private:
 
   bool write(size_t text, std::string_view bytes);
   void finish(size_t text, runtime::StopReason reason);
-  /// The heading before a text's bytes, and the bytes so far.
+  /// Prints the heading before a text's bytes, and the bytes so far.
   void open();
   void close();
   void printLine(const PrintPart &part);

@@ -14,7 +14,7 @@
 namespace sluice::cli {
 namespace {
 
-/// Columns of the terminal that stderr is; 80 where the terminal reports none.
+/// Returns the columns of the terminal on stderr; 80 if it reports none.
 int terminalColumns() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// How far a long job is, on stderr: a bar on a terminal, lines at fixed distances in time in a
+// Shows the progress of a long job on stderr: a bar on a terminal, lines at fixed intervals in a
 // pipe.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace sluice::cli {
 
-/// "42 s", "12 min", "3 h 20 min" or "2 days 5 h". `seconds` is at least 0.
+/// Formats a duration: "42 s", "12 min", "3 h 20 min" or "2 days 5 h". `seconds` is at least 0.
 std::string describeDuration(double seconds);
 
 /// Shows on stderr how far a job is and how long the rest takes. A terminal shows a bar, which is
@@ -42,8 +42,8 @@ public:
   /// Returns true if the last line that stays was printed so long ago that the next one is due.
   bool isLineDue() const;
 
-  /// "12 min left" where `share` is done, by the time since the first share that `draw` got; empty
-  /// where nothing is known yet.
+  /// Returns "12 min left" if `share` is done, by the time since the first share that `draw` got;
+  /// empty if nothing is known yet.
   std::string describeRest(double share) const;
 
 private:

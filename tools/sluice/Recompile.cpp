@@ -14,7 +14,7 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// An artifact may hold model IR instead, which is compiled from a file alone.
+/// Rejects an artifact of model IR, which is compiled only from a file.
 void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
   size_t first = plan.model.spec.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || plan.model.spec[first] != '{') {
@@ -24,7 +24,7 @@ void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
   }
 }
 
-/// As a file of the model's name would be called: a spec without a name keeps the one it had.
+/// Returns the file name of the model, so that a spec without a name keeps the model's name.
 std::string getFileName(const Plan &plan) { return plan.model.name + ".json"; }
 
 /// Settings of generation, where steps draw their factor.
@@ -32,7 +32,7 @@ std::optional<int64_t> mainFactor(const Plan &plan) {
   return plan.factors.empty() ? std::nullopt : std::optional(plan.factors.front());
 }
 
-/// The library's products as the artifact has them.
+/// Returns the library products of the artifact.
 std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
   std::vector<driver::LibraryProduct> list;
   for (const Kernel &kernel : plan.kernels) {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The flag --set, and compiling the spec of an artifact once more.
+// The flag --set, and recompilation of an artifact's spec.
 #pragma once
 
 #include "Common.h"
@@ -13,7 +13,7 @@ namespace sluice::cli {
 /// Adds `--set KEY=VALUE`, which may be given several times.
 void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help);
 
-/// Values of `--set`. Throws UserError.
+/// Parses the values of `--set`. Throws UserError.
 std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
 
 /// Compiles the spec that `artifact` holds once more, in memory, with the options of `request`
@@ -33,12 +33,12 @@ std::string chooseCpuTarget();
 std::unique_ptr<runtime::Executor> compileForCpu(driver::CompileRequest request,
                                                  DeviceOptions device);
 
-/// Reads the artifact's spec with settings. Throws UserError, whose places are in NAME.json, where
-/// it is not valid, and where the artifact holds model IR instead of a spec.
+/// Reads the artifact's spec with settings. Throws UserError, whose places are in NAME.json, if it
+/// is not valid, or if the artifact has model IR instead of a spec.
 void checkSettings(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);
 
-/// The facts of the artifact's spec. Throws UserError where the plan has none: the artifact holds
-/// model IR instead of a spec, or is one of an earlier version.
+/// Returns the facts of the artifact's spec. Throws UserError if the plan has none: the artifact
+/// has model IR instead of a spec, or is of an earlier version.
 const runtime::SpecFacts &requireFacts(const runtime::Plan &plan);
 
 } // namespace sluice::cli

@@ -14,9 +14,9 @@
 namespace sluice::cli {
 namespace {
 
-/// Largest arena that a replay takes.
+/// Maximum arena of a replay.
 constexpr int64_t mostBytes = int64_t{4} << 30;
-/// Dropout may drop the very path, and a softmax may look away, so numbers are drawn anew.
+/// Dropout may drop the path, and a softmax may ignore it, so numbers are drawn again.
 constexpr int attempts = 4;
 
 /// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5, around 1 for gains: no path
@@ -47,7 +47,7 @@ bool scoresTokens(const runtime::Plan &plan, const runtime::LossFacts &loss) {
   });
 }
 
-/// Every loss of the witness's row after running `entry` on the first `length` tokens.
+/// Returns every loss of the witness's row after running `entry` on the first `length` tokens.
 std::vector<float> measureLosses(runtime::Executor &program, const std::string &entry,
                                  int64_t length, int64_t row, int attempt) {
   program.scalarI64("length") = length;
@@ -70,7 +70,7 @@ std::vector<float> measureLosses(runtime::Executor &program, const std::string &
   return losses;
 }
 
-/// Different tokens side by side, or the tokens of a run, and its bits.
+/// Writes different adjacent tokens, or the tokens of a run, and its bits.
 void setTokens(runtime::Executor &program, const SegmentRun *run) {
   std::span<int32_t> tokens = program.tokens();
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -98,7 +98,7 @@ double computeDifference(const std::vector<float> &before, const std::vector<flo
   return change;
 }
 
-/// The first of the runs whose row is another one than the first run's.
+/// Finds the first run whose row differs from the first run's row.
 double compareRuns(runtime::Executor &program, const std::string &entry, CausalWitness &witness,
                    int attempt) {
   auto losses = [&](const SegmentRun &run) {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A leak is shown on the compiled program.
+// Shows a leak with the compiled program.
 #pragma once
 
 #include "sluice/Driver/Driver.h"

@@ -24,7 +24,7 @@ struct ReportFlags {
   bool force = false;
 };
 
-/// A part of the spec, value by value: "stages.1.hierarchy".
+/// Adds a part of the spec, value by value: "stages.1.hierarchy".
 void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
   if (spec.is_object() && spec.contains(part)) {
     nlohmann::json values = nlohmann::json{{part, spec[part]}}.flatten();

@@ -26,7 +26,7 @@ template <typename List> bool holds(const List &list, const std::string &flag) {
   return std::ranges::find(list, flag) != list.end();
 }
 
-/// The long name of a flag; empty for a positional.
+/// Returns the long name of a flag; empty for a positional.
 std::string longName(const CLI::Option &option) {
   return option.get_lnames().empty() ? "" : "--" + option.get_lnames().front();
 }
@@ -75,7 +75,7 @@ void set(CLI::Option &option, const std::vector<std::string> &values, std::strin
                   quoteForShell(run.string()));
 }
 
-/// The record of a run that can be resumed without an artifact.
+/// Requires the record of a run, which can then be resumed without an artifact.
 void requireRecorded(const Path &run, const std::optional<RunRecord> &record) {
   if (!isThere(run)) {
     throw UserError(run.string() +
@@ -136,7 +136,8 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call) {
     requireUnchanged(file, run, /*areContentsRead=*/!isTrainingData(file.flag));
     return file.value(run);
   };
-  // A call that names the artifact needs no held-out text, so it may be missing or changed there.
+  // A call that names the artifact needs no held-out text, so the recorded one may be missing or
+  // changed.
   bool takesHeldOut = true;
   for (const char *flag : heldOutFlags) {
     for (const CommandFile *file : command.getFiles(flag)) {

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice train --resume RUN`: flags that a call leaves out are those that the run was given.
+// `sluice train --resume RUN`: flags that a call omits have the values that the run was given.
 #pragma once
 
 #include "sluice/Runtime/Train/RunRecord.h"
@@ -12,11 +12,11 @@
 
 namespace sluice::cli {
 
-/// The values of the flags that name files, by flag. A flag whose values are NAME=FILE is one of
+/// The values of the flags that name files, by flag. A flag whose values are NAME=FILE is in
 /// `namedFlags`.
 using FileValues = std::map<std::string, std::vector<std::string>>;
 
-/// The parts of a call of `train` that decide which run is resumed, and how.
+/// The parts of a call of `train` that determine which run is resumed, and how.
 struct ResumeCall {
   std::string &artifact, &out; ///< "" where they were not given
   std::string value;           ///< of --resume
@@ -32,8 +32,8 @@ void settleResumedRun(const ResumeCall &call);
 /// is missing or has changed, and where the run's record lacks a flag that the call leaves out.
 std::string fillFromRecord(CLI::App &train, const ResumeCall &call);
 
-/// The files and flags of a call of `train`, for the record of its run. `files` has the flags whose
-/// values the program may have replaced; the values of others are as given.
+/// Returns the files and flags of a call of `train`, for the record of its run. `files` has the
+/// flags whose values the program may have replaced; the values of others are as given.
 runtime::RunCommand describeCommand(const CLI::App &train, const std::string &artifact,
                                     const FileValues &files, const runtime::Path &run);
 

@@ -27,7 +27,7 @@ void keepFirst(FileContents &bytes, int64_t most) {
   bytes = bytes.read(0, static_cast<size_t>(most));
 }
 
-/// The run's held-out file as it was read: as text, or where it then has another size, raw.
+/// Opens the run's held-out file as it was read: as text or, if it then has another size, raw.
 ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
   auto open = [&](bool isRaw) {
     return readByteFiles({file.path}, vocabulary, 1, "a byte to cut", nullptr, {isRaw}).front();
@@ -40,7 +40,8 @@ ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
   }
 }
 
-/// The first held-out file of as many bytes as the run read. `notes` gets why others are not.
+/// Returns the first held-out file with the number of bytes that the run read. `notes` gets the
+/// reasons why others do not fit.
 ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t most,
                          std::vector<std::string> &notes) {
   for (const DataFile &file : record.heldOut) {
@@ -69,7 +70,7 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
   return {};
 }
 
-/// The newest sample, with its prompt, as far as it is text.
+/// Returns the newest sample, with its prompt, up to the first byte that is not text.
 ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
   std::vector<nlohmann::json> samples = readLines(run / "samples.jsonl");
   if (samples.empty()) {
@@ -81,8 +82,7 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
     written +=
         sample.contains(part) && sample[part].is_string() ? sample[part].get<std::string>() : "";
   }
-  // A byte that is no UTF-8 is U+FFFD in the file: from there on, the written bytes are
-  // unknown.
+  // An invalid UTF-8 byte is U+FFFD in the file: from there on, the written bytes are unknown.
   size_t known = std::min(written.size(), written.find("\xef\xbf\xbd"));
   bool isAll = known == written.size();
   ChosenText chosen{

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A run's segments in a report.
+// Finds a run's segments for a report.
 #pragma once
 
 #include "sluice/Driver/SpecFacts.h"

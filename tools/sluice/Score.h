@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice generate --score`: how likely given continuations are.
+// `sluice generate --score`: prints the probabilities of given continuations.
 #pragma once
 
 #include "sluice/Runtime/Generate/Generator.h"
