@@ -19,7 +19,7 @@ std::string driver::explainBudget(const Recomputation &made, int64_t budgetBytes
                 static_cast<long long>(budgetBytes));
 }
 
-/// For entries @gradient and @update.
+/// Returns the operations of the entries @gradient and @update.
 static double operationsOfStep(ModuleOp module, const KernelSet &kernels) {
   double operations = 0;
   for (StringRef entry : {"gradient", "update"}) {

@@ -7,7 +7,7 @@
 
 namespace sluice::driver {
 
-/// A budget that cannot be met, with the least that can.
+/// Describes a budget that cannot be met, with the smallest one that can.
 std::string explainBudget(const Recomputation &made, int64_t budgetBytes);
 
 /// Describes the cost of a budget that is met; operations are compared with the training step that

@@ -24,7 +24,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// The modules to check, none where they cannot be read.
+/// Returns the modules to check; none if they cannot be read.
 static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckRequest &request,
                                               std::optional<ParsedSpec> &spec, std::string &text,
                                               Outcome &outcome) {
@@ -67,8 +67,8 @@ static std::string findOutputMistake(const CheckRequest &request) {
   return "";
 }
 
-/// Writes the requested outputs: obligations whether or not they hold, a certificate of a proof
-/// only.
+/// Writes the requested outputs: obligations whether or not they hold, but only the certificate of
+/// a proof.
 static void writeOutputs(const CheckRequest &request, const std::vector<ImportedVariant> &variants,
                          StringRef text, bool proved) {
   if (!request.smt.empty()) {
@@ -171,7 +171,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
-  // For the factor that is compiled for generation where a hierarchy draws one.
+  // Uses the factor that is compiled for generation if a hierarchy draws one.
   ModuleOp generated = *variants.front().module;
   auto predict = generated.lookupSymbol<func::FuncOp>("predict");
   if (request.step && verdict.isProved() && predict &&

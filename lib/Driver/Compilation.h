@@ -14,7 +14,7 @@ namespace sluice::driver {
 
 inline Outcome badInput(const std::string &message) { return {2, "", message}; }
 
-/// One compilation: stages in order, each able to end it.
+/// One compilation: stages in order, each of which may end it.
 class Compilation {
 public:
   /// Inputs of weight gradients are kept, or made again where that is possible.
@@ -22,7 +22,7 @@ public:
       : request(request), keepMaps(keepMaps) {}
 
   Outcome run();
-  /// Where the budget cannot be met: the least arena that can.
+  /// Returns the smallest possible arena if the budget cannot be met.
   std::optional<int64_t> leastArena() const { return least; }
   /// Returns true if anything of the module is stored as bf16.
   bool hasBf16();

@@ -15,13 +15,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// "spec.json:7:5: --target sm_80", where the spec says its precision, or could.
+/// Returns "spec.json:7:5: --target sm_80", the place of the spec's precision.
 std::string Compilation::placeOfPrecision(const ParsedSpec &spec) const {
   return spec::toString(spec.getPlace("precision")) + ": --target " +
          targets.gpus.front()->chip.str();
 }
 
-/// Why f32 that was asked for has no code for GPUs.
+/// Explains why the requested f32 has no code for GPUs.
 std::string Compilation::explainPrecision(const ParsedSpec &spec, const std::string &asked) const {
   return placeOfPrecision(spec) +
          ": expected linear maps, attention and head that multiply bf16, found " + asked +

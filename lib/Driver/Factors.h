@@ -11,12 +11,13 @@ namespace sluice::driver {
 /// Returns why a request for a model's factors is impossible; empty if it is possible.
 std::string findFactorMistake(const ParsedSpec &spec, const CompileRequest &request);
 
-/// The variants to compile, that of generation first: of a replay, and of logits, it alone.
+/// Returns the variants to compile, the one for generation first; only that one for a replay or for
+/// logits.
 std::vector<ImportedVariant> importVariants(const ParsedSpec &spec, const CompileRequest &request);
 
-/// Adds to `merged`, the module of dispatches of the first variant, the entries of the other
-/// variants that depend on the factor, named NAME.FACTOR. Fails where weights or tables of one name
-/// differ.
+/// Merges the dispatches of all variants into one module: all entries of the first, and of each
+/// other variant the entries that depend on the factor, named NAME.FACTOR. Null if weights or
+/// tables of one name differ.
 mlir::LogicalResult mergeVariants(mlir::ModuleOp merged, std::vector<ImportedVariant> &variants);
 
 } // namespace sluice::driver

@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// Positions of a batch: temporaries and the launches' items grow with them.
+/// Maximum positions of a batch: temporaries and the launches' items grow with them.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
 std::optional<spec::Diagnostic> driver::findLargeBatch(const ParsedSpec &spec) {
@@ -44,8 +44,8 @@ std::optional<spec::Diagnostic> driver::findLargeBatch(const ParsedSpec &spec) {
 // Ops
 //===----------------------------------------------------------------------===//
 
-/// The name of an op that stores a group's rows, or the rows of its gradient, side by side: "max
-/// shorten"; empty for any other op.
+/// Returns the name of an op that stores the rows of a group, or the rows of its gradient,
+/// concatenated: "max shorten"; empty for any other op.
 static std::string describeGroups(Operation &op) {
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
     RowGroup group = shorten.getRowGroup();
@@ -58,7 +58,7 @@ static std::string describeGroups(Operation &op) {
   return getOriginPart(&op) == "window" ? "upsample by windows" : "linear shorten";
 }
 
-/// The key of a spec that sets the width of an op's result; empty: none.
+/// Returns the key of a spec that sets the width of an op's result; empty if there is none.
 static StringRef getWidthKey(Operation &op) {
   if (auto shorten = dyn_cast<ShortenOp>(op)) {
     return shorten.getWindow() > 0 ? "window" : "factor";
@@ -72,8 +72,8 @@ static StringRef getWidthKey(Operation &op) {
                                            : "";
 }
 
-/// An op whose result alone is more than an arena holds. Sums of sizes may overflow later, so this
-/// comes first.
+/// Finds an op whose result alone exceeds the arena. Sums of sizes may overflow later, so this
+/// check comes first.
 static std::optional<CompileRefusal> findLargeResult(Operation &op) {
   constexpr int64_t mostElements = mostArenaBytes / sizeof(float);
   for (Value result : op.getResults()) {
@@ -98,8 +98,9 @@ static std::optional<CompileRefusal> findLargeResult(Operation &op) {
   return std::nullopt;
 }
 
-/// A step repeats its work after as many tokens as all factors divide: a number that the runtime
-/// takes, and that is counted through. `period` is the least common multiple of the factors before.
+/// Finds a factor that makes the period of a step too long: the least common multiple of all
+/// factors, over which the runtime counts. `period` is the least common multiple of the factors so
+/// far.
 static std::optional<CompileRefusal> findCoarseScale(Operation &op, int64_t &period) {
   constexpr int64_t mostTokens = int64_t(1) << 20;
   for (Value result : op.getResults()) {
@@ -121,7 +122,7 @@ static std::optional<CompileRefusal> findCoarseScale(Operation &op, int64_t &per
   return std::nullopt;
 }
 
-/// LSH attention whose buckets are more than a scan counts.
+/// Finds LSH attention with more buckets than a scan counts.
 static std::optional<CompileRefusal> findHashing(Operation &op) {
   auto hashed = dyn_cast<HashedAttentionOp>(op);
   if (!hashed) {
@@ -142,7 +143,7 @@ static std::optional<CompileRefusal> findHashing(Operation &op) {
                             std::to_string(buckets) + " buckets; make one of them smaller"};
 }
 
-/// The constant table that a value is; null for a trained parameter.
+/// Returns the constant table of a value; null for a trained parameter.
 static ParameterOp findTable(Operation &op, Value value) {
   auto read = value ? value.getDefiningOp<ReadOp>() : ReadOp();
   auto table = read ? op.getParentOfType<ModuleOp>().lookupSymbol<ParameterOp>(read.getParameter())
@@ -150,7 +151,7 @@ static ParameterOp findTable(Operation &op, Value value) {
   return table && table.getFrozen() ? table : ParameterOp();
 }
 
-/// A table of angles that is more than an artifact holds.
+/// Finds a table of angles that exceeds an artifact.
 static std::optional<CompileRefusal> findLargeTable(Operation &op) {
   auto position = dyn_cast<PositionOp>(op);
   auto attention = dyn_cast<AttentionOp>(op);
@@ -200,8 +201,8 @@ static std::optional<CompileRefusal> findLongWindow(Operation &op) {
                             std::to_string(group.factor) + "; make the window smaller"};
 }
 
-/// Groups that read a linear upsample through position maps alone: their rows would be columns of
-/// rows at a stride that no access has.
+/// Finds groups that read a linear upsample through position maps only: their rows would be columns
+/// of rows at a stride that no access has.
 static std::optional<CompileRefusal> findUpsampledGroups(Operation &op) {
   std::string groups = describeGroups(op);
   auto flow = groups.empty() ? CausalFlowInterface()
@@ -252,7 +253,8 @@ spec::SourceLocation driver::getPlace(const CompileRefusal &refusal, const Parse
 // Generated programs
 //===----------------------------------------------------------------------===//
 
-/// "expected AT MOST ..., found ..." for the first number beyond its limit; empty where none is.
+/// Returns "expected AT MOST ..., found ..." for the first number beyond its limit; empty if there
+/// is none.
 static std::string findExcess(const KernelRecord &record) {
   auto beyond = [](const char *what, double found, int64_t most) {
     return found > static_cast<double>(most)

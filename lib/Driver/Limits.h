@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Valid specs that this compiler does not take, and what a plan must not exceed. A user hears of
-// either before anything is compiled.
+// Finds valid specs that this compiler does not accept, and plans that exceed a limit, before
+// anything is compiled.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"
@@ -9,20 +8,19 @@
 
 namespace sluice::driver {
 
-/// One message, with its place, for a batch of more positions than kernels count; none where it has
-/// fewer. To be called before the import, which lists the rows of a rule's table one by one.
+/// Returns a message with its place for a batch of more positions than kernels count; none if it
+/// has fewer. Must be called before the import, which lists the rows of a rule's table one by one.
 std::optional<spec::Diagnostic> findLargeBatch(const ParsedSpec &spec);
 
-/// Why an op of a valid model cannot be compiled.
+/// The reason why an op of a valid model cannot be compiled.
 struct CompileRefusal {
   mlir::Operation *op = nullptr;
   llvm::StringRef key; ///< of the op's stage, whose value is at fault; empty: the stage
   std::string message;
 };
 
-/// The first op of @evaluate that cannot be compiled; none where all can. `period` is the least
-/// common multiple of the factors of the variants before, 1 for the first, and becomes that of this
-/// one too.
+/// Returns the first op of @evaluate that cannot be compiled; none if all can. `period` is the
+/// least common multiple of the factors of earlier variants, 1 for the first, and is updated.
 std::optional<CompileRefusal> findUnsupported(mlir::ModuleOp module, int64_t &period);
 
 /// Returns the place of the rejected value in the spec that the op was imported from. `factor` is
@@ -30,11 +28,11 @@ std::optional<CompileRefusal> findUnsupported(mlir::ModuleOp module, int64_t &pe
 spec::SourceLocation getPlace(const CompileRefusal &refusal, const ParsedSpec &spec,
                               int64_t factor);
 
-/// One message, with the place in the spec, for a kernel that needs more than the runtime takes
-/// (sluice/Runtime/Limits.h); empty where none does.
+/// Returns a message with the place in the spec for a kernel that exceeds the runtime's limits
+/// (sluice/Runtime/Limits.h); empty if none does.
 std::string findExcess(mlir::ModuleOp module, const KernelSet &kernels);
 
-/// The same of the memory that all kernels share; there is no one place.
+/// Returns a message for the memory that all kernels share, which has no single place.
 std::string findExcess(const MemoryPlan &memory);
 
 } // namespace sluice::driver

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Model IR from a file: what the parser and the ops' verifiers leave open is checked here.
+// Checks model IR from a file beyond the parser and the ops' verifiers.
 #include "ModelIR.h"
 #include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -16,8 +15,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// A module attribute that is missing or of another kind; empty if there is none. The rest is what
-/// `verifyModel` and `verifyTraining` check.
+/// Returns the error of a module attribute that is missing or of another kind; empty if there is
+/// none. `verifyModel` and `verifyTraining` check the rest.
 static std::string findAttributeMistake(ModuleOp module) {
   for (StringRef name : {"sluice.vocabulary", "sluice.width", "sluice.seed"}) {
     Attribute found = module->getAttr(name);
@@ -100,7 +99,8 @@ static std::string findUncompilableAttention(func::FuncOp function) {
   return "";
 }
 
-/// The first argument is the tokens; of each given axis there may be one more.
+/// Returns the error of inputs that cannot be compiled: the first argument must be the tokens, and
+/// each given axis may have one more argument.
 static std::string findUncompilableInputs(func::FuncOp function) {
   SmallPtrSet<Attribute, 4> scales;
   for (BlockArgument argument : function.getArguments()) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Model IR as --emit model prints it, perhaps edited by hand: its mistakes are the user's.
+// Reads model IR in the format of --emit model, possibly edited by hand, so its errors are the
+// user's.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -12,8 +12,8 @@ namespace sluice::driver {
 /// Returns true if the file holds model IR instead of a spec: its name ends in .mlir.
 bool isModelIR(llvm::StringRef path);
 
-/// Reads and validates; null where the file cannot be read or is not a model, with a message for
-/// the user in `mistake`. `text` is the file's.
+/// Reads and validates the file's `text`; returns null if the file cannot be read or is not a
+/// model, with a message for the user in `mistake`.
 mlir::OwningOpRef<mlir::ModuleOp> readModelIR(mlir::MLIRContext &context, const std::string &path,
                                               std::string &text, std::string &mistake);
 
@@ -21,7 +21,7 @@ mlir::OwningOpRef<mlir::ModuleOp> readModelIR(mlir::MLIRContext &context, const 
 /// is shifted or upsampled. The last row and windows are stored where these read them.
 bool isStoredNowhere(mlir::Value sequence);
 
-/// Why a valid model cannot be compiled; empty where it can.
+/// Explains why a valid model cannot be compiled; empty if it can.
 std::string findUncompilable(mlir::ModuleOp module);
 
 } // namespace sluice::driver

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// The last op of a stage, or of a part of one: its result is the stage's.
+/// Returns the last op of a stage, or of a part of one: its result is the stage's.
 static Operation *findLast(func::FuncOp function, StringRef stage) {
   Operation *last = nullptr;
   for (Operation &op : function.getBody().front()) {
@@ -23,7 +23,7 @@ static Operation *findLast(func::FuncOp function, StringRef stage) {
   return last;
 }
 
-/// `x` as f32.
+/// Returns `x` as f32.
 static Value toF32(OpBuilder &b, Value x) {
   auto type = cast<SequenceType>(x.getType());
   if (type.getElement().isF32()) {
@@ -37,7 +37,7 @@ static Value toF32(OpBuilder &b, Value x) {
   return op.getResult();
 }
 
-/// `predict` ends in the last row's logits: they become those of all rows.
+/// Makes `predict` return the logits of all rows instead of the last one.
 static void keepLogits(func::FuncOp predict) {
   for (LastOp last : llvm::make_early_inc_range(predict.getOps<LastOp>())) {
     auto one = cast<SequenceType>(last.getResult().getType());

@@ -14,7 +14,7 @@ using spec::KeyInfo;
 
 namespace {
 
-// Numbers of the protocol.
+// Constants of the protocol.
 enum CompletionKind { ValueItem = 12, PropertyItem = 10, ReferenceItem = 18 };
 constexpr int objectSymbol = 19;
 
@@ -135,7 +135,7 @@ public:
   Items(const Document &document, size_t begin, size_t end)
       : range(computeRange(document, begin, end)) {}
 
-  /// `text` is the written text, quotes included; editors match typed text against it.
+  /// `text` is inserted, quotes included; editors match typed text against it.
   void add(std::string_view label, const std::string &text, CompletionKind kind,
            std::string_view detail, const std::string &documentation = "") {
     json item = {{"label", label},
@@ -158,7 +158,7 @@ private:
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
-/// Keys that the object may have and has not.
+/// Completes the keys that the object may have and lacks.
 json completeKeys(const Document &document, int object, size_t begin, size_t end, int typed) {
   const Outline &outline = document.outline;
   const std::vector<KeyInfo> *keys = outline.getKeyList(object);
@@ -183,7 +183,7 @@ json completeKeys(const Document &document, int object, size_t begin, size_t end
   return items.take();
 }
 
-/// Names of the streams that stand before a stage.
+/// Adds the names of the streams before a stage.
 void addStreams(const Outline &outline, int stage, Items &items) {
   for (int other : outline.stages()) {
     if (other == stage) {
@@ -240,7 +240,7 @@ json editor::completionsAt(const Document &document, size_t offset) {
     return json::array();
   }
   if (spot.node == spot.container || spot.node < 0) { // in white space
-    // A key whose value is missing and that ends before here: `"op": |`.
+    // A key whose value is missing and that ends before this place: `"op": |`.
     int open = -1;
     for (int child : outline.children(spot.container)) {
       const Node &node = outline.node(child);

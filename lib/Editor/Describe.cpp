@@ -8,7 +8,7 @@ using namespace sluice::editor;
 
 namespace {
 
-/// Longer lists are cut: a hover is read at a glance.
+/// Longer lists are cut, as a hover is read at a glance.
 constexpr size_t mostLines = 24;
 
 std::string code(StringRef text) { return ("`" + text + "`").str(); }
@@ -21,7 +21,7 @@ std::string shapeText(ArrayRef<int64_t> shape) {
   return "[" + text + "]";
 }
 
-/// 12345678 as "12,345,678".
+/// Formats 12345678 as "12,345,678".
 std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (size_t i = text.size(); i > 3;) {
@@ -50,7 +50,7 @@ StringRef getPath(Operation *op) {
   return weight ? weight.getPath() : cast<spec::StageInterface>(op).getPathAttr().getValue();
 }
 
-/// True for a stage or a weight that is of the stage of this path, or of one inside it.
+/// Returns true for a stage or weight that belongs to the stage of this path, or to one inside it.
 bool isPartOfStage(Operation *op, StringRef stage) {
   StringRef path = getPath(op);
   return path.consume_front(stage) && (path.empty() || path.starts_with("."));
@@ -70,7 +70,7 @@ int64_t countElements(spec::WeightOp weight) {
   return elements;
 }
 
-/// The stream that a stage makes or cuts, or, of a head or a loss, reads.
+/// Returns the stream that a stage computes or cuts or, for a head or a loss, reads.
 spec::StreamType getStream(Operation *stage) {
   Type type =
       stage->getNumResults() > 0 ? stage->getResult(0).getType() : stage->getOperand(0).getType();
@@ -82,7 +82,7 @@ spec::StreamType getStream(Operation *stage) {
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// "context", "ceil(context / 4)"; on the axis of an input, "context of source".
+/// Returns "context", "ceil(context / 4)", or on the axis of an input "context of source".
 std::string rowsText(spec::StreamType stream) {
   std::string context = "context";
   if (StringAttr input = stream.getName()) {
@@ -125,13 +125,13 @@ std::string resultText(spec::ModelOp model, Operation *last) {
          ", " + (isHead ? "vocabulary" : "width") + "]\n";
 }
 
-/// " 4", and where the window is another, " 4 window 8"
+/// Returns " 4" or, with a different window, " 4 window 8".
 std::string groupText(int64_t factor, std::optional<int64_t> window) {
   bool isApart = window && *window != factor;
   return " " + std::to_string(factor) + (isApart ? " window " + std::to_string(*window) : "");
 }
 
-/// The groups or segments of a shorten or an upsample stage.
+/// Returns the groups or segments of a shorten or an upsample stage.
 template <class Stage> std::string groupText(Stage stage) {
   if (Value segments = stage.getSegments()) {
     return " " + cast<spec::SegmentationType>(segments.getType()).getName().str();
@@ -139,7 +139,7 @@ template <class Stage> std::string groupText(Stage stage) {
   return groupText(*stage.getFactor(), stage.getWindow());
 }
 
-/// "shift 3", "layer"
+/// Returns "shift 3", "layer".
 std::string shortName(Operation *stage) {
   std::string text = stage->getName().stripDialect().str();
   if (auto shift = dyn_cast<spec::ShiftOp>(stage)) {
@@ -152,7 +152,7 @@ std::string shortName(Operation *stage) {
   return upsample ? text + groupText(upsample) : text;
 }
 
-/// "2 x layer, norm, shift 3, shorten 4, ..."
+/// Returns "2 x layer, norm, shift 3, shorten 4, ..."
 std::string expansionText(ArrayRef<Operation *> parts) {
   std::string text;
   size_t items = 0;

@@ -13,13 +13,13 @@ using nlohmann::json;
 namespace {
 
 constexpr size_t largestText = size_t(16) << 20; // as the reader of files has it
-/// Steps of a witness, warnings and notes that are shown; only models of thousands of stages have
-/// more.
+/// Maximum numbers of steps of a witness, and of warnings and notes, that are shown; only models of
+/// thousands of stages have more.
 constexpr size_t mostSteps = 64, mostWarnings = 64;
 
 enum Severity { Error = 1, Warning = 2, Information = 3 };
 
-/// The end of the token at `at`, and of its word where it is a string that `at` lies in.
+/// Returns the end of the token at `at`; within a string, the end of the word at `at`.
 size_t tokenEnd(const Document &document, size_t at) {
   std::string_view text = document.text;
   const Outline &outline = document.outline;

@@ -11,7 +11,8 @@ using nlohmann::json;
 
 namespace {
 
-/// IR of Sluice nests less than 20 brackets; a level takes the parser up to a few KiB of its stack.
+/// Sluice's IR nests less than 20 brackets deep; a level takes up to a few KiB of the parser's
+/// stack.
 constexpr size_t deepestText = 500;
 
 /// Brackets of IR that are open at once: those of JSON, and the parentheses and angle brackets that
@@ -38,7 +39,7 @@ size_t computeTextNesting(std::string_view text) {
   return most;
 }
 
-/// The text that a message puts into a document, or null.
+/// Returns the text that a message puts into a document, or null.
 const json *findText(const json &message) {
   const json *params =
       message.is_object() && message.contains("params") ? &message["params"] : nullptr;

@@ -65,7 +65,7 @@ private:
     }
   }
 
-  /// The end of the string that starts here: past its quote, or at the end of the line.
+  /// Returns the end of the string that starts here: past its quote, or at the end of the line.
   size_t stringEnd() const {
     size_t end = at + 1;
     while (end < text.size() && text[end] != '"' && text[end] != '\n' && text[end] != '\r') {
@@ -101,14 +101,14 @@ private:
 
   bool hasKey() const { return keyBegin < keyEnd; }
 
-  /// A bracket after a key without a colon is not the key's value.
+  /// Ends a key without a colon before a bracket, which is not its value.
   void flushBeforeValue() {
     if (hasKey() && !colon) {
       flush();
     }
   }
 
-  /// A key that no value followed.
+  /// Ends a key without a value.
   void flush() {
     if (hasKey()) {
       add(Node::Missing, keyEnd, keyEnd);
@@ -200,8 +200,8 @@ bool Outline::isDeeperThan(int id, int levels) const {
 }
 
 std::string_view Outline::getDefinition(int object) const {
-  // The deepest is a mask: stages, stage, local, over, source, mask. A text may nest far deeper,
-  // and this function asks about parents.
+  // The deepest object is a mask: stages, stage, local, over, source, mask. A text may nest far
+  // deeper, and this function looks at parents.
   constexpr int deepestSection = 6;
   const Node &self = node(object);
   if (self.kind != Node::Object || isDeeperThan(object, deepestSection)) {

@@ -12,13 +12,13 @@ using nlohmann::json;
 
 namespace {
 
-/// A spec is at most 16 MiB; escapes make six bytes of one.
+/// A spec has at most 16 MiB; escapes turn one byte into six.
 constexpr size_t longestBody = size_t(128) << 20;
 constexpr size_t longestHeader = 4096;
-/// No message of the protocol nests so deep; copies of JSON values recurse.
+/// No message of the protocol nests this deep; copies of JSON values recurse.
 constexpr size_t deepest = 200;
 
-/// The value of a Content-Length header; nothing where the line is another header.
+/// Returns the value of a Content-Length header; nothing if the line is another header.
 std::optional<std::string> contentLength(std::string line) {
   constexpr std::string_view name = "content-length:";
   std::string head = line.substr(0, name.size());
@@ -31,7 +31,7 @@ std::optional<std::string> contentLength(std::string line) {
   return line.substr(0, line.find_last_not_of(" \t\r") + 1);
 }
 
-/// A line without its end, at most longestHeader bytes of it.
+/// Reads a line without its end, at most longestHeader bytes of it.
 bool readLine(std::istream &in, std::string &line) {
   line.clear();
   int c = in.get();
@@ -45,7 +45,7 @@ bool readLine(std::istream &in, std::string &line) {
 
 Incoming broken(std::string message) { return {"", RpcFailure{RpcError::ParseError, message}}; }
 
-/// The text as a size; nothing where it is none.
+/// Parses the text as a size; nothing if it is not one.
 std::optional<size_t> parseSize(const std::string &text) {
   size_t size = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
@@ -53,8 +53,8 @@ std::optional<size_t> parseSize(const std::string &text) {
   return whole ? std::optional(size) : std::nullopt;
 }
 
-/// A body that is too long is not skipped: its length may well be wrong, and waiting for it would
-/// look like a hang.
+/// A body that is too long is not skipped: its length may be wrong, and waiting for it would look
+/// like a hang.
 Incoming readBody(std::istream &in, size_t size) {
   if (size > longestBody) {
     return broken("expected a message of at most 128 MiB, found " + std::to_string(size) +

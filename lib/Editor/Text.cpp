@@ -9,7 +9,8 @@ using namespace sluice::editor;
 
 static constexpr size_t blockSize = 1024;
 
-/// Code units of the character whose first byte this is; 0 for a byte within a character.
+/// Returns the code units of the character whose first byte this is; 0 for a later byte of a
+/// character.
 static size_t countUnits(char byte) {
   auto value = static_cast<unsigned char>(byte);
   return (value & 0xC0) == 0x80 ? 0 : value >= 0xF0 ? 2 : 1;

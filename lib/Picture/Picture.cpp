@@ -43,7 +43,7 @@ private:
     return height - bottom - boxHeight - static_cast<double>(band) * (boxHeight + gap);
   }
   double bandBottom(size_t band) const { return bandTop(band) + boxHeight; }
-  /// Left and right end of a run of positions, at most the sequence's.
+  /// Returns the left and right end of a run of positions, limited to the sequence.
   std::pair<double, double> span(size_t band, int64_t first, int64_t last) const {
     const std::vector<int64_t> &starts = picture.bands[band].starts;
     auto f = static_cast<double>(picture.bands[band].factor),
@@ -68,7 +68,7 @@ private:
     return position >= 0 && static_cast<size_t>(position) < set.size() &&
            set[static_cast<size_t>(position)];
   }
-  /// True if the row cannot see a token although it sees an older one.
+  /// Returns true if the row cannot see a token although it sees an older one.
   bool isHole(int64_t token) const {
     const std::vector<bool> &tokens = picture.bands.front().seen;
     auto end = tokens.begin() + token;
@@ -207,8 +207,8 @@ void Drawing::assignLanes() {
   }
 }
 
-/// Positions that read the same run, seen ones apart from the others: a group is one shape, and so
-/// are the rows of an upsampling.
+/// Joins positions that read the same run, separately for seen and unseen ones: a group is one
+/// shape, and so are the rows of an upsampling.
 std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
   std::vector<Joined> joined;
   for (const PictureEdge::PictureRead &read : edge.reads) {
@@ -223,7 +223,7 @@ std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
   return joined;
 }
 
-/// Groups and upsampled rows as shapes, shifts as arrows, others as lines.
+/// Draws groups and upsampled rows as shapes, shifts as arrows, others as lines.
 void Drawing::drawReads(const PictureEdge &edge) {
   bool isGroup = edge.kind == PictureEdge::Kind::Group;
   const PictureBand &upper = picture.bands[edge.above], &lower = picture.bands[edge.below];
@@ -256,7 +256,7 @@ void Drawing::drawReads(const PictureEdge &edge) {
   }
 }
 
-/// The latest position's reads as a shaded fan; with a window, the earliest's too.
+/// Draws the latest position's reads as a shaded fan; with a window, the earliest's too.
 void Drawing::drawAttention(const PictureEdge &edge) {
   std::vector<PictureEdge::PictureRead> reads;
   for (const PictureEdge::PictureRead &read : edge.reads) {
@@ -296,8 +296,8 @@ void Drawing::drawEdge(const PictureEdge &edge) {
   }
 }
 
-/// An edge that skips bands runs at the right of them. Its words are next to a gap, where no
-/// other edge ends.
+/// Draws an edge that skips bands to the right of them. Its label is next to a gap, where no other
+/// edge ends.
 void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
   double right = x(static_cast<double>(picture.length)),
          at = right + 14 + laneWidth * static_cast<double>(lane);
@@ -343,7 +343,8 @@ void Drawing::drawTokens() {
        ink, 12, at > width * 0.7 ? "end" : "middle", true);
 }
 
-/// Reads that depend on a token's existence alone have no path from that token: a dashed line.
+/// Draws the leak. Reads that only depend on a token's existence have no path from that token: a
+/// dashed line.
 void Drawing::drawLeak() {
   auto at = [&](size_t i) {
     auto [band, position] = picture.leakPath[i];
@@ -392,7 +393,7 @@ std::string Drawing::drawHead(double total) {
   return out + body;
 }
 
-/// For the marks of this picture.
+/// Returns the entries for the marks of this picture.
 std::vector<Drawing::PictureEntry> Drawing::legend() const {
   std::vector<PictureEntry> entries = {{PictureEntry::Box, seen, seen, "read by the row"},
                                        {PictureEntry::Box, empty, line, "not read"}};
@@ -433,7 +434,7 @@ std::vector<Drawing::PictureEntry> Drawing::legend() const {
   return entries;
 }
 
-/// In as many lines as it takes; returns the height of those after the first.
+/// Draws the legend in as many lines as it needs; returns the height of the lines after the first.
 double Drawing::drawLegend() {
   constexpr double lineHeight = 19;
   double y = height - 24, at = left;
@@ -475,7 +476,7 @@ double Drawing::drawLegend() {
   return y - (height - 24);
 }
 
-/// In as many lines as it takes, below `y`; returns their height.
+/// Draws the advice below `y` in as many lines as it needs; returns their height.
 double Drawing::drawAdvice(double y) {
   constexpr double lineHeight = 17, letter = 6.6;
   auto room = static_cast<size_t>((width - 32) / letter);

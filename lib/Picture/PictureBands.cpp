@@ -18,7 +18,7 @@ using namespace sluice;
 // Words
 //===----------------------------------------------------------------------===//
 
-/// True if the bits of these ends or counts begin segments.
+/// Returns true if the bits of these ends or counts begin segments.
 static bool beginSegments(Value endsOrCounts) {
   auto cut = endsOrCounts.getDefiningOp<SegmentOp>();
   return cut && BoundaryRules(cut->getParentOfType<func::FuncOp>()).begins(cut);
@@ -58,7 +58,7 @@ static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
                       : "own mask";
 }
 
-/// "causal from 3" where keys begin at row 3.
+/// Names a mask: "causal from 3" if keys begin at row 3.
 static std::string nameOfMask(AttentionOp op) {
   auto [strided, first] = splitFirstKey(op.getMask());
   auto [mask, stride] = splitStride(strided);
@@ -66,7 +66,7 @@ static std::string nameOfMask(AttentionOp op) {
          (first > 0 ? " from " + std::to_string(first) : "");
 }
 
-/// "4", and where the window is another, "4, window 8"
+/// Returns "4" or, with a different window, "4, window 8".
 static std::string nameOfGroup(RowGroup group) {
   return std::to_string(group.factor) +
          (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
@@ -151,7 +151,7 @@ static bool readsSequence(Operation *op, unsigned operand) {
          !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
 }
 
-/// True if a row reads the row of the segment at its count.
+/// Returns true if a row reads the row of the segment at its count.
 static bool readsItsSegment(const BandSource &source) {
   auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
@@ -168,8 +168,8 @@ BandSource Bands::findSource(Operation *op, unsigned operand) const {
   return source;
 }
 
-/// The band of a value that is read position by position. A map that is not stored gets a band of
-/// its own only here.
+/// Returns the band of a value that is read position by position. Only here a map that is not
+/// stored gets its own band.
 int Bands::bandFor(Value value) {
   auto found = known.find(value);
   if (found != known.end() || !isLazy(value.getDefiningOp())) {
@@ -192,7 +192,7 @@ int Bands::makeBand(Operation *op, std::vector<BandSource> sources) {
   return static_cast<int>(drafts.size()) - 1;
 }
 
-/// The position of an attention's query is in its mask.
+/// Drops the position of an attention's query, which is in its mask.
 void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
   for (size_t i = 0; isa<AttentionOp>(op) && i < sources.size(); ++i) {
     bool isCovered =
@@ -232,8 +232,8 @@ void Bands::addSource(Operation *op, unsigned operand, SmallVector<int> &pointwi
   sources.push_back(std::move(source));
 }
 
-/// The only band that is read, or an attention's whose input is added to it; -1 where the op begins
-/// a band.
+/// Returns the only band that is read, or the band of an attention whose input is added to it; -1
+/// if the op begins a band.
 int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
   if (sources == 1 && pointwise.size() == 1) {
     return pointwise[0];
@@ -255,8 +255,8 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
   return high;
 }
 
-/// The passes of a scan are one band, and each of its rows reads all their rows. The rest
-/// of a row shows the segments. As with these, how it is made is not drawn.
+/// Adds a pass of a scan to its band: the passes are one band, and each of its rows reads the rows
+/// of all passes. The other rows show the segments; how they are computed is not drawn.
 bool Bands::addToScan(Operation *op) {
   ScanName of = findScan(op);
   if (of.kind.empty()) {
@@ -308,7 +308,7 @@ void Bands::add(Operation *op) {
   }
 }
 
-/// A layer that only the next one reads, with the same mask, is part of it.
+/// Merges a layer into the next one if only that one reads it and has the same mask.
 void Bands::mergeLayers() {
   for (size_t above = 0; above < drafts.size(); ++above) {
     SmallVector<size_t> below;
@@ -337,7 +337,7 @@ void Bands::mergeLayers() {
   }
 }
 
-/// For tokens that are not predicted: a given axis has a name.
+/// Names tokens that are not predicted: a given axis has a name.
 static std::string nameOfTokens(func::FuncOp function, Value argument) {
   auto type = cast<SequenceType>(argument.getType());
   if (!isGiven(function, type)) {
@@ -350,7 +350,7 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    // Values that only locate segments are drawn as these.
+    // Values that only locate segments are drawn as segments.
     if (llvm::any_of(op.getUses(), [&](OpOperand &use) {
           return live.contains(use.getOwner()) && !isOfBoundaries(use);
         })) {
@@ -382,8 +382,8 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// Positions of the root that `position` of the edge's upper band reads: layers through all that
-/// were merged, other ops through their maps.
+/// Adds the positions of the root that `position` of the edge's upper band reads: for layers
+/// through all merged ones, for other ops through their maps.
 void Bands::appendReads(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
                         PictureEdge &edge) const {
   Value top = draft.op->getResult(0), root = source.root;
@@ -416,7 +416,7 @@ void Bands::appendReads(const ReachGraph &graph, const BandDraft &draft, const B
   }
 }
 
-/// For the drawn bands.
+/// Returns the index among the drawn bands.
 size_t Bands::getBandIndex(size_t draft) const {
   size_t index = 0;
   for (size_t i = 0; i < draft; ++i) {

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// From a function to bands. What works position by position joins the band that it reads; maps that
-// are not stored become the way in which others read; layers of one kind in a row are one band.
+// Turns a function into bands. An op that works position by position joins the band that it reads;
+// maps that are not stored become edges; consecutive layers of one kind are one band.
 #pragma once
 
 #include "sluice/Explain/Reach.h"
@@ -9,8 +8,8 @@
 
 namespace sluice {
 
-/// The scan that an op is a pass of, "smooth" or "greatest" of a stage: every row makes one of its
-/// own and of those before, by doubling shifts. Empty for any other op.
+/// The scan of which an op is a pass, "smooth" or "greatest" of a stage: every row combines itself
+/// and the rows before it, by doubling shifts. Empty for any other op.
 struct ScanName {
   llvm::StringRef stage, kind;
   bool operator==(const ScanName &) const = default;
@@ -37,12 +36,12 @@ struct BandSource {
   unsigned operand = 0;
 };
 
-/// The bands of what one loss reads, from the tokens up.
+/// The bands that one loss reads, from the tokens up.
 class Bands {
 public:
   explicit Bands(CrossEntropyOp loss);
   Picture finish(const ReachGraph &graph, int64_t row) const;
-  /// The band that shows a value, if one does.
+  /// Returns the band that shows a value, if there is one.
   std::optional<size_t> findBand(mlir::Value value) const;
 
 private:

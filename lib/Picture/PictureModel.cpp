@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Which row and how many tokens a picture shows.
+// Chooses the row and the number of tokens of a picture.
 #include "sluice/Picture/PictureModel.h"
 #include "PictureBands.h"
 #include "sluice/Explain/BlindSpots.h"
@@ -18,11 +17,11 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Tokens beyond this would be too narrow to see.
+/// Maximum number of tokens; more would be too narrow to see.
 constexpr int64_t widest = 256;
 
-/// Tokens that the largest shift moves by. Passes of a scan reach as far as the context, and none
-/// of them shows more than the scan: that a row reads those before.
+/// Returns the number of tokens of the largest shift. Passes of a scan are ignored: they reach as
+/// far as the context, and show no more than the scan.
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
@@ -35,7 +34,7 @@ static int64_t largestShift(func::FuncOp function) {
   return most;
 }
 
-/// The row of a period with most holes, else the middle one.
+/// Returns the row of a period with the most holes, else the middle one.
 static int64_t informativeRow(CrossEntropyOp loss, int64_t period) {
   BlindPattern pattern = findBlindSpots(loss);
   int64_t best = period / 2, most = 0;
@@ -52,8 +51,8 @@ static int64_t informativeRow(CrossEntropyOp loss, int64_t period) {
   return best;
 }
 
-/// Short enough to read, long enough for two periods after the longest shift and, where that is
-/// short, for all that a row sees.
+/// Returns a length that is short enough to read and has two periods after the longest shift and,
+/// if that is short, everything that a row sees.
 static int64_t lengthFor(CrossEntropyOp loss, int64_t period) {
   constexpr int64_t usual = 20, longContext = 64;
   auto function = loss->getParentOfType<func::FuncOp>();
@@ -147,7 +146,8 @@ static std::optional<Picture> pictureOfText(CrossEntropyOp loss, std::optional<i
   return picture;
 }
 
-/// Tokens that a row of a leak reads and must not, and the way from the witness's to the row.
+/// Adds the tokens that a row of a leak reads but must not, and the path from the witness's token
+/// to the row.
 static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64_t token) {
   picture.leak = token;
   const std::vector<bool> &tokens = picture.bands.front().seen;
@@ -166,8 +166,8 @@ static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64
   }
 }
 
-/// Under the boundaries that show it. Its reads are drawn; tokens that a boundary depends on, by
-/// the path.
+/// Draws a leak under the boundaries that show it: its reads, and by the path the tokens that a
+/// boundary depends on.
 static std::optional<Picture>
 pictureOfSegmentLeak(func::FuncOp function, const CausalWitness &witness, std::string &error) {
   Boundaries boundaries;

@@ -11,7 +11,7 @@
 
 namespace sluice::svg {
 
-/// With one decimal.
+/// Formats a number with one decimal.
 std::string number(double value);
 
 /// Shapes are appended to `out`. The first word of a mark is its class.

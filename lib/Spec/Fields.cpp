@@ -33,7 +33,7 @@ std::optional<std::string_view> nearest(std::string_view found,
   std::optional<std::string_view> result;
   for (std::string_view name : known) {
     size_t distance = computeEditDistance(found, name);
-    // A name that shares no letter in place is not near, however short it is.
+    // A name that has no letter in the same place is not similar, however short it is.
     if (distance < best && distance < std::max(found.size(), name.size())) {
       best = distance;
       result = name;
@@ -54,7 +54,7 @@ static std::string simplified(std::string_view name) {
   return result;
 }
 
-/// Names in specs of values with other names in other programs.
+/// Translates values that have other names in other programs.
 static std::optional<std::string_view> translate(const std::string &found) {
   struct Translation {
     std::string_view other, name;
@@ -72,8 +72,8 @@ static std::optional<std::string_view> translate(const std::string &found) {
   return std::nullopt;
 }
 
-/// The name of `known` that the value most likely means: another program's word for it, the same
-/// word written otherwise, as "RMSNorm" has "rms", or the nearest one.
+/// Returns the name of `known` that the value most likely means: another program's word for it, the
+/// same word in another spelling ("RMSNorm" for "rms"), or the most similar one.
 static std::optional<std::string_view> likely(std::string_view found,
                                               const std::vector<std::string_view> &known) {
   std::string plain = simplified(found);
@@ -156,7 +156,7 @@ void Fields::mismatch(const JsonValue &found, std::string_view name, std::string
 }
 
 static std::string describe(Range range) {
-  // Only a value beyond the upper bound needs to hear of it, but one wording is easier to learn.
+  // Only a value beyond the upper bound needs this, but one wording for all is easier to learn.
   return "an integer from " + std::to_string(range.least) + " to " + std::to_string(range.largest);
 }
 

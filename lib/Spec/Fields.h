@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Typed access to the keys of a JSON object. Every function throws Failure, with a message that
-// names the key, the expected and the found value, where the object does not fit.
+// Typed access to the keys of a JSON object. Every function throws Failure if the object does not
+// fit, with a message that names the key, the expected and the found value.
 
 #ifndef SLUICE_LIB_SPEC_FIELDS_H
 #define SLUICE_LIB_SPEC_FIELDS_H
@@ -21,11 +20,12 @@ constexpr Interval positive = {0, std::numeric_limits<double>::infinity(), false
 
 template <typename Enum> using Names = std::vector<std::pair<std::string_view, Enum>>;
 
-/// The known name nearest to `found`, or nothing where none is near enough to be a slip.
+/// Returns the known name most similar to `found`; nothing if none is similar enough to be a typing
+/// error.
 std::optional<std::string_view> nearest(std::string_view found,
                                         const std::vector<std::string_view> &known);
 
-/// `did you mean "x"?`, or `known KIND: "a", "b", "c"`.
+/// Returns `did you mean "x"?`, or `known KIND: "a", "b", "c"`.
 std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
                        std::string_view kind);
 
@@ -40,17 +40,17 @@ public:
   /// Settings of `fallback` hold where a key is absent here.
   void inherit(const Fields *fallback) { parent = fallback; }
 
-  /// The value of a key here or in what this inherits from; null where it is absent.
+  /// Returns the value of a key in this object or the inherited one; null if it is absent.
   const JsonValue *find(std::string_view key) const;
-  /// The same, where absence is an error; `type` names the missing type.
+  /// Returns the value of a key, and throws if it is absent; `type` names the missing type.
   const JsonValue &need(std::string_view key, std::string_view type) const;
-  /// True if the key is here, and not in the inherited object.
+  /// Returns true if the key is in this object, not in the inherited one.
   bool isOwn(std::string_view key) const;
 
   int64_t integer(std::string_view key, Range range) const;
   int64_t integer(std::string_view key, Range range, int64_t otherwise) const;
-  /// Numbers are what kernels hold as f32: one that f32 rounds to 0, to infinity or to a bound that
-  /// the interval leaves out is refused.
+  /// Returns a number as kernels store it, in f32: rejects a number that f32 rounds to 0, to
+  /// infinity or to a bound that the interval excludes.
   double number(std::string_view key, Interval interval) const;
   bool boolean(std::string_view key, bool otherwise) const;
   std::string text(std::string_view key) const;
@@ -58,19 +58,20 @@ public:
   template <typename Enum>
   Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
 
-  /// A value that is not the value of a key, such as an item of an array. `name` is for messages.
+  /// Return a value that is not the value of a key, such as an item of an array. `name` is for
+  /// messages.
   int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;
   double numberAt(const JsonValue &value, std::string_view name, Interval interval) const;
-  /// The items of an array of exactly `count`; `type` is the expected type.
+  /// Returns the items of an array of exactly `count`; `type` is the expected type.
   const std::vector<JsonValue> &itemsAt(const JsonValue &value, std::string_view name, size_t count,
                                         std::string_view type) const;
 
-  /// `expected EXPECTED for "name", found VALUE`, and a remedy where there is one.
+  /// Throws `expected EXPECTED for "name", found VALUE`, with a remedy if there is one.
   [[noreturn]] void mismatch(const JsonValue &value, std::string_view name,
                              std::string_view expected, std::string_view remedy = "") const;
   [[noreturn]] void fail(Position position, std::string message) const;
   SourceLocation locate(Position position) const { return {file, position.line, position.column}; }
-  /// The place of the value of `key`, or of this object.
+  /// Return the place of the value of `key`, or of this object.
   Position position(std::string_view key) const;
   Position position() const { return value.position; }
 

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The JSON of a spec, and errors in it.
+// Parses the JSON of a spec, and defines errors in it.
 
 #ifndef SLUICE_LIB_SPEC_JSON_H
 #define SLUICE_LIB_SPEC_JSON_H
@@ -11,7 +10,7 @@
 
 namespace sluice::spec {
 
-/// How the reader gives up inside the library; the public functions turn it into a Diagnostic.
+/// Thrown by the reader inside the library; the public functions turn it into a Diagnostic.
 struct Failure {
   Diagnostic diagnostic;
 };

@@ -11,7 +11,7 @@
 namespace sluice::spec {
 namespace {
 
-/// The byte at a position; lines and columns count from 1, columns in bytes.
+/// Returns the offset of a position; lines and columns count from 1, columns in bytes.
 size_t getOffsetAt(const std::string &text, Position position) {
   size_t at = 0;
   for (unsigned line = 1; line < position.line; ++line) {
@@ -20,7 +20,8 @@ size_t getOffsetAt(const std::string &text, Position position) {
   return at + position.column - 1;
 }
 
-/// Bytes from `at` to the end of the JSON value that begins there; the text is known to be JSON.
+/// Returns the number of bytes from `at` to the end of the JSON value that begins there, in valid
+/// JSON.
 size_t valueBytes(const std::string &text, size_t at) {
   int depth = 0;
   bool inString = false;
@@ -52,7 +53,7 @@ struct OverrideTarget {
   size_t found;           ///< steps of the path
 };
 
-/// One step from `value`; null where an object lacks the key.
+/// Follows one step of the path from `value`; null if an object lacks the key.
 const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t step,
                         const std::string &file, Position &start) {
   auto fail = [&](const std::string &expected, const std::string &found) {
@@ -117,7 +118,7 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
   return text.insert(at + 1, " " + member + (target.value->members.empty() ? " " : ","));
 }
 
-/// True if a place of the changed spec is in the text of the setting.
+/// Returns true if a place of the changed spec is in the text of the setting.
 bool wrote(const std::string &text, const Setting &setting, const SourceLocation &place) {
   JsonValue root = parseJson(text, place.file);
   if (root.kind != JsonKind::Object) {

@@ -6,7 +6,7 @@
 namespace sluice::spec {
 namespace {
 
-/// Reads text that is known to be JSON, nested at most 64 deep.
+/// Reads valid JSON, nested at most 64 deep.
 class Scanner {
 public:
   explicit Scanner(std::string_view text) : text(text) {}
@@ -60,7 +60,7 @@ private:
 
 const std::vector<TextNode> noStages;
 
-/// Edits at one place keep their order. There are a handful.
+/// Sorts by place; edits at one place keep their order. There are a handful.
 void sortByPlace(TextEdits &edits) {
   for (size_t i = 1; i < edits.size(); ++i) {
     for (size_t j = i; j > 0 && edits[j].begin < edits[j - 1].begin; --j) {
@@ -232,7 +232,7 @@ TextEdits SpecText::moveStage(size_t stage, size_t before) const {
 
 namespace {
 
-/// Lines with their ends.
+/// Splits a text into lines with their ends.
 std::vector<std::string_view> splitLines(const std::string &text) {
   std::vector<std::string_view> lines;
   for (size_t at = 0; at < text.size();) {
@@ -248,8 +248,8 @@ struct Hunk {
   size_t begin, end, otherBegin, otherEnd;
 };
 
-/// By the longest common subsequence of the parts that the ends do not share. Where that would take
-/// too long, all of it is one run.
+/// Computes changes by the longest common subsequence of the parts between the common ends. If that
+/// would take too long, all of it is one change.
 std::vector<Hunk> computeHunks(const std::vector<std::string_view> &before,
                                const std::vector<std::string_view> &after) {
   constexpr size_t most = 4'000'000;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The assembly form of accesses, which leaves out parameters with their default.
+// Parses and prints accesses; parameters with their default are omitted.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -8,8 +7,8 @@
 using namespace mlir;
 using namespace sluice::dispatch;
 
-/// Names of d0, d1 and s0: the position (of an index, its value), the row of a group, the valid
-/// length.
+/// Returns the names of d0, d1 and s0: the position (for an index, its value), the row of a group,
+/// the valid length.
 static SmallVector<std::pair<StringRef, AffineExpr>, 3> getVariables(AccessKind kind,
                                                                      MLIRContext *context) {
   bool isFound = kind == AccessKind::Gather || kind == AccessKind::Range;

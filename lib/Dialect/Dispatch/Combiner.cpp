@@ -15,8 +15,7 @@ using namespace sluice::dispatch;
 // Kinds
 //===----------------------------------------------------------------------===//
 
-/// A later row takes over where it is greater, or where it is NaN: what comes first stays of
-/// equals.
+/// A later row replaces the result if it is greater or NaN: among equal rows the first one counts.
 static Value buildMaximum(OpBuilder &b, Location loc, Value soFar, Value later) {
   if (!isa<FloatType>(soFar.getType())) {
     return arith::MaxSIOp::create(b, loc, soFar, later);
@@ -114,7 +113,7 @@ static std::string spell(Type type) {
   return text;
 }
 
-/// Result for two numbers of a combiner of known ops.
+/// Returns the result of a combiner of known ops for two numbers.
 static scalar::Scalar<double> combine(Region &combiner, scalar::Scalar<double> soFar,
                                       scalar::Scalar<double> later) {
   llvm::SmallDenseMap<Value, scalar::Scalar<double>> values;
@@ -148,7 +147,8 @@ static std::string findUnknown(Region &combiner) {
   return "";
 }
 
-/// Rows that are left out count as the identity, on either side.
+/// Finds a number that the combiner changes when it is combined with the identity, on either side,
+/// as omitted rows count as the identity.
 static std::string findChanged(Region &combiner, Type element, TypedAttr identity) {
   bool isFloat = isa<FloatType>(element);
   scalar::Scalar<double> alone = scalar::getConstantValue<double>(identity);
@@ -224,7 +224,8 @@ void ReduceGroupOp::build(OpBuilder &b, OperationState &state, Type type, Reduce
   buildNamed(b, state, kind, getElementTypeOrSelf(rows.getType()), *state.addRegion());
 }
 
-/// `add %rows`, `max %rows` or `combine %rows identity NUMBER {region}`, then `: type -> type`.
+/// Parses `add %rows`, `max %rows` or `combine %rows identity NUMBER {region}`, then `: type ->
+/// type`.
 ParseResult ReduceGroupOp::parse(OpAsmParser &parser, OperationState &state) {
   StringRef word;
   SMLoc place = parser.getCurrentLocation();

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The dispatch dialect's attributes, verifiers and storage rules.
+// Implements the dispatch dialect's attributes, verifiers and storage rules.
 #include "IndexOperands.h"
 #include "Terms.h"
 
@@ -87,7 +86,7 @@ bool AccessAttr::isIdentity() const {
          getColumn().getValue().getSingleConstantResult() == 0;
 }
 
-/// Body of `region` must take `arguments` arguments and yield `results` values.
+/// Verifies that the body of `region` takes `arguments` arguments and yields `results` values.
 static LogicalResult verifyBody(Operation *op, Region &region, unsigned arguments, unsigned results,
                                 StringRef name) {
   Block &block = region.front();
@@ -110,7 +109,7 @@ static Type getTensorElementType(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType();
 }
 
-/// Factors of a contraction have one type, which it computes in.
+/// Verifies that the factors of a contraction have one type, in which it computes.
 static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
   Type first = getTensorElementType(factors.front());
   for (Value factor : factors) {
@@ -122,7 +121,7 @@ static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
   return success();
 }
 
-/// Results that may be stored as either.
+/// Verifies results that may be stored as f32 or bf16.
 static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   for (Value value : values) {
     if (!isStorageType(getTensorElementType(value))) {
@@ -132,7 +131,7 @@ static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   return success();
 }
 
-/// Results that are never stored as bf16. Values may be absent.
+/// Verifies results that are never stored as bf16. Values may be absent.
 static LogicalResult verifyF32(Operation *op, ValueRange values) {
   for (Value value : values) {
     if (value && !getTensorElementType(value).isF32()) {
@@ -156,8 +155,8 @@ static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRan
   return success();
 }
 
-/// For a scheduled dispatch: its schedule, and that nothing prevents it. `obstacle` is what
-/// does, or empty.
+/// Verifies the schedule of a scheduled dispatch. `obstacle` is the reason why the dispatch cannot
+/// be scheduled, or empty.
 static LogicalResult verifySchedule(Operation *op, StringRef obstacle) {
   DomainAttr domain = cast<KernelInterface>(op).getDomain();
   if (!domain.getScheduled()) {
@@ -191,7 +190,8 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses, size_t ex
   return success();
 }
 
-/// A scheduled row is one of a sequence: it has a position, and no number among all rows.
+/// Returns the reason why rows cannot be scheduled, or nothing. A scheduled row is a row of a
+/// sequence: it has a position, but no number among all rows.
 static StringRef findObstacle(RowsOp op) {
   bool onlyRows = llvm::all_of(op.getResultAccesses(), [](Attribute access) {
     return cast<AccessAttr>(access).getKind() == AccessKind::Row;
@@ -232,7 +232,8 @@ static StringRef findObstacle(ContractOp op) {
   return draws ? "random numbers, which depend on the row" : "";
 }
 
-/// For a contraction that rotates: the last extra is a table of angles for pairs of columns.
+/// Verifies a contraction that rotates: the last extra operand is a table of angles for pairs of
+/// columns.
 static LogicalResult verifyRotation(ContractOp op) {
   if (!op.getRotatedColumns()) {
     return success();
@@ -304,7 +305,7 @@ LogicalResult WeightGradientOp::verify() {
   return success();
 }
 
-/// Operands that both ops of head and cross-entropy have.
+/// Verifies the operands that both ops of head and cross-entropy have.
 template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
   auto getRowType = [](Value value) { return cast<RankedTensorType>(value.getType()); };
   RankedTensorType input = getRowType(op.getInput()), weight = getRowType(op.getWeight());
@@ -380,10 +381,8 @@ LogicalResult ScatterRowsOp::verify() {
   return verifyF32(*this, {getInit(), getTable()});
 }
 
-/// Queries and outputs have the rows of the domain, keys and values the rows of theirs. Rings of a
-/// scheduled op may have any number.
-/// The last extra operands are a table of angles (`rotary`), the keys' counts and a schedule, where
-/// they are there.
+/// Verifies that the last extra operands are a table of angles (`rotary`), the keys' counts and a
+/// schedule, each if it is present.
 template <typename Op>
 static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef what) {
   Value counts = op.getKeyCounts();
@@ -404,6 +403,8 @@ static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef
   return error;
 }
 
+/// Verifies that queries and outputs have the rows of the domain, and keys and values the rows of
+/// theirs. Rings of a scheduled op may have any number of rows.
 template <typename Op> static LogicalResult verifyDomains(Op op) {
   DomainAttr domain = op.getDomain(), keys = op.getKeys();
   bool isScheduled = domain.getScheduled();
@@ -422,7 +423,7 @@ template <typename Op> static LogicalResult verifyDomains(Op op) {
   return success();
 }
 
-/// `group` must be k rows of `row`.
+/// Verifies that `group` has k rows of the type of `row`.
 static LogicalResult verifyGroup(Operation *op, Value group, Value row) {
   auto rows = cast<RankedTensorType>(group.getType()), one = cast<RankedTensorType>(row.getType());
   if (rows.getRank() != 2 ||
@@ -443,7 +444,7 @@ LogicalResult ReduceGroupOp::verify() {
 }
 LogicalResult SpreadOp::verify() { return verifyGroup(*this, getRows(), getRow()); }
 
-/// (score, p, q, head), then one argument a term.
+/// Verifies the arguments of the score: (score, p, q, head), then one per term.
 template <typename Op> static LogicalResult verifyScore(Op op) {
   unsigned arguments = DistanceTerms::firstArgument + op.getTerms().arguments();
   return verifyBody(op, op.getScore(), arguments, 1, "score");
@@ -471,7 +472,7 @@ LogicalResult AttentionOp::verify() {
   return verifyScore(*this);
 }
 
-/// One gradient a sequence: as many rows as it has.
+/// Verifies one gradient per sequence, with as many rows as the sequence.
 static LogicalResult verifyGradients(AttentionBackwardOp op) {
   size_t count = fitsTerms(op) ? op.getSourceGradients().size() : 0;
   auto getValueRows = [](Value tensor) {
@@ -530,7 +531,7 @@ LogicalResult AttentionBackwardOp::verify() {
 
 using Shared = SmallVector<std::pair<Value, Value>>;
 
-/// The elements of `pairs` with both parts.
+/// Returns the elements of `pairs` that have both parts.
 static Shared present(Shared pairs) {
   llvm::erase_if(pairs, [](auto pair) { return !pair.first || !pair.second; });
   return pairs;

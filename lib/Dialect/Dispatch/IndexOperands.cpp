@@ -16,7 +16,7 @@ SmallVector<unsigned> AccessAttr::getIndices() const {
   return indices;
 }
 
-/// An element of i32 that precedes its row: of access `row`, or gathered.
+/// Returns true for an i32 argument that precedes its row and has access `row`, or is gathered.
 static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
   if (argument < 0 || argument >= int64_t(op.getInputs().size())) {
     return false;
@@ -26,8 +26,7 @@ static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
          (kind == AccessKind::Row || (gathered && kind == AccessKind::Gather));
 }
 
-/// For an operand that indices find: checks that they are there, and that it has the rows they
-/// find.
+/// Verifies the indices of an operand, and that the operand has the rows that they select.
 LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i) {
   auto access = cast<AccessAttr>(op.getAccesses()[i]);
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());

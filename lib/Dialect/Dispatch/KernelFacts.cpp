@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// KernelInterface: the memory that each dispatch reads and writes. DrawInterface: its random
-// numbers.
+// Implements KernelInterface, the memory that each dispatch reads and writes, and DrawInterface,
+// its random numbers.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 
 using namespace mlir;
@@ -51,7 +50,7 @@ int64_t ContractOp::getTileRows(int64_t blocks) {
   return blocks > ofLarge ? small : large;
 }
 
-/// Keys and values, rows by distance, and operands with the rows of queries.
+/// Handles keys and values, rows by distance, and operands with the rows of queries.
 template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   if (operand == key || operand == value) {
@@ -68,7 +67,7 @@ Factor AttentionBackwardOp::getRowFactor(unsigned operand) {
   return attentionFactor(*this, operand);
 }
 
-/// Keys and values, and as many rows by distance as keys.
+/// Keys and values are shared, and as many rows by distance as keys.
 std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   DistanceTerms terms = getTerms();
@@ -81,8 +80,8 @@ std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   return SharedRead{getMask(), factor, columns};
 }
 
-/// Among gradients of terms, Qv's has the rows of queries and R's a row a step of the distance; of
-/// a table's, every row is there.
+/// Among gradients of terms, the gradient of Qv has the rows of queries, and the gradient of R one
+/// row per step of the distance; all rows of a table exist.
 DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
   size_t sources = getSourceGradients().size();
   auto rowsOfDistance = [&](int64_t factor) {
@@ -99,7 +98,7 @@ DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
                            : rowsOfDistance(getDomain().getFactor() / getTerms().distance.query);
 }
 
-/// The log-sum-exps, too, are a number a row.
+/// The log-sum-exps are one number per row, too.
 Factor CrossEntropyWeightGradientOp::getRowFactor(unsigned operand) {
   return getOperand(operand) == getLse() ? Factor(getDomain().getFactor())
                                          : findRowFactor(*this, operand);

@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::dispatch;
 
-/// The left operand of an op whose right one is a constant; null where it is none.
+/// Returns the left operand of an op whose right one is a constant; null for other ops.
 static Value matchConstant(Operation *op, int64_t &constant) {
   APInt value;
   if (!matchPattern(op->getOperand(1), m_ConstantInt(&value))) {
@@ -78,7 +78,7 @@ IntegerSet UseFinder::buildRowSet(MLIRContext *context, const Conditions &condit
   return constraints.empty() ? IntegerSet() : IntegerSet::get(1, 0, constraints, equalities);
 }
 
-/// An operand that a condition on the way excludes is never taken.
+/// Skips an operand that a condition on the path excludes.
 void UseFinder::pushChoice(Value value, const Conditions &conditions, RowCondition added) {
   Conditions all = conditions;
   const auto *known = llvm::find_if(conditions, [&](const RowCondition &condition) {

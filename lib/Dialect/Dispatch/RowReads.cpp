@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// RowReadsInterface: the reads of each dispatch's rows, from its accesses, body and mask.
+// Implements RowReadsInterface: the reads of each dispatch's rows, from its accesses, body and
+// mask.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 
@@ -22,7 +22,7 @@ static RowRead buildRead(AccessAttr access, unsigned operand) {
   }
 }
 
-/// True if a result with this access holds one row a position of the domain.
+/// Returns true if a result with this access has one row per position of the domain.
 static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
@@ -97,7 +97,7 @@ std::optional<RowReadList> CrossEntropyWeightGradientOp::getRowReads(unsigned) {
 std::optional<RowReadList> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<RowReadList> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
 
-/// A count reads the bits so far; ends and totals are of no row of the domain.
+/// A count reads the bits up to it; ends and totals do not belong to a row of the domain.
 std::optional<RowReadList> SegmentScanOp::getRowReads(unsigned result) {
   if (result != 0) {
     return std::nullopt;
@@ -110,7 +110,7 @@ std::optional<RowReadList> SegmentScanOp::getRowReads(unsigned result) {
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// `mask`, and q in [0, n).
+/// Restricts `mask` to q in [0, n).
 static IntegerSet withinLength(IntegerSet mask) {
   MLIRContext *context = mask.getContext();
   AffineExpr q = getAffineDimExpr(1, context), n = getAffineSymbolExpr(0, context);
@@ -121,7 +121,7 @@ static IntegerSet withinLength(IntegerSet mask) {
   return IntegerSet::get(2, 1, constraints, equalities);
 }
 
-/// (p, q) in the result where (q, p) is in `mask`.
+/// Returns the set of (p, q) with (q, p) in `mask`.
 static IntegerSet transposed(IntegerSet mask) {
   MLIRContext *context = mask.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
@@ -132,7 +132,7 @@ static IntegerSet transposed(IntegerSet mask) {
   return mask.replaceDimsAndSymbols({q, p}, symbols, 2, mask.getNumSymbols());
 }
 
-/// Rows by distance up to the greatest of row p, or with `every` any.
+/// Returns the rows by distance up to the maximum of row p, or with `every` all of them.
 static IntegerSet buildDistanceSet(MLIRContext *context, const Distance &distance, bool every) {
   AffineExpr p = getAffineDimExpr(0, context), d = getAffineDimExpr(1, context);
   return withinLength(IntegerSet::get(2, 1, {every ? d : distance.greatest(p) - d}, {false}));
@@ -155,7 +155,7 @@ RowReadList sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
   return reads;
 }
 
-/// Where the gradient of queries alone, or of keys, reads an operand of one or the other.
+/// Returns the read of an operand by the gradient of queries alone, or of keys alone.
 static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool givesKeys) {
   if (isOfKeys == givesKeys) {
     return RowRead::itself(operand, mask.getContext());
@@ -163,7 +163,7 @@ static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool 
   if (isOfKeys) {
     return RowRead::related(operand, withinLength(mask));
   }
-  // Transposed, a relation that mentions the keys' length would have the queries' length.
+  // A transposed relation that depends on the keys' length would depend on the queries' length.
   bool mentionsLength = llvm::any_of(mask.getConstraints(), [](AffineExpr constraint) {
     return constraint.isFunctionOfSymbol(0);
   });

@@ -7,12 +7,12 @@
 
 namespace sluice::dispatch {
 
-/// D-025: terms are of the steps that the distance counts, each as wide as the heads that it
+/// Verifies D-025: terms have one row per step of the distance, each as wide as the heads that it
 /// serves. `others` operands follow them.
 template <typename Op> llvm::LogicalResult verifyTerms(Op op, size_t others);
 
-/// True if a term's gradient has as many rows as it, and a table's the rows of each row of the
-/// batch.
+/// Returns true if each gradient of a term has as many rows as the term, and a table's gradient the
+/// rows of each row of the batch.
 bool fitsTerms(AttentionBackwardOp op);
 
 } // namespace sluice::dispatch

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Launches against their module: kernels, memory, order, and what their guards protect.
+// Verifies launches against their module: kernels, memory, order, and the effect of their guards.
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 
@@ -22,7 +21,7 @@ struct EntryRange {
   bool isWithin(const EntryRange &other) const { return other.begin <= begin && end <= other.end; }
 };
 
-/// A launch with what of the arena it touches.
+/// A launch and the bytes of the arena that it touches.
 struct EntryLaunch {
   LaunchOp op;
   KernelOp kernel;
@@ -42,7 +41,7 @@ struct EntryLaunch {
   }
 };
 
-/// The most that a kernel has for any target of `name`, workspace_bytes or counters.
+/// Returns the maximum of `name`, workspace_bytes or counters, over a kernel's targets.
 int64_t getMaximum(KernelOp kernel, StringRef name) {
   int64_t most = 0;
   for (NamedAttribute variant : kernel.getVariants()) {
@@ -77,8 +76,8 @@ private:
   std::vector<llvm::SmallBitVector> ancestors;
 };
 
-/// The kernel ABI (docs/plan-and-artifact.md): operands and results, scalars, the first stream, the
-/// workspace.
+/// Verifies the kernel ABI (docs/plan-and-artifact.md): operands and results, scalars, the first
+/// random stream, the workspace.
 LogicalResult EntryVerifier::verifyArguments(EntryLaunch &launch) {
   ArrayRef<int64_t> arguments = launch.op.getArguments();
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
@@ -110,7 +109,7 @@ LogicalResult EntryVerifier::verifyArguments(EntryLaunch &launch) {
   return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
 }
 
-/// For operands that are runs of bytes, these alone.
+/// Adds only the runs of operands that are runs of bytes.
 LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
   ArrayRef<int64_t> runs = launch.op.getRuns().value_or(ArrayRef<int64_t>());
@@ -140,7 +139,7 @@ LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
                     << launch.op.getRunsAttr();
 }
 
-/// The workspace, the last argument, and the counters right before it.
+/// Verifies the workspace, which is the last argument, and the counters right before it.
 LogicalResult EntryVerifier::verifyWorkspace(EntryLaunch &launch, int64_t arenaBytes) {
   int64_t size = getMaximum(launch.kernel, workspaceBytesName);
   int64_t counters = getMaximum(launch.kernel, countersName), before = counters * counterBytes;
@@ -198,8 +197,8 @@ LogicalResult EntryVerifier::collect(LaunchOp op) {
   return verifyArguments(launches.back());
 }
 
-/// A launch follows each launch that touches the same bytes, directly or through launches that it
-/// names.
+/// Verifies that a launch follows each launch that touches the same bytes, directly or through
+/// launches that it names.
 LogicalResult EntryVerifier::verifyOrder(size_t index) {
   LaunchOp op = launches[index].op;
   llvm::SmallBitVector &before = ancestors.emplace_back(launches.size());
@@ -226,7 +225,7 @@ LogicalResult EntryVerifier::verifyOrder(size_t index) {
   return success();
 }
 
-/// A guard's scalar is written before, by a launch that is not guarded itself.
+/// Verifies that a guard's scalar is written before, by a launch without a guard.
 LogicalResult EntryVerifier::verifyGuard(size_t index) {
   EntryLaunch &launch = launches[index];
   if (!launch.op.getGuard()) {
@@ -257,8 +256,8 @@ LogicalResult EntryVerifier::verifyGuard(size_t index) {
   return success();
 }
 
-/// Weights change where they begin, and else only where a guard lets them. What such a launch
-/// leaves alone must be there before.
+/// Verifies that weights change only where they are initialized, or under a guard. Bytes that a
+/// guarded launch may leave unwritten must be written before.
 LogicalResult EntryVerifier::verifyProtected(EntryLaunch &launch) {
   StringRef name = entry.getSymName().take_until([](char c) { return c == '.'; });
   bool begins = name == "initialize" || name == "prepare";

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The plan dialect: registration, and the facts of each op. Entry.cpp verifies launches.
+// Implements the plan dialect: registration, and the facts of each op. Entry.cpp verifies launches.
 #include "sluice/Dialect/Plan/Plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -20,7 +19,7 @@ void PlanDialect::initialize() {
       >();
 }
 
-/// Memory planning lays out these classes; a place of another would lie on top of them.
+/// Memory planning lays out these classes; a place of another class would overlap them.
 static LogicalResult verifyPlace(Operation *op, StringRef place) {
   auto [kind, name] = place.split(':');
   constexpr StringRef kinds[] = {"parameter", "compute", "gradient", "flat", "scalar",

@@ -30,7 +30,7 @@ static LogicalResult refuse(BoundariesOp op, ArrayRef<StringRef> keys, StringRef
 // Rules
 //===----------------------------------------------------------------------===//
 
-/// The three criteria by which an entropy sets a bit exclude one another.
+/// Verifies the three criteria by which an entropy sets a bit; they exclude one another.
 static LogicalResult verifyEntropyCriterion(BoundariesOp op) {
   if (op.getSpike()) {
     return refuse(op, {"threshold", "rise"},
@@ -90,7 +90,7 @@ static LogicalResult verifyRule(BoundariesOp op) {
 // Routers and predictors
 //===----------------------------------------------------------------------===//
 
-/// A router has bits of its own, which begin segments, and a loss of its own.
+/// Verifies a router, which has its own bits, which begin segments, and its own loss.
 static LogicalResult verifyRouter(BoundariesOp op) {
   if (failed(refuse(op, {"rule", "predictor", "temperature", "prior", "prior_logit"},
                     "without \"ratio\", which makes a router"))) {
@@ -106,7 +106,8 @@ static LogicalResult verifyRouter(BoundariesOp op) {
                                    "router begin segments, found \"end\"; write \"start\"";
 }
 
-/// Without a rule a predictor learns from the language model's loss, through Gumbel noise.
+/// Verifies a predictor; without a rule it learns from the language model's loss, through Gumbel
+/// noise.
 static LogicalResult verifyPredictor(BoundariesOp op) {
   if (!op.getPredictor() && !op.getRule()) {
     return emitMissingKey(op, "rule");
@@ -123,8 +124,8 @@ static LogicalResult verifyPredictor(BoundariesOp op) {
                 "with a \"predictor\" without \"rule\"");
 }
 
-/// Paper and public code differ in fixed bits, in the loss against labels, and in the noise of
-/// evaluation.
+/// Verifies the mode: paper and public code differ in fixed bits, in the loss against labels, and
+/// in the noise of evaluation.
 static LogicalResult verifyMode(BoundariesOp op) {
   bool isFixed = op.getRule() == SegmentRule::every && op.getAt() == SegmentEdge::end;
   if (op.getMode() == Fidelity::reference_code && !op.getPredictor() && !isFixed) {
@@ -189,7 +190,7 @@ static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   return success();
 }
 
-/// Tokens of a row on the scale that is left when all segments are taken back.
+/// Returns the tokens per row on the scale under all segments.
 static int64_t getTokensBelow(BoundariesOp op) {
   StreamType type = getStream(op.getInput());
   while (BoundariesOp cut = getCutBelow(type, op)) {
@@ -328,8 +329,8 @@ LogicalResult spec::verifyCutScale(Operation *stage, Value input, SegmentationTy
          << "; name segments of this scale, or move the stream to that one";
 }
 
-/// Selected rows and maxima have no derivative by bits, and a selected row is at one end of its
-/// segment.
+/// Verifies the method: selected rows and maxima have no derivative by bits, and a selected row is
+/// at one end of its segment.
 static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
   bool begins = cut.getAt() == SegmentEdge::start;
   StringRef word = stringifyShortenMethod(op.getMethod());

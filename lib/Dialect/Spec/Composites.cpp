@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Composite stages: types of results, and which keys exclude one another.
+// Implements composite stages: types of results, and keys that exclude one another.
 // lib/Conversion/ExpandComposites replaces them.
 #include "Layers.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
@@ -54,9 +53,9 @@ static LogicalResult verifyResampling(HourglassOp op) {
   return success();
 }
 
-/// Learned rows are stored, so that a group of them would not be whole until its last row is there.
-/// Where the output is shifted, a group ends after its first row, which attention's masks between
-/// scales do not express.
+/// Learned rows are stored, so a group of them would not be complete until its last row exists. If
+/// the output is shifted, a group ends after its first row, which the masks of attention between
+/// scales cannot express.
 static LogicalResult verifyShifted(HourglassOp op) {
   bool shiftsOutput = op.getShifted() == ShiftedSide::output;
   if (op.getStart() == StartRows::null && !shiftsOutput) {
@@ -75,7 +74,7 @@ static LogicalResult verifyShifted(HourglassOp op) {
   return success();
 }
 
-/// Attention's queries on the way up are the stream that was shortened there.
+/// Verifies that the queries of attention on the way up exist: the stream that was shortened there.
 static LogicalResult verifyQueries(HourglassOp op, const Hierarchy &hierarchy) {
   size_t coarsest = hierarchy.getCoarsest();
   ArrayRef<Level> levels = hierarchy.levels;
@@ -169,7 +168,7 @@ LogicalResult BottomUpOp::verify() {
 // Lists of other stages
 //===----------------------------------------------------------------------===//
 
-/// "a dynamic stage", as messages name it.
+/// Returns the stage as messages name it, for example "a dynamic stage".
 static std::string describeKind(Operation *op) {
   StringRef word = op->getName().stripDialect();
   return (word == "hnet" ? "an " : "a ") + word.str() + " stage";
@@ -183,7 +182,7 @@ static InFlightDiagnostic refuseCut(Operation *op, StringRef path, StringRef key
          << "expected " << expected << " in the boundaries of " << describeKind(op) << ", ";
 }
 
-/// Rows of segments are those at bits.
+/// Rows of segments are the rows at bits.
 static LogicalResult requireBegun(Operation *op, StringRef path, DictionaryAttr cut) {
   auto at = cut ? cut.getAs<SegmentEdgeAttr>("at") : SegmentEdgeAttr();
   if (at && at.getValue() == SegmentEdge::end) {
@@ -204,8 +203,8 @@ static LogicalResult requireRule(Operation *op, StringRef path, DictionaryAttr c
   return success();
 }
 
-/// Rows of whole segments: a router's are those at bits, and the last one is known where bits end
-/// segments.
+/// Requires rows of whole segments: a router's rows are the rows at bits, and the last row is known
+/// if bits end segments.
 static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMethod method) {
   if (cut.get("ratio")) {
     return refuseCut(op, "boundaries", "ratio", "no \"ratio\"")
@@ -222,7 +221,7 @@ static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMeth
   return success();
 }
 
-/// The windows of layers in groups are the stage's own.
+/// The windows of layers in groups are set by the stage itself.
 static LogicalResult refuseLocalMask(Operation *op, std::optional<DictionaryAttr> local,
                                      StringRef why) {
   bool isOwn = isWritten(op, "local.mask") && !isInherited(op, "local.mask");

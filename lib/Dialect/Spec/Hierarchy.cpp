@@ -9,13 +9,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-// More levels or layers than this are a slip of the keyboard, and nesting is by recursion.
+// Limits on levels and layers: more are a typing error, and nesting is by recursion.
 static constexpr size_t mostLevels = 63;
 static constexpr int64_t mostLayers = 10000;
-// Each is compiled.
+// Maximum number of factors, each of which is compiled.
 static constexpr size_t mostFactors = 16;
 
-/// True where factors read the same from both ends, around one level in the middle.
+/// Returns true if factors read the same from both ends, around one level in the middle.
 static bool isMirrored(const std::vector<Level> &levels) {
   return levels.size() % 2 == 1 &&
          std::equal(levels.begin(), levels.end(), levels.rbegin(),
@@ -102,7 +102,7 @@ private:
     return success();
   }
 
-  /// "{2,3,4}": factors of which each step of training draws one.
+  /// Parses "{2,3,4}", factors from which each training step draws one.
   LogicalResult parseDrawn(size_t offset, StringRef level, StringRef set) {
     if (order != HierarchyOrder::DownAndUp) {
       return fail(offset)

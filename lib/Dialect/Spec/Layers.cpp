@@ -51,8 +51,8 @@ static LogicalResult verifyHeads(LayerSettingsInterface layer) {
   return success();
 }
 
-/// Distances are from keys at or before the query; rotation and Transformer-XL's terms exclude
-/// each other.
+/// Verifies terms by distance: keys must be at or before the query, and rotation and
+/// Transformer-XL's terms exclude each other.
 static LogicalResult verifyRelative(LayerSettingsInterface layer) {
   if (getTerms(layer) == RelativeTerms::none) {
     return success();
@@ -208,7 +208,7 @@ static LogicalResult verifyMaskBetween(Operation *stage, StringRef key, MaskAttr
   return success();
 }
 
-/// Keys of queries on another scale are no segments.
+/// Verifies that keys of queries on another scale are not segments.
 static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   if (getStream(keys).getAxis() == AxisKind::segments) {
     return emitKeyError(stage, key)
@@ -218,7 +218,8 @@ static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   return success();
 }
 
-/// Over another axis every key is read: its positions do not compare with the positions of queries.
+/// Verifies the source of a layer. Over another axis every key is read: its positions are not
+/// comparable with the queries'.
 static LogicalResult verifySingleSource(LayerOp op) {
   if (op.getRotary()) {
     return emitKeyError(op, "rotary")
@@ -265,7 +266,7 @@ static LogicalResult verifySingleSource(LayerOp op) {
   return success();
 }
 
-/// Groups of heads with a source each.
+/// Verifies groups of heads with a source each.
 static LogicalResult verifySources(LayerOp op) {
   auto count = static_cast<int64_t>(op.getSources().size());
   if (failed(verifyGroups(op, "over", count)) || failed(verifyScoresOfGroups(op, "over"))) {
@@ -327,7 +328,7 @@ static LogicalResult verifyScales(LayerOp op) {
   return success();
 }
 
-/// Rows that attention by hashes and windows in tokens cannot read.
+/// Rejects rows that LSH attention and windows in tokens cannot read.
 static LogicalResult verifyRows(LayerOp op) {
   StreamType own = getStream(op.getInput());
   if (op.getLsh() && own.getAxis() != AxisKind::tokens) {
@@ -415,11 +416,12 @@ LogicalResult LayersOp::verify() {
 // Attend
 //===----------------------------------------------------------------------===//
 
-/// True where a stream's rows are the segments, or rows of the scale that is cut.
+/// Returns true if a stream's rows are the segments.
 static bool isSegments(StreamType stream, SegmentationType of) {
   return stream.getAxis() == AxisKind::segments && stream.getName() == of.getName() &&
          stream.getFactor() == 1;
 }
+/// Returns true if a stream is on the scale that is cut.
 static bool isCutScale(StreamType stream, SegmentationType of) {
   StreamType cut = of.getStream();
   return stream.getAxis() == cut.getAxis() && stream.getName() == cut.getName() &&

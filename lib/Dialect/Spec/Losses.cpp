@@ -7,8 +7,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Tokens before the first row of `stream` that may be scored: rows before it have no group of the
-/// coarsest scale of a top_down.
+/// Returns the tokens before the first row of `stream` that may be scored: earlier rows have no
+/// group of the coarsest scale of a top_down.
 static int64_t getFirstTokens(Value stream) {
   int64_t first = 0;
   SmallVector<Value> open = {stream};

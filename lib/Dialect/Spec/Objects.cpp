@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The model and its objects that are no stages.
+// Implements the model and its objects that are not stages.
 #include "StageChecks.h"
 
 #include "VerifyStage.h"

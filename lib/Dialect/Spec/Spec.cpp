@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The spec dialect: registration and the places of keys.
+// Implements the spec dialect: registration and the places of keys.
 #include "Layers.h"
 #include "StageChecks.h"
 

@@ -37,13 +37,15 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 // Axes
 //===----------------------------------------------------------------------===//
 
-/// Rows of an input's axis have counts of their own, so that nothing there groups or delays.
+/// Returns true for stages that read only streams of the tokens: rows of an input's axis have their
+/// own counts, so no stage on that axis groups or delays.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, NormOp, AddOp, ReplaceOp, ProjectOp, DropoutOp,
               AttendOp, BoundariesOp>(stage);
 }
 
-/// All but heads, and stages that read keys of another scale.
+/// Returns true for stages that may read rows of segments: not heads, and not stages that read keys
+/// of another scale.
 static bool readsSegments(Operation *stage) {
   if (auto layer = dyn_cast<LayerOp>(stage)) {
     return layer.getSources().empty() && !layer.getScales();

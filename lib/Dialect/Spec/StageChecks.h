@@ -13,7 +13,7 @@ namespace sluice::spec {
 
 inline StreamType getStream(mlir::Value value) { return mlir::cast<StreamType>(value.getType()); }
 
-/// The type of `stream` with another factor or width.
+/// Return the type of `stream` with another factor or width.
 StreamType withFactor(StreamType stream, int64_t factor);
 StreamType withWidth(StreamType stream, int64_t width);
 
@@ -27,17 +27,17 @@ mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::op
 /// Fails where a linear map of a group has a window: `key` with "METHOD_KEY": "linear".
 mlir::LogicalResult verifyNoWindow(mlir::Operation *stage, bool isLinear, llvm::StringRef methodKey,
                                    llvm::StringRef key, llvm::StringRef other);
-/// The boundaries stage that makes a segmentation.
+/// Returns the boundaries stage of a segmentation.
 BoundariesOp getCut(mlir::Value segmentation);
-/// The boundaries stage that makes the segments which are the rows of a stream; null where rows are
-/// no segments.
+/// Returns the boundaries stage of the segments that are the rows of a stream; null if its rows are
+/// not segments.
 BoundariesOp getCutBelow(StreamType stream, mlir::Operation *from);
 /// Begins the error of a key that is missing, with its declaration's hint or this one.
 mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
                                         llvm::StringRef hint = "");
-/// A number as a message has it: "0.5".
+/// Formats a number for a message: "0.5".
 std::string describeNumber(double number);
-/// The model that a stage is of.
+/// Returns the model of a stage.
 ModelOp getModel(mlir::Operation *stage);
 
 using sluice::quote;

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Primitive stages that map, move, group and score rows: types of results, and what their keys
-// exclude.
+// Implements primitive stages that map, move, group and score rows: types of results, and keys that
+// exclude one another.
 #include "Stages.h"
 #include "Boundaries.h"
 #include "StageChecks.h"

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Trained tensors of each primitive stage.
+// Lists the trained tensors of each primitive stage.
 #include "sluice/Dialect/Spec/Weights.h"
 
 #include "StageChecks.h"
@@ -117,7 +116,8 @@ static void listGroups(LayerOp op, WeightList &list, int64_t width) {
   }
 }
 
-/// Rows of a table of biases by distance: the distances of rows on the layer's scale.
+/// Returns the number of rows of a table of biases by distance: the number of distances between
+/// rows on the layer's scale.
 static int64_t countTableRows(LayerOp op) {
   StreamType own = getStream(op.getInput());
   if (BoundariesOp cut = getCutBelow(own, op)) {
@@ -285,8 +285,8 @@ void ProjectOp::listWeights(WeightList &list) {
 // Segments
 //===----------------------------------------------------------------------===//
 
-/// Two maps that a router compares, which begin as the identity (Hwang et al. 2025, section 2.2),
-/// or two maps of a predictor, down to one number.
+/// Lists the two maps that a router compares, which are initialized as the identity (Hwang et al.
+/// 2025, section 2.2), or the two maps of a predictor, which end in one number.
 void BoundariesOp::listWeights(WeightList &list) {
   int64_t width = getStream(getInput()).getWidth();
   for (const char *name : {"own", "previous"}) {
@@ -300,8 +300,9 @@ void BoundariesOp::listWeights(WeightList &list) {
   }
 }
 
-/// Segments have a map for each part of a row: of queries and results, or of keys and values. Sums
-/// with the stream begin as small as a layer's block.
+/// Lists the maps of attention over segments: one for each part of a row, of queries and results,
+/// or of keys and values. Maps that are added to the stream are initialized as small as those in a
+/// layer's block.
 void AttendOp::listWeights(WeightList &list) {
   int64_t width = getStream(getInput()).getWidth(), over = getStream(getOver()).getWidth();
   int64_t columns = *getHeads() * *getHeadSize();
