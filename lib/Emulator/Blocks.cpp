@@ -30,15 +30,15 @@ uint32_t Blocks::getNumberOfSet(const Set &set) {
   return at->second;
 }
 
-/// True if every access that conflicts with `other` conflicts with `one`: who knows of `one` knows
-/// of both.
+/// Returns true if every access that conflicts with `other` conflicts with `one`, so that whoever
+/// knows of `one` knows of both.
 static bool standsFor(const PastAccess &one, const PastAccess &other) {
   return covers(one.access, other.access) &&
          std::includes(other.covered.begin(), other.covered.end(), one.covered.begin(),
                        one.covered.end());
 }
 
-/// For two blocks.
+/// Returns true if accesses of two blocks conflict.
 static bool conflicts(Access one, Access other) {
   return (writes(one) || writes(other)) && !(isStrong(one) && isStrong(other));
 }

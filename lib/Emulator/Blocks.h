@@ -19,7 +19,8 @@ struct PastAccess {
   bool operator<(const PastAccess &other) const { return key() < other.key(); }
 };
 
-/// A byte holds a number; bytes with the same past share one. 0 is no past.
+/// Histories of bytes over blocks. A byte stores a number; bytes with the same history share one. 0
+/// is an empty history.
 class Blocks {
 public:
   explicit Blocks(const Order &order) : order(order) {}
@@ -30,10 +31,10 @@ public:
     uint32_t next = 0;
     const PastAccess *conflict = nullptr; ///< that the access is not ordered after
   };
-  /// An access of this block. Entries that it is ordered after and covers are dropped, unless
+  /// Adds an access of this block. Drops entries that it is ordered after and covers, unless
   /// `keeps`.
   Step add(uint32_t past, unsigned thread, Access access, bool keeps);
-  /// At the block's end: a byte's past with what this block did to it, its history `number`.
+  /// Adds, at the block's end, this block's accesses, history `number`, to the history of a byte.
   uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events, uint32_t block);
 
 private:

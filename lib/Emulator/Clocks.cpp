@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Vector clocks and histories of accesses.
+// Implements vector clocks and histories of accesses.
 #include "Clocks.h"
 
 #include <algorithm>
@@ -26,7 +25,7 @@ static void takeLater(std::vector<Time> &sum, const std::vector<Time> &other) {
   }
 }
 
-/// The thread's own components; its base is added by the caller, once where many share it.
+/// Adds the thread's own components; the caller adds its base, once for all threads that share it.
 void Clocks::addTo(std::vector<Time> &sum, unsigned thread) const {
   sum[thread] = std::max(sum[thread], owners[thread].now);
   sum[thread + threads()] = std::max(sum[thread + threads()], owners[thread].copies);
@@ -85,7 +84,7 @@ void Histories::reset() {
   std::fill(recent.begin(), recent.end(), Recent{});
 }
 
-/// For two threads of a block.
+/// Returns true if accesses of two threads of a block conflict.
 static bool conflicts(Access one, Access other) {
   return (writes(one) || writes(other)) && !(isAtomic(one) && isAtomic(other));
 }

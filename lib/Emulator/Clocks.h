@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Who knows of whose past: vector clocks of the threads of a block and of their asynchronous
-// copies, and for every byte the accesses that a later one could conflict with.
+// Vector clocks of the threads of a block and of their asynchronous copies, and for every byte the
+// accesses that a later one could conflict with.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -20,8 +19,8 @@ using Time = uint32_t;
 /// 1024 threads costs 1024 steps, not a million.
 using Knowledge = std::shared_ptr<const std::vector<Time>>;
 
-/// A thread's clock is `base` save for its own two components. Every change of a clock advances
-/// its own time, so that thread and time determine its knowledge.
+/// Clocks of the threads. A thread's clock is `base` except for its own two components. Every
+/// change of a clock advances its own time, so that thread and time determine its knowledge.
 class Clocks {
 public:
   void reset(unsigned threads);
@@ -36,13 +35,13 @@ public:
     return time <= (agent == thread + threads() ? owner.copies : (*owner.base)[agent]);
   }
 
-  /// From now on `thread` knows of its copies up to `time`.
+  /// Makes `thread` know of its copies up to `time`.
   void learnCopies(unsigned thread, Time time);
 
-  /// All of `into`, which are among `from`, learn what all of `from` know.
+  /// Makes all of `into`, which are among `from`, know everything that all of `from` know.
   void join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into);
   void release(unsigned thread, Knowledge &into);
-  /// Only effects of its copies up to `time`.
+  /// Releases only effects of the thread's copies up to `time`.
   void releaseCopies(unsigned thread, Time time, Knowledge &into) const;
   void acquire(unsigned thread, const Knowledge &from);
 
@@ -55,7 +54,7 @@ private:
   std::vector<Owner> owners;
 };
 
-/// Kind of an access, in bits: it writes, it is atomic, other blocks see it as such.
+/// Kind of an access, in bits: it writes, it is atomic, it is atomic for other blocks.
 enum class Access : uint8_t { Read = 0, Write = 1, Atomic = 7 };
 inline Access makeAccess(bool writes, bool atomic, bool strong) {
   return static_cast<Access>(int(writes) | int(atomic) << 1 | int(strong) << 2);
@@ -63,14 +62,15 @@ inline Access makeAccess(bool writes, bool atomic, bool strong) {
 inline bool writes(Access access) { return uint8_t(access) & 1; }
 inline bool isAtomic(Access access) { return uint8_t(access) & 2; }
 inline bool isStrong(Access access) { return uint8_t(access) & 4; }
-/// True if every access that conflicts with `earlier` conflicts with `later` too. An atomic does
-/// not cover a read: another atomic conflicts with the read alone.
+/// Returns true if every access that conflicts with `earlier` conflicts with `later` too. An atomic
+/// does not cover a read: another atomic conflicts with the read alone.
 inline bool covers(Access later, Access earlier) {
   return writes(later) >= writes(earlier) && isAtomic(later) <= isAtomic(earlier) &&
          isStrong(later) <= isStrong(earlier);
 }
 
-/// One access, in 64 bits; 0 is none. 2^26 synchronizations a thread and block would take hours.
+/// One access, in 64 bits; 0 is none. A thread and block would take hours for 2^26
+/// synchronizations.
 class Event {
 public:
   Event() = default;
@@ -100,7 +100,7 @@ public:
   /// Forgets all: numbers given so far mean the empty history from now on.
   void reset();
 
-  /// The current block, and so none: whether no access is in it.
+  /// Returns true if no access of the current block is in the history.
   bool isEmpty(uint32_t history) const { return history < first; }
   llvm::ArrayRef<Event> getEvents(uint32_t history) const {
     size_t begin = starts[history - first], end = starts[history - first + 1];
@@ -111,7 +111,8 @@ public:
     uint32_t next = 0;
     Event conflict; ///< an access that `event` is not ordered after
   };
-  /// `thread` is the one whose knowledge counts: the event's own, or the one that issued a copy.
+  /// Adds an event. `thread` is the one whose knowledge counts: the event's own, or the one that
+  /// issued a copy.
   const Step &add(uint32_t history, Event event, unsigned thread) {
     history = history < first ? 0 : history;
     uint64_t key = uint64_t(history) << 32 | clocks.now(thread);

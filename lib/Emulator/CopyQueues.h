@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// cp.async. A copy is an access of an agent of its own, at the time of its group. A thread may read
-// the copied bytes only if it knows of that time: the copying thread by a wait, other threads by a
-// barrier after the wait.
+// Implements cp.async. A copy is an access of a separate agent, at the time of its group. A thread
+// may read the copied bytes only if it knows of that time: the copying thread by a wait, other
+// threads by a barrier after the wait.
 #pragma once
 
 #include "Clocks.h"
@@ -19,7 +18,7 @@ struct Copy {
   bool landed;
 };
 
-/// The copies of each thread of a block. Every operation is one of the running thread.
+/// The copies of each thread of a block. Operations apply to the running thread.
 class CopyQueues {
 public:
   explicit CopyQueues(Machine &machine) : machine(machine) {}

@@ -15,7 +15,7 @@ struct Wait {
   uint64_t which = 0; ///< mask of lanes, number or address of the barrier
 };
 
-/// A violation of the first thread that waits for ever.
+/// A violation of the first thread that waits forever.
 struct Deadlock {
   Kind kind;
   unsigned thread;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// From a module to a kernel that runs, and from a launch to a report.
+// Compiles a module to a kernel that runs, and turns a launch into a report.
 #include "sluice/Emulator/Emulator.h"
 
 #include "Builtins/Builtins.h"
@@ -31,7 +30,7 @@ struct Emulator::Implementation {
   std::vector<Buffer> tables;
 };
 
-/// Code for this machine, save its bf16 instructions: they flush subnormal numbers.
+/// Generates code for this machine without its bf16 instructions, which flush subnormal numbers.
 static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -44,7 +43,7 @@ static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {
   }
   machine->addFeatures({"-avx512bf16", "-avxneconvert", "-avx10.2"});
   machine->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  // A kernel's IR is optimized already, and most of it calls builtins: better machine code takes
+  // A kernel's IR is optimized already, and mostly calls builtins: better machine code would take
   // longer to compile than it saves, even in tests whose blocks run for seconds.
   machine->setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();

@@ -16,7 +16,7 @@ using namespace sluice::emulator;
 
 namespace {
 
-/// Inline assembly that MLIR's NVVM dialect emits (LLVM 22), white space folded.
+/// Inline assembly that MLIR's NVVM dialect emits (LLVM 22), with white space folded.
 struct Assembly {
   StringRef text, constraints, builtin;
 };
@@ -202,7 +202,7 @@ void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
   FunctionCallee callee = module.getOrInsertFunction(("emulator." + builtin.name).str(),
                                                      FunctionType::get(returned, types, false));
   CallInst *replacement = builder.CreateCall(callee, arguments);
-  // The threads of a warp must find each other at one place.
+  // The threads of a warp must meet at one place, so the call must not be duplicated.
   replacement->addFnAttr(Attribute::Convergent);
   replacement->addFnAttr(Attribute::NoDuplicate);
   if (memory) {
@@ -324,7 +324,7 @@ Error FunctionRewriter::rewrite(Function &function) {
   SmallVector<Instruction *> original;
   for (Instruction &instruction : instructions(function)) {
     original.push_back(&instruction);
-    // Printed before any insertion: inserted instructions have no numbers.
+    // Instructions are printed before any insertion, because inserted instructions have no numbers.
     if (instruction.mayReadOrWriteMemory() || isa<CallBase, AllocaInst>(instruction)) {
       texts[&instruction] = print(instruction, slots);
     }

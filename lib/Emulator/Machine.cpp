@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// A launch from its first check to its report.
+// Runs a launch from its first check to its report.
 #include "Machine.h"
 
 #include "LaunchChecks.h"

@@ -30,7 +30,7 @@ public:
   /// Returns the machine whose threads run on this thread.
   static Machine &current();
 
-  // The running thread.
+  // Returns the running thread.
   unsigned thread() const { return threads.running(); }
   unsigned lane() const { return thread() % lanes; }
   Dim3 threadIndex(unsigned thread) const;

@@ -63,7 +63,7 @@ void Mbarriers::finishPhase(Mbarrier &barrier) {
   }
   ++barrier.phase;
   barrier.pending = barrier.expected;
-  // Later phases are complete only after earlier ones: knowledge grows.
+  // Later phases complete only after earlier ones, so knowledge grows.
   barrier.known = barrier.next;
   for (unsigned waiting : barrier.waiting) {
     machine.threads.wake(waiting);

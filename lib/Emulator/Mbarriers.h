@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// mbarrier objects: arrivals, transactions, phases.
+// Implements mbarrier objects: arrivals, transactions, phases.
 #pragma once
 
 #include "Clocks.h"
@@ -21,7 +20,7 @@ struct Mbarrier {
   std::map<unsigned, int64_t> seen; ///< the last phase that each thread waited for
 };
 
-/// The mbarrier objects of a block. Every operation is one of the running thread.
+/// The mbarrier objects of a block. Operations apply to the running thread.
 class Mbarriers {
 public:
   explicit Mbarriers(Machine &machine) : machine(machine) {}

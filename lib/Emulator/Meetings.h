@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Synchronization of threads: operations of a warp, barriers of a block.
+// Synchronizes threads: operations of a warp, barriers of a block.
 #pragma once
 
 #include "Clocks.h"
@@ -25,7 +24,7 @@ public:
   /// Aligned operations require the same instruction.
   void meet(uint32_t site, const char *operation, uint32_t mask, bool aligned, void *mine,
             Perform perform);
-  /// bar and barrier: `count` threads, or all threads of the block if it is 0.
+  /// Implements bar and barrier for `count` threads, or all threads of the block if it is 0.
   void barrier(uint32_t site, uint32_t id, uint32_t count, bool waits, bool aligned);
   /// Orders the lanes of `mask` in the running thread's warp.
   void joinWarp(uint32_t mask);

@@ -15,7 +15,7 @@ Memory::Memory(const Program &program, const Clocks &clocks, const Order &order,
     : program(program), clocks(clocks), histories(clocks), complain(std::move(complain)),
       earlier(program, order, this->complain) {}
 
-/// Zeroed by the system page by page, as they are touched.
+/// Allocates memory that the system zeroes page by page when it is touched.
 template <typename T> static Region::Shadow<T> makeShadow(uint64_t count) {
   auto *memory = static_cast<T *>(std::calloc(std::max<uint64_t>(count, 1), sizeof(T)));
   if (!memory) {
@@ -108,7 +108,7 @@ void Memory::startBlock(uint32_t number) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
       std::memset(region.history.get(), 0, region.bytes * sizeof(uint32_t));
-      // Numbers that are unlikely to be data: quiet NaN as f32, f16 and bf16.
+      // Fills with numbers that are unlikely to be data: quiet NaN as f32, f16 and bf16.
       std::memset(reinterpret_cast<void *>(region.begin), 0xff, region.bytes);
     }
   }
@@ -210,7 +210,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   }
   if (touch.reads && !(all & Region::Initialized)) {
     complain(Kind::Uninitialized, touch, "expected bytes that something has written before");
-    // Once is enough.
+    // Reports a byte only once.
     std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
   }
   if (touch.reads && !(all & Region::Read)) {
@@ -230,7 +230,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= done; });
 }
 
-/// Bytes of one access mostly have the same history: one look-up for each run of equal ones.
+/// Bytes of one access mostly have the same history, so each run of equal ones is looked up once.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
   Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
   Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)

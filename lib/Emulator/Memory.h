@@ -1,5 +1,4 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
 // Shadow memory: for every byte that a kernel may touch, whether it is initialized, who may write
 // it, and who has accessed it.
 #pragma once
@@ -16,24 +15,24 @@ public:
 
   /// Buffers, tables of constants and shared memory of `launch`.
   void prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables);
-  /// Shared memory is new; `block` counts from 1.
+  /// Clears shared memory for a block; `block` counts from 1.
   void startBlock(uint32_t block);
-  /// The block's accesses are past from now on.
+  /// Ends a block: its accesses become history.
   void endBlock();
 
   /// Complains of whatever is wrong with the access. `thread` is the one whose clock counts.
   void touch(unsigned thread, const Touch &touch);
 
-  /// An mbarrier object comes to lie at `address`, or no longer does.
+  /// Marks the bytes of an mbarrier object at `address`, or unmarks them.
   void markBarrier(uint64_t address, bool present);
 
-  /// The region that holds all of the bytes, or null.
+  /// Returns the region that contains all of the bytes, or null.
   Region *find(uint64_t address, uint64_t bytes);
-  /// "'name' + 12", or the nearest name.
+  /// Describes an address: "'name' + 12", or relative to the nearest name.
   std::string describe(uint64_t address) const;
   /// Complains of bytes that had to be written and were not.
   void finish();
-  /// Sums up which bytes of the launch's buffers were touched.
+  /// Counts the bytes of the launch's buffers that were touched.
   void countDistinct(Counters &counters) const;
 
 private:

@@ -70,7 +70,7 @@ Releases Order::covering(Agent agent, Time time) const {
   return result;
 }
 
-/// The thread's time advances: its later accesses are not in the snapshot.
+/// Advances the thread's time, so that its later accesses are not in the snapshot.
 Order::Snapshot Order::take(unsigned thread) {
   Snapshot snapshot;
   snapshot.others = knownTo(thread);

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Order by atomics and fences: threads of a block through its clocks, blocks through releases
-// that later blocks acquire. Blocks run one after the other, so that a block's clocks need not
-// outlive it: of an access only which releases of its own block cover it is asked later.
+// Order by atomics and fences: threads of a block through its clocks, blocks through releases that
+// later blocks acquire. Blocks run one after the other, so a block's clocks need not outlive it:
+// later, only the releases of its own block that cover an access matter.
 #pragma once
 
 #include "Clocks.h"
@@ -12,8 +11,8 @@
 
 namespace sluice::emulator {
 
-/// Numbers of releases of a launch, ascending. Who has acquired one has acquired all that its
-/// thread knew of: sets of these are closed.
+/// Numbers of releases of a launch, ascending. A thread that acquires one acquires all releases
+/// that the releasing thread knew of, so sets are closed.
 using Releases = std::vector<uint32_t>;
 
 class Order {
@@ -22,16 +21,17 @@ public:
   void startLaunch();
   void startBlock(); ///< after its clocks were reset
 
-  /// An atomic has read, written or both. The contents after a store do not come from the
+  /// Records an atomic that read, wrote or both. The contents after a store do not depend on the
   /// overwritten bytes.
   void atomic(unsigned thread, uint64_t address, const Site &site, bool global);
-  /// The thread's later atomics release all accesses before a releasing fence; a fence that
-  /// acquires does so from all that its earlier atomics have read.
+  /// Records a fence. After a releasing fence, the thread's later atomics release all accesses
+  /// before it; an acquiring fence acquires from all values that earlier atomics have read.
   void fence(unsigned thread, Scope scope, bool acquires, bool releases);
 
-  /// True if the thread has acquired one of the releases, itself or through others of its block.
+  /// Returns true if the thread has acquired one of the releases, directly or through other threads
+  /// of its block.
   bool knowsAny(unsigned thread, const Releases &releases) const;
-  /// The releases of this block that what `agent` did at `time` happened before.
+  /// Returns the releases of this block that follow the access of `agent` at `time`.
   Releases covering(Agent agent, Time time) const;
 
 private:

@@ -9,7 +9,7 @@
 
 namespace sluice::emulator {
 
-/// Who is sure to see an atomic or a fence as one.
+/// The threads to which an atomic or a fence applies.
 enum class Scope : uint8_t { Thread, Block, Device };
 
 /// An instruction that reads or writes memory, or calls the emulator.
@@ -52,7 +52,7 @@ struct Program {
   std::vector<uint32_t> requiredThreads; ///< x, y, z; empty where any number will do
 };
 
-/// Most shared memory of a block on sm_90 (227 KB); sm_80 has 163 KB.
+/// Maximum shared memory of a block on sm_90 (227 KB); sm_80 has 163 KB.
 constexpr uint64_t mostSharedBytes = 227 * 1024;
 
 } // namespace sluice::emulator

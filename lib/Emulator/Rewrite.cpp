@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The module of a GPU kernel becomes native: parameters, shared memory, tables, the entry.
+// Rewrites the module of a GPU kernel to native code: parameters, shared memory, tables, the entry.
 #include "Rewrite.h"
 
 #include "FunctionRewriter.h"

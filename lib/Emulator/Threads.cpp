@@ -19,8 +19,8 @@ Stacks::~Stacks() {
   }
 }
 
-/// The stacks of earlier launches of this thread. New ones cost a system call and two page faults
-/// each.
+/// Returns the stacks of earlier launches of this thread. New ones cost a system call and two page
+/// faults each.
 static Stacks &unusedStacks() {
   static thread_local Stacks stacks;
   return stacks;
@@ -92,7 +92,7 @@ void Threads::finish() {
 
 void Threads::wake(unsigned thread) { ready[thread / lanes] |= 1u << thread % lanes; }
 
-/// No thread is ready: a number past the last warp.
+/// Returns a number past the last warp if no thread is ready.
 unsigned Threads::pick() {
   auto warps = static_cast<unsigned>(ready.size());
   if (schedule == Schedule::WarpAlone && ready[warp]) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The threads of a block as fibers of one thread of this machine.
+// Runs the threads of a block as fibers of one thread of this machine.
 #pragma once
 
 #include "sluice/Emulator/Emulator.h"
@@ -38,17 +37,17 @@ public:
   Threads(const Threads &) = delete;
   Threads &operator=(const Threads &) = delete;
 
-  /// `count` fresh threads, each of which will call `body` once.
+  /// Starts `count` threads, each of which will call `body` once.
   void start(unsigned count, std::function<void()> body);
 
   /// Runs until no thread can, or one called `stop`.
   void run();
 
-  /// For the running thread: until another thread wakes it.
+  /// Suspends the running thread until another thread wakes it.
   void suspend();
-  /// For the running thread: the block ends here and now; nothing is unwound.
+  /// Ends the block in the running thread at once; nothing is unwound.
   [[noreturn]] void stop();
-  /// For the running thread: it is done.
+  /// Ends the running thread.
   [[noreturn]] void finish();
 
   void wake(unsigned thread);

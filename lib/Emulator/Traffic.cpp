@@ -28,7 +28,7 @@ void Traffic::record(unsigned thread, uint32_t site, uint64_t address, uint32_t 
   queues[thread].push_back({address, site, bytes, shared});
 }
 
-/// Distinct units of `unit` bytes that the lanes touch, sorted.
+/// Counts distinct units of `unit` bytes that the lanes touch; sorts them.
 static void countUnits(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t unit,
                        llvm::SmallVectorImpl<uint64_t> &units) {
   units.clear();

@@ -1,15 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Cost of the accesses of a warp: sectors of global memory, passes over the banks of shared
-// memory.
+// Computes the cost of the accesses of a warp: sectors of global memory, passes over the banks of
+// shared memory.
 #pragma once
 
 #include "Program.h"
 
 namespace sluice::emulator {
 
-/// The accesses of a warp's lanes between two points where they meet, put side by side again:
-/// lanes run one after the other here.
+/// Collects the accesses of a warp's lanes between two points where they meet, because lanes run
+/// one after the other here.
 class Traffic {
 public:
   Traffic(const Program &program, Counters &counters);

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The emulator and the oracle of launches with a C interface, for the runtime, which knows no
+// A C interface to the emulator and to the oracle of launches, for the runtime, which does not link
 // LLVM.
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Emulator/Emulator.h"
@@ -76,7 +75,7 @@ SLUICE_EXPORT void sluice_emulator_destroy(void *kernel) { delete static_cast<Em
 
 namespace {
 
-/// A dispatch and the context that it lives in.
+/// A dispatch and its context.
 struct Judged {
   mlir::MLIRContext context{mlir::MLIRContext::Threading::DISABLED};
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -84,7 +83,7 @@ struct Judged {
   bool wasBiased = false; ///< in the launch before
 };
 
-/// An expectation with the layout of the result that it is of.
+/// Converts an expectation, with the layout of its result.
 SluiceExpectation describe(mlir::Operation *dispatch, const sluice::oracle::Expectation &found) {
   auto type = llvm::cast<mlir::RankedTensorType>(dispatch->getResult(found.result).getType());
   mlir::Type element = type.getElementType();
@@ -111,7 +110,7 @@ SLUICE_EXPORT void *sluice_judge_create(const char *text, size_t bytes, char **m
   std::string said;
   mlir::ScopedDiagnosticHandler handler(
       &made->context, [&](mlir::Diagnostic &diagnostic) { said += diagnostic.str() + "\n"; });
-  // The function around the dispatch returns nothing, not even that: no verifier.
+  // The function around the dispatch has no terminator, so it is not verified.
   mlir::ParserConfig config(&made->context, /*verifyAfterParse=*/false);
   made->module = mlir::parseSourceString<mlir::ModuleOp>(llvm::StringRef(text, bytes), config);
   if (made->module) {
@@ -163,7 +162,7 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
     tell(message, said);
     return 1;
   }
-  // The mean of one of thousands of launches may be off by chance; a wrong rounding's is off each
+  // The mean of one of thousands of launches may deviate by chance; a wrong rounding deviates each
   // time.
   bool biasedTwice = judgement->isBiased() && judged->wasBiased;
   judged->wasBiased = judgement->isBiased();

@@ -110,7 +110,7 @@ public:
     }
     return found;
   }
-  /// `more`: additional roundings besides the ones of its own sum.
+  /// Returns the dot product; `more` counts additional roundings besides the ones of its own sum.
   Number dot(const Numbers &a, const Numbers &b, int64_t more = 0) const {
     ProductSum sum;
     for (size_t i = 0; i < a.size(); ++i) {
@@ -145,7 +145,7 @@ public:
     }
     return (*yielded)[0];
   }
-  /// 0, or 1 / (1 - dropout).
+  /// Returns 0, or 1 / (1 - dropout).
   Number keep(int64_t p, int64_t j) {
     double rate = op.getDropout().convertToDouble();
     if (rate == 0) {
@@ -296,8 +296,9 @@ Numbers AttentionGradients::rotatedBack(Numbers line, int64_t p) const {
   return line;
 }
 
-/// With r the row of p and j, and `gradients` of the region's arguments, dt of the product by
-/// distance and then db of the bias: dQv[p] += dt R[r], dR[r] += dt Qv[p], db[r] += db.
+/// Adds the gradients of terms. With r the row of p and j, and `gradients` of the region's
+/// arguments, dt of the product by distance and then db of the bias: dQv[p] += dt R[r], dR[r] += dt
+/// Qv[p], db[r] += db.
 void AttentionGradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int64_t p, int64_t j,
                                   ArrayRef<Number> gradients) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
@@ -373,7 +374,7 @@ LogicalResult AttentionGradients::add(Head<dispatch::AttentionBackwardOp> &head)
   return success();
 }
 
-/// On an axis of segments, rows after the rows of a text are unused.
+/// Returns true for rows of an axis of segments after the rows of a text, which are unused.
 bool AttentionGradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
   dispatch::DomainAttr domain = op.getResultDomain(result);
   int64_t batch = row / positions, factor = domain ? domain.getFactor() : 0;

@@ -105,7 +105,7 @@ bool sluice::oracle::draws(const Launch &launch, int64_t id, uint64_t element, d
                             uint64_t(launch.firstStream + id), element) < rate;
 }
 
-/// Columns, positions and random numbers: exact.
+/// Returns columns, positions and random numbers, which are exact.
 Numbers Body::ofPlace(Operation &op) const {
   if (isa<dispatch::PositionOp>(op)) {
     return {{double(place.position), 0}};

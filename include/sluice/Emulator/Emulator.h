@@ -20,7 +20,7 @@ struct Dim3 {
   bool operator==(const Dim3 &) const = default;
 };
 
-/// Bytes of a buffer that a launch may write.
+/// Permission of a launch to write the bytes of a buffer.
 enum class Writes {
   None, ///< an input
   Any,
@@ -29,7 +29,7 @@ enum class Writes {
 };
 
 /// Global memory that the launch may touch; everything else is out of bounds. Buffers may overlap:
-/// shared bytes may be written as often as any of them allows.
+/// shared bytes may be written as often as any of the buffers allows.
 struct Buffer {
   std::string name;
   void *data = nullptr;
@@ -41,19 +41,19 @@ struct Buffer {
 struct Launch {
   Dim3 grid, block;
   uint64_t dynamicSharedBytes = 0;
-  /// One a parameter: the bits of a scalar, or a pointer (for `byval`, to the aggregate).
+  /// One per parameter: the bits of a scalar, or a pointer (for `byval`, to the aggregate).
   std::vector<uint64_t> arguments;
   std::vector<Buffer> buffers;
 };
 
-/// Which thread runs next. None preempts: a thread runs until it must wait.
+/// Choice of the thread that runs next. No schedule preempts: a thread runs until it must wait.
 enum class Schedule {
   InOrder,  ///< the first thread that can run
   Random,   ///< any
   WarpAlone ///< a random warp runs until all of it waits, before any other does
 };
 
-/// When the bytes of a cp.async land.
+/// Time at which the bytes of a cp.async arrive.
 enum class Copies { Early, Late, Random };
 
 struct Options {
@@ -103,7 +103,7 @@ struct SiteTraffic {
   uint64_t leastUnits = 0; ///< for as many bytes, had they lain side by side
 };
 
-/// A basic block and how often threads entered it.
+/// A basic block, and how often threads entered it.
 struct BlockCount {
   std::string name;
   uint64_t instructions = 0; ///< in it, of LLVM IR
@@ -120,13 +120,13 @@ struct Counters {
   uint64_t warpBarriers = 0; ///< completions of bar.warp.sync
   uint64_t globalReadBytes = 0, globalWrittenBytes = 0;
   uint64_t sharedReadBytes = 0, sharedWrittenBytes = 0;
-  /// Bytes of the launch's buffers that were read, and that were written, each once: what memory
-  /// has to move where a cache keeps the rest.
+  /// Numbers of bytes of the launch's buffers that were read and written, each byte counted once:
+  /// the traffic of memory under a perfect cache.
   uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0;
   uint64_t globalRequests = 0, globalSectors = 0, leastSectors = 0;
   uint64_t sharedRequests = 0, sharedPasses = 0, leastPasses = 0;
   uint64_t bankConflicts() const { return sharedPasses - leastPasses; }
-  /// For the instructions that warps issue, in [0, 1].
+  /// Returns the share of tensor-core instructions among the instructions that warps issue.
   double tensorShare() const {
     return instructions ? 32.0 * double(tensorInstructions) / double(instructions) : 0;
   }
@@ -149,7 +149,7 @@ public:
   static llvm::Expected<std::unique_ptr<Emulator>>
   create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
          llvm::StringRef kernel);
-  /// From bitcode or text of LLVM IR.
+  /// Creates an emulator from bitcode or text of LLVM IR.
   static llvm::Expected<std::unique_ptr<Emulator>> create(llvm::StringRef ir,
                                                           llvm::StringRef kernel);
   ~Emulator();

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Which bytes a launch of a dispatch writes, and which it may not make use of: what its op, and the
-// rows that are valid, say about memory.
+// Determines the bytes that a launch of a dispatch writes, and the bytes that it must not depend
+// on, from its op and the valid rows.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -11,33 +10,33 @@
 
 namespace sluice::oracle {
 
-/// Bytes of a stored tensor, from its first.
+/// A range of bytes of a stored tensor, relative to its first byte.
 struct Bytes {
   int64_t offset = 0, count = 0;
 };
 
-/// Rows of a launch that are there: `rows` sequences of `length` tokens, or, on an axis of
-/// segments, of as many rows as `lengths` says of each; of a scheduled domain those of its
-/// schedule, i64 [batch, 3] (start, count, length), in rings.
+/// The valid rows of a launch: `rows` sequences of `length` tokens or, on an axis of segments, of
+/// the rows that `lengths` gives for each; for a scheduled domain the rows of its schedule, i64
+/// [batch, 3] (start, count, length), in rings.
 struct Extent {
   int64_t length = 0, rows = 0;
   const int64_t *schedule = nullptr;
   const int64_t *lengths = nullptr;
 };
 
-/// The bytes of result `result` that a GPU kernel writes, all of them, once each: no padding, and
-/// no row that is not valid, save where the op wants zeros there.
+/// Returns the bytes of result `result` that a GPU kernel writes, each exactly once: no padding and
+/// no invalid rows, except where the op requires zeros.
 std::vector<Bytes> writtenBytes(mlir::Operation *dispatch, unsigned result, const Extent &extent);
 
-/// Bytes of operand `operand` on whose values nothing may depend: padding, and rows that are not
-/// valid. Of floating-point operands only; over a scheduled domain rows that are not due only where
-/// a contraction has its operands' rows at their own positions.
+/// Returns the bytes of operand `operand` on whose values no result may depend: padding and invalid
+/// rows. Only for floating-point operands; over a scheduled domain, rows that are not due only if a
+/// contraction has its operands' rows at their own positions.
 std::vector<Bytes> ignoredBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent);
 
-/// Bytes of operand `operand` that a GPU kernel of `blocks` blocks may read: of row passes, weight
-/// gradients and scatters no row that is not valid, likewise of attention's queries, keys and
-/// values where heads are multiples of 8 columns; of contractions and of cross-entropy no tile of
-/// rows without a valid one; of others, of weights, and over scheduled domains, all.
+/// Returns the bytes of operand `operand` that a GPU kernel of `blocks` blocks may read. Row
+/// passes, weight gradients and scatters read no invalid row; nor does attention of queries, keys
+/// and values if heads are multiples of 8 columns. Contractions and cross-entropy read no tile of
+/// rows without a valid one. Other ops, weights, and scheduled domains: all bytes.
 std::vector<Bytes> readBytes(mlir::Operation *dispatch, unsigned operand, const Extent &extent,
                              int64_t blocks);
 

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The oracle of one launch, in float64: what a dispatch op should have made of the very operands
-// that it was given, and how far a kernel may be from that. Bounds are derived, never tuned: every
-// number carries the error that the roundings behind it can have caused.
+// The oracle of one launch, in float64: the expected results of a dispatch op for its actual
+// operands, and the maximum distance of a kernel's results from them. Bounds are derived, never
+// tuned: every number carries the error that its roundings can have caused.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -15,25 +14,25 @@
 
 namespace sluice::oracle {
 
-/// The expected value of an element of a result, or, where `row` is -1, all rows of a column
-/// together.
+/// The expected value of an element of a result or, if `row` is -1, of the sum of a column over all
+/// rows.
 struct Expectation {
   unsigned result = 0;
   int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
   double value = 0, bound = 0;
 };
 
-/// A launch as it ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
-/// rank 3 are padded), operands as they were before it.
+/// A launch that ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
+/// rank 3 are padded); operands have their contents before the launch.
 struct Launch {
   std::vector<const void *> operands, results;
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
-  /// For a domain on an axis of segments, in place of `length`: one a row of the batch.
+  /// For a domain on an axis of segments, instead of `length`: one per row of the batch.
   const int64_t *lengths = nullptr;
   int64_t firstRow = 0; ///< of the batch in its update, where the dispatch draws by that
-  /// Partial sums that a kernel may add to one another at the end of a long sum.
+  /// Number of partial sums that a kernel may add at the end of a long sum.
   int64_t splits = 0;
-  /// Told of whatever is judged, whether or not it is as it should be; may be empty.
+  /// Receives every judged element, whether or not it is correct; may be empty.
   std::function<void(const Expectation &)> observe = {};
 };
 
@@ -49,7 +48,7 @@ struct ResultJudgement {
   int64_t checked = 0;    ///< elements
   int64_t mismatches = 0; ///< of them
   int64_t unbounded = 0;  ///< of them, those that f32 cannot be held to any bound for
-  /// Different numbers among bf16 results whose error is their last rounding's alone: how many, and
+  /// bf16 results whose only error is their last rounding: the number of different values, and
   /// their mean error in units of the last place, positive away from zero. Rounding to nearest
   /// keeps it within 4 * 0.29 / sqrt(n) of zero.
   int64_t rounded = 0;

@@ -8,7 +8,7 @@
 
 namespace sluice::emulator {
 
-/// A function of C: `result f(uint32_t site, [void *aggregateResult,] arguments...)`. Pointers are
+/// A C function: `result f(uint32_t site, [void *aggregateResult,] arguments...)`. Pointers are
 /// uint64_t, integers below 32 bits uint32_t, vectors and 16-bit floats integers of their width.
 struct Builtin {
   llvm::StringRef name; ///< intrinsic's name without "llvm.nvvm."; with or without type suffixes

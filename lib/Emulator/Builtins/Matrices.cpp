@@ -33,7 +33,7 @@ struct F16 {
   }
 };
 
-/// The 13 lowest bits are not read.
+/// The 13 lowest bits are ignored.
 struct Tf32 {
   static constexpr unsigned perRegister = 1;
   static double read(uint32_t bits, unsigned) { return llvm::bit_cast<float>(bits & ~0x1fffu); }
@@ -46,8 +46,8 @@ template <typename Element, unsigned Inner> struct MatrixProduct {
   float c[4];
   float d[4];
 
-  /// Products are exact in float64 and so, nearly, are their sums: one rounding to f32 at the end.
-  /// A tensor core rounds or truncates more often.
+  /// Products are exact in float64, and so, nearly, are their sums: they are rounded to f32 once at
+  /// the end. A tensor core rounds or truncates more often.
   static void perform(Machine &machine, void *const *brought, uint32_t) {
     double a[rows][Inner], b[Inner][columns];
     constexpr unsigned each = Element::perRegister;
@@ -115,7 +115,7 @@ static uint16_t *getRow(void *const *brought, unsigned matrix, unsigned row) {
       static_cast<MatrixMove *>(brought[matrix * 8 + row])->address);
 }
 
-/// Lane 8 m + r brings the address of row r of matrix m; the other lanes' addresses are not used.
+/// Lane 8 m + r has the address of row r of matrix m; the other lanes' addresses are unused.
 template <unsigned Count, bool Writes>
 static void touchRows(Machine &machine, void *const *brought, uint32_t) {
   unsigned first = machine.thread() / lanes * lanes;

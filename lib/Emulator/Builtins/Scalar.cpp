@@ -1,9 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// Arithmetic of one thread. Those approximations of the hardware that kernels ship with (ex2, rcp,
-// div.full) are as far off as the PTX ISA lets them be, by a number of ulp that depends on the
-// operands' bits alone: a bound that holds here holds on a GPU. The others (rsqrt, lg2, ...) are
-// right to the last bit of f32: a GPU's differ from these by an ulp or two.
+// Implements the arithmetic of one thread. The hardware approximations that shipped kernels use
+// (ex2, rcp, div.full) have the maximum error that the PTX ISA allows, by a number of ulp that
+// depends only on the operands' bits: a bound that holds here holds on a GPU. The others (rsqrt,
+// lg2, ...) are correct to the last bit of f32: a GPU's results differ by an ulp or two.
 #include "Builtins.h"
 
 #include "llvm/ADT/bit.h"
@@ -11,13 +10,13 @@
 
 using namespace sluice::emulator;
 
-/// Results below the least normal number become zeros of their sign; so do operands.
+/// Turns results and operands below the least normal number into zeros of their sign.
 static float flush(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
 }
 
-/// A float within `most` ulp of the exact result, any of them; zeros, subnormal numbers, infinities
-/// and NaN are as they are.
+/// Returns a float within `most` ulp of the exact result; zeros, subnormal numbers, infinities and
+/// NaN are unchanged.
 static float perturb(double exact, int most, uint64_t operands) {
   auto nearest = static_cast<float>(exact);
   if (!std::isnormal(nearest)) {
@@ -74,7 +73,7 @@ static float smallerOrNan(uint32_t, float x, float y) {
   return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
 }
 
-/// To nearest, ties to even; NaN is PTX's 0x7fff.
+/// Rounds to nearest, ties to even; NaN becomes PTX's 0x7fff.
 static uint32_t toBf16(float x) {
   if (std::isnan(x)) {
     return 0x7fff;
@@ -90,14 +89,14 @@ template <uint32_t (*Round)(float)> static uint32_t roundPair(uint32_t, float hi
   return Round(high) << 16 | Round(low);
 }
 template <uint32_t (*Round)(float)> static uint32_t roundOne(uint32_t, float x) { return Round(x); }
-/// To nearest, ties away from zero.
+/// Rounds to nearest, ties away from zero.
 static uint32_t toTf32(uint32_t, float x) {
   auto bits = llvm::bit_cast<uint32_t>(x);
   return std::isfinite(x) ? (bits + 0x1000) & ~0x1fffu : bits;
 }
 
-/// PTX ISA, prmt: each nibble of `selector` names one of eight bytes, its top bit asks for the
-/// sign.
+/// Implements PTX's prmt: each nibble of `selector` names one of eight bytes; its top bit
+/// replicates the sign.
 static uint32_t permute(uint32_t, uint32_t low, uint32_t high, uint32_t selector) {
   uint64_t bytes = uint64_t(high) << 32 | low;
   uint32_t result = 0;

@@ -67,8 +67,8 @@ struct Exchange {
 
 } // namespace
 
-/// PTX ISA, shfl.sync: `clamp` holds the segment's mask in bits 8 to 12 and the bound in bits 0 to
-/// 4.
+/// Implements PTX's shfl.sync: `clamp` has the segment's mask in bits 8 to 12 and the bound in bits
+/// 0 to 4.
 template <From Way> static uint32_t sourceLane(const Exchange &mine, uint32_t lane, bool &inside) {
   uint32_t segment = mine.clamp >> 8 & 31, bound = mine.clamp & 31, offset = mine.offset & 31;
   uint32_t most = (lane & segment) | (bound & ~segment), least = lane & segment;
@@ -132,7 +132,7 @@ static float shuffleFloat(uint32_t site, uint32_t mask, float value, uint32_t of
 }
 
 namespace {
-/// As LLVM lays out { i32, i1 } and { float, i1 }.
+/// Layout of LLVM's { i32, i1 } and { float, i1 }.
 struct WithPredicate {
   uint32_t value;
   uint8_t predicate;
@@ -192,7 +192,7 @@ static uint32_t voteUniform(uint32_t site, uint32_t mask, uint32_t predicate) {
   Ballot result = vote(site, "vote.uni.sync", mask, predicate);
   return result.result == 0 || result.result == result.present;
 }
-/// Any lane may be elected; the lowest is.
+/// Elects the lowest lane; PTX allows any.
 static void elect(uint32_t site, WithPredicate *out, uint32_t mask) {
   Ballot result = vote(site, "elect.sync", mask, 1);
   auto leader = static_cast<uint32_t>(llvm::countr_zero(result.present));
@@ -241,8 +241,8 @@ template <Scope Reach> static void fence(uint32_t) {
   machine.order.fence(machine.thread(), Reach, true, true);
 }
 
-/// Which warps or multiprocessors exist, how long something takes:
-/// clocks know all of it that a kernel may rely on.
+/// Ignores operations about other warps, multiprocessors or time: clocks have all the order on
+/// which a kernel may rely.
 static void nothing(uint32_t) {}
 static void sleepNow(uint32_t, uint32_t) {}
 
