@@ -185,18 +185,6 @@ double Fields::numberAt(const JsonValue &found, std::string_view name, Interval 
   return x;
 }
 
-const std::vector<JsonValue> &Fields::itemsAt(const JsonValue &found, std::string_view name,
-                                              size_t count, std::string_view type) const {
-  if (found.kind != JsonKind::Array) {
-    mismatch(found, name, type);
-  }
-  if (found.items.size() != count) {
-    fail(found.position, "expected " + std::string(type) + " for " + quote(name) +
-                             ", found an array of " + std::to_string(found.items.size()));
-  }
-  return found.items;
-}
-
 int64_t Fields::integer(std::string_view key, Range range) const {
   return integerAt(need(key, describe(range)), key, range);
 }
@@ -230,19 +218,31 @@ std::string Fields::text(std::string_view key, const std::string &otherwise) con
   return find(key) ? text(key) : otherwise;
 }
 
-size_t Fields::chosen(std::string_view key, const JsonValue &found,
-                      const std::vector<std::string_view> &names) const {
+const std::vector<JsonValue> &getItems(const Fields &fields, const JsonValue &found,
+                                       std::string_view name, size_t count, std::string_view type) {
+  if (found.kind != JsonKind::Array) {
+    fields.mismatch(found, name, type);
+  }
+  if (found.items.size() != count) {
+    fields.fail(found.position, "expected " + std::string(type) + " for " + quote(name) +
+                                    ", found an array of " + std::to_string(found.items.size()));
+  }
+  return found.items;
+}
+
+size_t findChoice(const Fields &fields, std::string_view key, const JsonValue &found,
+                  const std::vector<std::string_view> &names) {
   std::string expected;
   for (size_t i = 0; i < names.size(); ++i) {
     expected += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + quote(names[i]);
   }
   auto at = std::find(names.begin(), names.end(), found.text);
   if (found.kind != JsonKind::String) {
-    mismatch(found, key, expected);
+    fields.mismatch(found, key, expected);
   }
   if (at == names.end()) {
     std::optional<std::string_view> near = likely(found.text, names);
-    mismatch(found, key, expected, near ? "did you mean " + quote(*near) + "?" : "");
+    fields.mismatch(found, key, expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   return static_cast<size_t>(at - names.begin());
 }

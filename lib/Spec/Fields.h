@@ -62,9 +62,6 @@ public:
   /// messages.
   int64_t integerAt(const JsonValue &value, std::string_view name, Range range) const;
   double numberAt(const JsonValue &value, std::string_view name, Interval interval) const;
-  /// Returns the items of an array of exactly `count`; `type` is the expected type.
-  const std::vector<JsonValue> &itemsAt(const JsonValue &value, std::string_view name, size_t count,
-                                        std::string_view type) const;
 
   /// Throws `expected EXPECTED for "name", found VALUE`, with a remedy if there is one.
   [[noreturn]] void mismatch(const JsonValue &value, std::string_view name,
@@ -78,14 +75,20 @@ public:
   const std::string &name() const { return what; }
 
 private:
-  size_t chosen(std::string_view key, const JsonValue &value,
-                const std::vector<std::string_view> &names) const;
-
   const JsonValue &value;
   const std::string &file;
   std::string what;
   const Fields *parent = nullptr;
 };
+
+/// Returns the items of an array, the value of `name`, that has exactly `count`; `type` is the
+/// expected type.
+const std::vector<JsonValue> &getItems(const Fields &fields, const JsonValue &value,
+                                       std::string_view name, size_t count, std::string_view type);
+
+/// Returns the index of the name that the value of `key` is.
+size_t findChoice(const Fields &fields, std::string_view key, const JsonValue &value,
+                  const std::vector<std::string_view> &names);
 
 template <typename Enum>
 Enum Fields::choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const {
@@ -97,7 +100,7 @@ Enum Fields::choice(std::string_view key, const Names<Enum> &names, Enum otherwi
   for (const auto &entry : names) {
     spellings.push_back(entry.first);
   }
-  return names[chosen(key, *found, spellings)].second;
+  return names[findChoice(*this, key, *found, spellings)].second;
 }
 
 } // namespace sluice::spec

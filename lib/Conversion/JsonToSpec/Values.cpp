@@ -59,7 +59,7 @@ Attribute ValueReader::readValue(const Fields &fields, const KeyInfo &key, const
                                  Places &places, const std::string &path) {
   switch (key.kind) {
   case KeyKind::Integer:
-    return getInteger(fields.integerAt(value, key.name, key.range));
+    return builder.getI64IntegerAttr(fields.integerAt(value, key.name, key.range));
   case KeyKind::Number:
     return builder.getF64FloatAttr(fields.numberAt(value, key.name, key.interval));
   case KeyKind::Boolean:
@@ -131,7 +131,7 @@ Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, con
                                    Places &places, const std::string &path) const {
   if (key.name == "betas") {
     const std::vector<JsonValue> &items =
-        fields.itemsAt(value, key.name, 2, "an " + std::string(key.type));
+        getItems(fields, value, key.name, 2, "an " + std::string(key.type));
     return builder.getDenseF64ArrayAttr({fields.numberAt(items[0], key.name, probability),
                                          fields.numberAt(items[1], key.name, probability)});
   }
@@ -158,16 +158,28 @@ Attribute ValueReader::readNumbers(const Fields &fields, const KeyInfo &key, con
 //===----------------------------------------------------------------------===//
 
 /// Reads the value of "window" or "tokens": [a, b] with 0 <= a < b.
-MaskAttr ValueReader::readEnds(const Fields &fields, StringRef key, MaskShape shape) const {
+static MaskAttr readEnds(MLIRContext *context, const Fields &fields, StringRef key,
+                         MaskShape shape) {
   constexpr std::string_view type = "two integers [a, b] with 0 <= a < b";
-  const std::vector<JsonValue> &items = fields.itemsAt(fields.need(key, type), key, 2, type);
+  const std::vector<JsonValue> &items = getItems(fields, fields.need(key, type), key, 2, type);
   int64_t begin = fields.integerAt(items[0], key, {0}), end = fields.integerAt(items[1], key, {0});
   if (begin >= end) {
     fields.fail(items[0].position, "expected " + std::string(type) + " for " + quote(key) +
                                        ", found [" + std::to_string(begin) + ", " +
                                        std::to_string(end) + "], which no position is in");
   }
-  return MaskAttr::get(builder.getContext(), shape, begin, end);
+  return MaskAttr::get(context, shape, begin, end);
+}
+
+static MaskAttr readBlock(MLIRContext *context, const Fields &block) {
+  int64_t start = block.integer("start", {0}, 0), rows = block.integer("block", {2});
+  if (start >= rows) {
+    block.fail(block.position("start"),
+               "expected a row below " + std::to_string(rows) +
+                   " for \"start\", as blocks of so many rows follow one another, found " +
+                   std::to_string(start) + "; " + std::to_string(start % rows) + " is equivalent");
+  }
+  return MaskAttr::get(context, MaskShape::block, start, rows);
 }
 
 MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
@@ -196,7 +208,7 @@ MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
           window.position("block"),
           "expected a block or a window, found both; leave \"block\" out, or the other key");
     }
-    return readBlock(window);
+    return readBlock(builder.getContext(), window);
   }
   if (window.find("start")) {
     window.fail(window.position("start"),
@@ -207,19 +219,8 @@ MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
                 "expected a window in positions or one in tokens, found both; leave \"window\" or "
                 "\"tokens\" out");
   }
-  return inTokens ? readEnds(window, "tokens", MaskShape::tokens)
-                  : readEnds(window, "window", MaskShape::window);
-}
-
-MaskAttr ValueReader::readBlock(const Fields &block) const {
-  int64_t start = block.integer("start", {0}, 0), rows = block.integer("block", {2});
-  if (start >= rows) {
-    block.fail(block.position("start"),
-               "expected a row below " + std::to_string(rows) +
-                   " for \"start\", as blocks of so many rows follow one another, found " +
-                   std::to_string(start) + "; " + std::to_string(start % rows) + " is equivalent");
-  }
-  return MaskAttr::get(builder.getContext(), MaskShape::block, start, rows);
+  return inTokens ? readEnds(builder.getContext(), window, "tokens", MaskShape::tokens)
+                  : readEnds(builder.getContext(), window, "window", MaskShape::window);
 }
 
 Attribute ValueReader::readRotary(const Fields &fields, const JsonValue &value) const {
@@ -297,7 +298,7 @@ Attribute ValueReader::readScales(const Fields &fields, const JsonValue &value, 
     scale.allowOnly(getKeyNames(section));
     int64_t factor = scale.integer("factor", {});
     bool isMoving = scale.choice<bool>("grid", {{"fixed", false}, {"moving", true}}, false);
-    MaskAttr mask = readEnds(scale, "tokens", MaskShape::tokens);
+    MaskAttr mask = readEnds(builder.getContext(), scale, "tokens", MaskShape::tokens);
     places.add(path + "." + std::to_string(i), scale.position("tokens"));
     scales.push_back(ScaleAttr::get(builder.getContext(), factor, isMoving && factor > 1, mask));
   }
@@ -408,12 +409,13 @@ Attribute ValueReader::readCounts(const Fields &fields, const KeyInfo &key, cons
   bool mayNest = key.type == "array of three";
   size_t count = key.type.find("two") != std::string_view::npos ? 2 : 3;
   SmallVector<Attribute> counts;
-  for (auto [i, item] : llvm::enumerate(fields.itemsAt(value, key.name, count, key.hint))) {
+  for (auto [i, item] : llvm::enumerate(getItems(fields, value, key.name, count, key.hint))) {
     std::string inner = path + "." + std::to_string(i);
     places.add(inner, item.position);
     bool isLevel = mayNest && i == 1 && item.kind == JsonKind::Array;
     counts.push_back(isLevel ? readCounts(fields, key, item, places, inner, level + 1)
-                             : Attribute(getInteger(fields.integerAt(item, key.name, {0, 10000}))));
+                             : Attribute(builder.getI64IntegerAttr(
+                                   fields.integerAt(item, key.name, {0, 10000}))));
   }
   return builder.getArrayAttr(counts);
 }

@@ -47,8 +47,6 @@ private:
   mlir::Attribute readSpecial(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                               Places &places, const std::string &path);
   MaskAttr readMask(const Fields &fields, const KeyInfo &key, const JsonValue &value) const;
-  MaskAttr readEnds(const Fields &fields, llvm::StringRef key, MaskShape shape) const;
-  MaskAttr readBlock(const Fields &block) const;
   mlir::Attribute readNumbers(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                               Places &places, const std::string &path) const;
   mlir::Attribute readRotary(const Fields &fields, const JsonValue &value) const;
@@ -69,7 +67,6 @@ private:
                                  const std::string &path);
   mlir::Attribute readLayerObject(const Fields &fields, const KeyInfo &key, const JsonValue &value,
                                   Places &places, const std::string &path);
-  mlir::IntegerAttr getInteger(int64_t value) const { return builder.getI64IntegerAttr(value); }
 
   mutable mlir::Builder builder;
   const std::string &file;
