@@ -9,6 +9,24 @@ using namespace certify;
 
 namespace {
 
+json readCounts(const Fields &fields, size_t count) {
+  json counts = fields.get("layers", nullptr);
+  fields.need(counts.is_array() && counts.size() == count,
+              count == 2 ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
+  return counts;
+}
+
+json getSettings(const Fields &fields, const char *key) {
+  json own = fields.get(key, json::object());
+  fields.need(own.is_object(), std::string("an object for \"") + key + "\"");
+  return own;
+}
+
+int64_t readNumber(const Fields &fields, const json &n) {
+  fields.need(n.is_number_integer() && n >= 0 && n <= 10000, "numbers of layers");
+  return n;
+}
+
 class CompositeWriter {
 public:
   CompositeWriter(const Fields &fields, const json &defaults)
@@ -38,34 +56,19 @@ public:
   }
 
 private:
-  json readCounts(size_t count) const {
-    json counts = fields.get("layers", nullptr);
-    fields.need(counts.is_array() && counts.size() == count,
-                count == 2 ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
-    return counts;
-  }
-  json getSettings(const char *key) const {
-    json own = fields.get(key, json::object());
-    fields.need(own.is_object(), std::string("an object for \"") + key + "\"");
-    return own;
-  }
-  int64_t readNumber(const json &n) const {
-    fields.need(n.is_number_integer() && n >= 0 && n <= 10000, "numbers of layers");
-    return n;
-  }
   void put(json stage, const json &more = json::object()) {
     stage.update(more);
     list.push_back(std::move(stage));
   }
   int64_t layers(const json &n, const char *settings, const json &more = json::object()) {
-    if (readNumber(n) > 0) {
-      put({{"op", "layers"}, {"count", n}}, getSettings(settings));
+    if (readNumber(fields, n) > 0) {
+      put({{"op", "layers"}, {"count", n}}, getSettings(fields, settings));
       list.back().update(more);
     }
-    return readNumber(n);
+    return readNumber(fields, n);
   }
   void norm(const char *settings) {
-    json own = getSettings(settings);
+    json own = getSettings(fields, settings);
     const json &all = own.contains("placement") ? own : defaults;
     if (!all.contains("placement") || all["placement"] != "post") {
       put({{"op", "norm"}});
@@ -102,7 +105,7 @@ private:
   }
 
   void dynamic() {
-    json counts = readCounts(3);
+    json counts = readCounts(fields, 3);
     auto scale = [&](const json &n, const char *settings) { // a norm after layers alone
       if (layers(n, settings) > 0) {
         norm(settings);
@@ -122,7 +125,7 @@ private:
   void megabyte() { patches(true); }
   void blocks() { patches(false); }
   void patches(bool isMegabyte) {
-    json counts = readCounts(2);
+    json counts = readCounts(fields, 2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
     put({{"op", "shorten"}, {"factor", k}, {"method", "concatenate"}});
     stack(counts[0], "global");
@@ -140,7 +143,7 @@ private:
   }
 
   void spaces() {
-    json counts = readCounts(3);
+    json counts = readCounts(fields, 3);
     layers(counts[0], "local");
     std::string local = call("local");
     json own = fields.get("boundaries", json::object());
@@ -156,7 +159,7 @@ private:
     stack(counts[2], "local");
   }
 
-  void hnet() { chunks(readCounts(3), 0); }
+  void hnet() { chunks(readCounts(fields, 3), 0); }
   void chunks(const json &counts, size_t depth) {
     std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
     json all = fields.get("boundaries", nullptr), own = all.is_array() || depth > 0 ? json() : all;
@@ -184,7 +187,7 @@ private:
   }
 
   void blt() {
-    json counts = readCounts(3);
+    json counts = readCounts(fields, 3);
     layers(counts[0], "local");
     std::string bytes = call("bytes");
     json name = cut(fields.get("boundaries", nullptr), "blt", json::object());
@@ -195,7 +198,7 @@ private:
     layers(counts[1], "global");
     call("global");
     attend["over"] = "global";
-    for (int64_t i = 0; i < readNumber(counts[2]); ++i) {
+    for (int64_t i = 0; i < readNumber(fields, counts[2]); ++i) {
       put(attend, i == 0 ? json{{"from", bytes}} : json::object());
       layers(1, "local");
     }
