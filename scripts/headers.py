@@ -103,7 +103,8 @@ def measure():
 
 def find_classes(text):
     """Yields name, number of methods and line of each class of a file; constructors are not counted."""
-    for match in re.finditer(r"\b(?:class|struct)\s+(\w+)(?:\s+final)?\s*(?::[^;{()]*)?\{", text):
+    head = r"\b(?:class|struct)\s+(?:\w+::)*(\w+)(?:\s*<[^;{()]*>)?(?:\s+final)?\s*(?::(?!:)[^;{()]*)?\{"
+    for match in re.finditer(head, text):
         body, depth = "", 0
         for letter in text[match.end():find_end(text, match.end() - 1, "{", "}") - 1]:
             body += ";" if letter == "{" and depth == 0 else letter if depth == 0 and letter != "}" else ""
@@ -112,7 +113,8 @@ def find_classes(text):
         for statement in re.split(r";|(?:public|private|protected):", body):
             for _ in range(3):
                 statement = re.sub(r"<[^<>]*>", "", statement)
-            found = re.match(r"[^=(]*?[\s*&~](operator\S+|\w+)\s*\(", " " + " ".join(statement.split()))
+            # A `(` before a `*` begins a pointer to a function.
+            found = re.match(r"[^=(]*?[\s*&~](operator\S+|\w+)\s*\((?!\s*(?:\w+::)*\*)", " " + " ".join(statement.split()))
             other = re.match(r"\s*(friend|using|class|struct|enum)\b", statement) or "= delete" in statement
             methods += bool(found and not other and found[1] != match[1])
         yield match[1], methods, text.count("\n", 0, match.start()) + 1
@@ -134,7 +136,8 @@ def find_large_classes():
             for match in re.finditer(r"^(?!\s)[^\n;={}#]*?\b([A-Z]\w*)::~?\w+\(", text, re.M):
                 sources[os.path.dirname(get_module(path)), match[1]].add(path)
     for key, paths in sorted(sources.items()):
-        if key in declared and len(paths) > 1:
+        modules = {get_module(path) for path in paths}  # templates are in the header of the source
+        if key in declared and key[1] not in EXCEPTIONS and len(modules) > 1:
             messages.append(f"{declared[key]}: expected the methods of {key[1]} in one source, found them in "
                             f"{', '.join(sorted(paths))}")
     return messages
