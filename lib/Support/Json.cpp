@@ -58,12 +58,12 @@ public:
       : text(text), consumed(consumed), handler(handler), nouns(nouns),
         cursor(text.starts_with(byteOrderMark) ? byteOrderMark.size() : 0) {}
 
-  bool null() override { return add(nullptr, consumed); }
-  bool boolean(bool value) override { return add(value, consumed); }
-  bool number_integer(number_integer_t value) override { return addNumber(value); }
-  bool number_unsigned(number_unsigned_t value) override { return addNumber(value); }
-  bool number_float(number_float_t value, const string_t &) override { return addNumber(value); }
-  bool string(string_t &value) override { return add(std::move(value), consumed); }
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t &) override { return add(value); }
+  bool string(string_t &value) override { return add(std::move(value)); }
   bool binary(binary_t &) override { return false; } // no JSON text holds one
 
   bool start_object(size_t) override { return open(true); }
@@ -84,24 +84,16 @@ private:
   /// Where the token of the present event starts. Only well-formed separators can precede it.
   size_t tokenStart() const { return text.skipSeparators(cursor); }
 
-  bool add(nlohmann::json value, size_t end);
-  /// The lexer has read one byte beyond a number, but none beyond other tokens.
-  bool addNumber(nlohmann::json value) {
-    return add(std::move(value), text.numberEnd(tokenStart()));
-  }
+  bool add(nlohmann::json value);
   bool open(bool isObject);
   bool close();
 
-  bool fail(JsonError::Kind kind, size_t at, std::string message, std::string key = "") {
+  bool fail(size_t at, std::string message, JsonError::Kind kind = JsonError::Kind::Syntax,
+            std::string key = "") {
     error = {kind, bytesRead > 0 ? bytesRead : at + 1, text.position(at), std::move(key),
              std::move(message)};
     return false;
   }
-  std::string remedy(size_t at, bool key) const;
-  bool failSyntax(size_t at, std::string message) {
-    return fail(JsonError::Kind::Syntax, at, std::move(message));
-  }
-  bool badSeparator(size_t at, bool inObject);
   bool badToken(size_t at, const std::string &expected, bool key);
 
   JsonText text;
@@ -122,13 +114,16 @@ private:
 void Reader::expectEnd() {
   size_t at = text.skipSpace(cursor);
   if (!error && at < text.size()) {
-    failSyntax(at, "expected nothing after the end of the " + std::string(nouns.document) +
-                       ", found " + text.found(at) + "; remove what follows");
+    fail(at, "expected nothing after the end of the " + std::string(nouns.document) + ", found " +
+                 text.found(at) + "; remove what follows");
   }
 }
 
-bool Reader::add(nlohmann::json value, size_t end) {
-  handler.addScalar(std::move(value), tokenStart(), end);
+bool Reader::add(nlohmann::json value) {
+  size_t start = tokenStart();
+  // The lexer has read one byte beyond a number, but none beyond other tokens.
+  size_t end = value.is_number() ? text.numberEnd(start) : consumed;
+  handler.addScalar(std::move(value), start, end);
   cursor = end;
   last = JsonEvent::Value;
   return true;
@@ -137,10 +132,11 @@ bool Reader::add(nlohmann::json value, size_t end) {
 bool Reader::open(bool isObject) {
   size_t start = tokenStart();
   if (levels.size() == deepestJson) {
-    return fail(JsonError::Kind::TooDeep, start,
+    return fail(start,
                 "expected at most " + std::to_string(deepestJson) +
                     " arrays and objects inside one another, found more; no " +
-                    std::string(nouns.document) + " needs so many");
+                    std::string(nouns.document) + " needs so many",
+                JsonError::Kind::TooDeep);
   }
   levels.push_back({isObject, {}});
   handler.open(isObject, start);
@@ -162,11 +158,11 @@ bool Reader::key(string_t &value) {
   auto [known, added] = levels.back().keys.try_emplace(value, start);
   if (!added) {
     TextPosition first = text.position(known->second);
-    return fail(JsonError::Kind::RepeatedKey, start,
+    return fail(start,
                 "expected each key once, found " + quote(value) + " again (first at " +
                     std::to_string(first.line) + ":" + std::to_string(first.column) +
                     "); remove one of the two",
-                value);
+                JsonError::Kind::RepeatedKey, value);
   }
   lastKey = value;
   handler.addKey(std::move(value), start);
@@ -175,8 +171,8 @@ bool Reader::key(string_t &value) {
   return true;
 }
 
-/// A remedy for the token at `at`, where a key or a value was expected.
-std::string Reader::remedy(size_t at, bool key) const {
+/// Returns a remedy for the token at `at`, where a key or a value was expected.
+std::string findRemedy(const JsonText &text, size_t at, bool isKey, bool isAfterValue) {
   char c = at < text.size() ? text[at] : '\0';
   if (at >= text.size()) {
     return "; the file seems cut off";
@@ -187,10 +183,10 @@ std::string Reader::remedy(size_t at, bool key) const {
   if (c == '\'') {
     return "; JSON quotes with \"";
   }
-  if ((c == '}' || c == ']') && last == JsonEvent::Value) {
+  if ((c == '}' || c == ']') && isAfterValue) {
     return "; remove the comma before it";
   }
-  if (key && isJsonWord(c)) {
+  if (isKey && isJsonWord(c)) {
     return "; put the key in double quotes";
   }
   if (isJsonDigit(c) || c == '-' || c == '+' || c == '.') {
@@ -202,19 +198,21 @@ std::string Reader::remedy(size_t at, bool key) const {
 bool Reader::badToken(size_t at, const std::string &expected, bool key) {
   if (text.has(at, '"')) {
     auto [wrong, message] = text.describeString(at, bytesRead == 0 ? at : bytesRead - 1);
-    return failSyntax(wrong, message);
+    return fail(wrong, message);
   }
-  return failSyntax(at, "expected " + expected + ", found " + text.found(at) + remedy(at, key));
+  return fail(at, "expected " + expected + ", found " + text.found(at) +
+                      findRemedy(text, at, key, last == JsonEvent::Value));
 }
 
-/// Neither ',' nor the closing bracket follows a value.
-bool Reader::badSeparator(size_t at, bool inObject) {
+/// Returns the message for a value that ends at `end`, where neither ',' nor the closing bracket
+/// follows it.
+std::string describeSeparator(const JsonText &text, size_t at, size_t end, bool inObject) {
   std::string remedy;
   if (at >= text.size()) {
     remedy = "; the file seems cut off";
-  } else if (at == cursor && isJsonDigit(text[at])) {
+  } else if (at == end && isJsonDigit(text[at])) {
     remedy = "; write the number without leading zeros";
-  } else if (at == cursor && at > 0 && isJsonDigit(text[at - 1]) && isJsonWord(text[at])) {
+  } else if (at == end && at > 0 && isJsonDigit(text[at - 1]) && isJsonWord(text[at])) {
     bool isBased =
         text[at - 1] == '0' && std::string_view("xXbBoO").find(text[at]) != std::string_view::npos;
     remedy = isBased ? "; JSON has decimal numbers only: write 16, not 0x10"
@@ -222,8 +220,8 @@ bool Reader::badSeparator(size_t at, bool inObject) {
   } else if (text[at] == '"' || text[at] == '{' || text[at] == '[' || isJsonWord(text[at])) {
     remedy = "; put a comma before it";
   }
-  return failSyntax(at, std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " +
-                            text.found(at) + remedy);
+  return std::string("expected ',' or ") + (inObject ? "'}'" : "']'") + ", found " +
+         text.found(at) + remedy;
 }
 
 bool Reader::parse_error(size_t read, const std::string &,
@@ -232,15 +230,14 @@ bool Reader::parse_error(size_t read, const std::string &,
   bytesRead = read;
   if (exception.id == numberOverflow) {
     size_t at = tokenStart();
-    return failSyntax(at, "expected a number within the range of a double, found " +
-                              text.found(at) + "; use a smaller number");
+    return fail(at, "expected a number within the range of a double, found " + text.found(at) +
+                        "; use a smaller number");
   }
   size_t at = text.skipSpace(cursor);
   bool inObject = !levels.empty() && levels.back().isObject;
   if (last == JsonEvent::Key) {
     if (!text.has(at, ':')) {
-      return failSyntax(at, "expected ':' after the key " + quote(lastKey) + ", found " +
-                                text.found(at));
+      return fail(at, "expected ':' after the key " + quote(lastKey) + ", found " + text.found(at));
     }
     return badToken(text.skipSpace(at + 1), "a value for the key " + quote(lastKey), false);
   }
@@ -252,7 +249,7 @@ bool Reader::parse_error(size_t read, const std::string &,
   }
   if (last == JsonEvent::Value) {
     if (!text.has(at, ',')) {
-      return badSeparator(at, inObject);
+      return fail(at, describeSeparator(text, at, cursor, inObject));
     }
     return badToken(text.skipSpace(at + 1), inObject ? "a key after ','" : "a value after ','",
                     inObject);
@@ -261,7 +258,7 @@ bool Reader::parse_error(size_t read, const std::string &,
     return badToken(at, inObject ? "a key or '}'" : "a value or ']'", inObject);
   }
   if (at >= text.size()) {
-    return failSyntax(at, "expected " + std::string(nouns.value) + ", found an empty file");
+    return fail(at, "expected " + std::string(nouns.value) + ", found an empty file");
   }
   return badToken(at, std::string(nouns.value), false);
 }
