@@ -17,6 +17,49 @@ constexpr const char *ink = "#1c2430", *quiet = "#66727f", *line = "#c5ccd4", *p
                      *empty = "#f4f6f8", *seen = "#2f6fb5", *fan = "#8fb8e0", *blind = "#f2b84b",
                      *blindLine = "#a86f00", *leak = "#d3212d";
 
+bool isSeen(const Picture &picture, size_t band, int64_t position) {
+  const std::vector<bool> &set = picture.bands[band].seen;
+  return position >= 0 && static_cast<size_t>(position) < set.size() &&
+         set[static_cast<size_t>(position)];
+}
+
+/// Returns true if the row cannot see a token although it sees an older one.
+bool isHole(const Picture &picture, int64_t token) {
+  const std::vector<bool> &tokens = picture.bands.front().seen;
+  auto end = tokens.begin() + token;
+  return !picture.leak && token <= picture.row && !*end &&
+         std::find(tokens.begin(), end, true) != end;
+}
+
+bool isLeak(const Picture &picture, int64_t token) {
+  return picture.leak == token ||
+         std::find(picture.leaks.begin(), picture.leaks.end(), token) != picture.leaks.end();
+}
+
+bool isNextTo(const PictureEdge &edge) { return edge.above == edge.below + 1; }
+
+/// Neighbouring positions `from` to `to` that read the same run `first` to `last`.
+struct Joined {
+  int64_t from, to, first, last;
+  bool marked;
+};
+
+/// Positions that read the same run, seen ones apart from the others: a group is one shape, and so
+/// are the rows of an upsampling.
+std::vector<Joined> joinReads(const Picture &picture, const PictureEdge &edge) {
+  std::vector<Joined> joined;
+  for (const PictureEdge::PictureRead &read : edge.reads) {
+    bool marked = isSeen(picture, edge.above, read.position);
+    if (!joined.empty() && joined.back().marked == marked && joined.back().first == read.first &&
+        joined.back().last == read.last) {
+      joined.back().to = read.position;
+    } else {
+      joined.push_back({read.position, read.position, read.first, read.last, marked});
+    }
+  }
+  return joined;
+}
+
 class Drawing : private Canvas {
 public:
   explicit Drawing(const Picture &picture) : picture(picture) {
@@ -63,23 +106,6 @@ private:
     auto [from, to] = span(band, position, position);
     return (from + to) / 2;
   }
-  bool isSeen(size_t band, int64_t position) const {
-    const std::vector<bool> &set = picture.bands[band].seen;
-    return position >= 0 && static_cast<size_t>(position) < set.size() &&
-           set[static_cast<size_t>(position)];
-  }
-  /// Returns true if the row cannot see a token although it sees an older one.
-  bool isHole(int64_t token) const {
-    const std::vector<bool> &tokens = picture.bands.front().seen;
-    auto end = tokens.begin() + token;
-    return !picture.leak && token <= picture.row && !*end &&
-           std::find(tokens.begin(), end, true) != end;
-  }
-  bool isLeak(int64_t token) const {
-    return picture.leak == token ||
-           std::find(picture.leaks.begin(), picture.leaks.end(), token) != picture.leaks.end();
-  }
-  bool isNextTo(const PictureEdge &edge) const { return edge.above == edge.below + 1; }
 
   //===-- Parts
   void assignLanes();
@@ -88,18 +114,10 @@ private:
   void drawBox(size_t band, int64_t position);
   void drawEdge(const PictureEdge &edge);
   void drawAttention(const PictureEdge &edge);
-  struct Joined {
-    int64_t from, to, first, last;
-    bool marked;
-  };
-  std::vector<Joined> join(const PictureEdge &edge) const;
   void drawReads(const PictureEdge &edge);
   void drawLane(const PictureEdge &edge, size_t lane);
   void drawTokens();
   void drawLeak();
-  bool has(const char *mark) const {
-    return out.find("class=\"" + std::string(mark) + "\"") != std::string::npos;
-  }
   struct PictureEntry {
     enum { Box, Dashed, Line, DashedLine, Arrow, Shape, Bold } mark;
     const char *fill, *stroke;
@@ -124,12 +142,12 @@ private:
 
 void Drawing::drawBox(size_t band, int64_t position) {
   auto [from, to] = span(band, position, position);
-  bool marked = isSeen(band, position);
+  bool marked = isSeen(picture, band, position);
   const std::vector<int64_t> &starts = picture.bands[band].starts;
   bool tooLate = starts.empty() ? picture.bands[band].factor == 1 && position > picture.row
                                 : starts[static_cast<size_t>(position)] > picture.row;
-  bool isBlind = band == 0 && isHole(position);
-  bool leaks = band == 0 && isLeak(position);
+  bool isBlind = band == 0 && isHole(picture, position);
+  bool leaks = band == 0 && isLeak(picture, position);
   bool dashed = tooLate && !leaks && cell > 6;
   const char *fill = leaks ? leak : marked ? seen : isBlind ? blind : tooLate ? paper : empty;
   double inset = cell > 6 ? 1 : 0.3;
@@ -207,29 +225,13 @@ void Drawing::assignLanes() {
   }
 }
 
-/// Joins positions that read the same run, separately for seen and unseen ones: a group is one
-/// shape, and so are the rows of an upsampling.
-std::vector<Drawing::Joined> Drawing::join(const PictureEdge &edge) const {
-  std::vector<Joined> joined;
-  for (const PictureEdge::PictureRead &read : edge.reads) {
-    bool marked = isSeen(edge.above, read.position);
-    if (!joined.empty() && joined.back().marked == marked && joined.back().first == read.first &&
-        joined.back().last == read.last) {
-      joined.back().to = read.position;
-    } else {
-      joined.push_back({read.position, read.position, read.first, read.last, marked});
-    }
-  }
-  return joined;
-}
-
 /// Draws groups and upsampled rows as shapes, shifts as arrows, others as lines.
 void Drawing::drawReads(const PictureEdge &edge) {
   bool isGroup = edge.kind == PictureEdge::Kind::Group;
   const PictureBand &upper = picture.bands[edge.above], &lower = picture.bands[edge.below];
   bool isShape = isGroup || upper.factor != lower.factor || upper.axis != lower.axis;
   double above = bandBottom(edge.above), below = bandTop(edge.below);
-  std::vector<Joined> joined = join(edge);
+  std::vector<Joined> joined = joinReads(picture, edge);
   for (const Joined &reads : joined) {
     bool isCovered = std::any_of(joined.begin(), joined.end(), [&](const Joined &other) {
       return !reads.marked && other.marked && other.first == reads.first &&
@@ -260,7 +262,7 @@ void Drawing::drawReads(const PictureEdge &edge) {
 void Drawing::drawAttention(const PictureEdge &edge) {
   std::vector<PictureEdge::PictureRead> reads;
   for (const PictureEdge::PictureRead &read : edge.reads) {
-    if (isSeen(edge.above, read.position)) {
+    if (isSeen(picture, edge.above, read.position)) {
       reads.push_back(read);
     }
   }
@@ -331,7 +333,7 @@ void Drawing::drawTokens() {
   }
   for (size_t token = 0; cell >= 7 && token < picture.text.size(); ++token) {
     auto at = static_cast<int64_t>(token);
-    bool isDark = isSeen(0, at) || isLeak(at);
+    bool isDark = isSeen(picture, 0, at) || isLeak(picture, at);
     text({middle(0, at), bandTop(0) + boxHeight / 2 + 4}, picture.text[token], isDark ? paper : ink,
          12, "middle", false);
   }
@@ -401,6 +403,9 @@ std::vector<Drawing::PictureEntry> Drawing::legend() const {
     if (there) {
       entries.push_back(std::move(entry));
     }
+  };
+  auto has = [&](const char *mark) {
+    return out.find("class=\"" + std::string(mark) + "\"") != std::string::npos;
   };
   bool many = picture.leaks.size() > 1;
   add(picture.leak && picture.leakByGrowing && !many,
