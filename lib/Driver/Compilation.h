@@ -3,16 +3,13 @@
 // State of a compilation between its stages.
 #pragma once
 
+#include "CompileInput.h"
 #include "sluice/Analysis/LoweredCausality.h"
-#include "sluice/Conversion/ImportSpec.h"
-#include "sluice/Driver/Driver.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Pass/AnalysisManager.h"
 
 namespace sluice::driver {
-
-inline Outcome badInput(const std::string &message) { return {2, "", message}; }
 
 /// One compilation: stages in order, each of which may end it.
 class Compilation {
@@ -30,11 +27,6 @@ public:
 private:
   std::optional<Outcome> checkOutput() const;
   std::optional<Outcome> chooseTargets();
-  std::optional<Outcome> readModel();
-  std::optional<Outcome> checkLimits(const ParsedSpec *spec);
-  std::string placeOfPrecision(const ParsedSpec &spec) const;
-  std::string explainPrecision(const ParsedSpec &spec, const std::string &asked) const;
-  std::string noticeOfPrecision(const ParsedSpec &spec) const;
   std::optional<Outcome> checkCausal();
   void prepareReplay();
   std::optional<Outcome> lowerModels();
@@ -55,21 +47,15 @@ private:
     }
   }
   bool emits(llvm::StringRef stage) const { return request.emit == stage; }
-  std::string print(mlir::Operation *op) const;
 
   const CompileRequest &request;
   const bool keepMaps;
   std::optional<int64_t> least;
   mlir::MLIRContext context;
-  std::string text;                         ///< the spec, or the model IR, as it was read
-  std::optional<llvm::json::Object> facts;  ///< of the spec, for the plan
-  bool trainsOnTokens = true;               ///< of the head, for the plan
-  std::string sizesPlace;                   ///< where the spec says its sizes
-  std::vector<ImportedVariant> variants;    ///< the one of generation first; its module moves to
-                                            ///< `module` to be lowered
+  CompileInput input;         ///< the module of its first variant moves to `module` to be lowered
+  bool trainsOnTokens = true; ///< of the head, for the plan
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< of the first variant, then of all
   std::string imported;                     ///< the modules as imported, for the reproducer
-  std::string notice;                       ///< what to tell the user of a compile that succeeds
   std::string diagnostics;
   std::string rejection; ///< message of a pass about the input, for the user
   Targets targets;

@@ -63,9 +63,9 @@ std::optional<Outcome> Compilation::checkCausal() {
   CausalVerdict verdict;
   {
     WorkScope scope(budget);
-    verdict = checkCausality(variants);
+    verdict = checkCausality(input.variants);
   }
-  blameSettings(verdict, text, request.settings, [&] {
+  blameSettings(verdict, input.text, request.settings, [&] {
     spec::Diagnostic ignored;
     return request.text ? parseSpec(context, *request.text, request.spec, ignored)
                         : parseSpecFile(context, request.spec, ignored);
@@ -74,8 +74,8 @@ std::optional<Outcome> Compilation::checkCausal() {
   const char *mark = isOpen ? "not proved" : "leaky";
   if (!verdict.isProved() && !request.allowLeak) {
     spec::Diagnostic ignored;
-    auto spec =
-        isModelIR(request.spec) ? std::nullopt : parseSpec(context, text, request.spec, ignored);
+    auto spec = isModelIR(request.spec) ? std::nullopt
+                                        : parseSpec(context, input.text, request.spec, ignored);
     if (spec) {
       verdict.dropRemedy();
       findFix(*spec, verdict);
@@ -88,23 +88,24 @@ std::optional<Outcome> Compilation::checkCausal() {
                    true};
   }
   if (!verdict.isProved()) {
-    notice += (notice.empty() ? "" : "\n") + std::string("warning: ") +
-              spec::toString(verdict.place) + ": " + verdict.message +
-              "; compiled because of --allow-leak, and the artifact is marked as " + mark;
+    input.notice += (input.notice.empty() ? "" : "\n") + std::string("warning: ") +
+                    spec::toString(verdict.place) + ": " + verdict.message +
+                    "; compiled because of --allow-leak, and the artifact is marked as " + mark;
   }
   // Certificates are about specs; a leak has none.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
   proof = {verdict.isProved() ? "proved"
            : isOpen           ? "not-proved"
                               : "leak-allowed",
-           verdict.modes, certified ? formatCertificate(variants, text, request.operations) : ""};
+           verdict.modes,
+           certified ? formatCertificate(input.variants, input.text, request.operations) : ""};
   return std::nullopt;
 }
 
 /// Prepares the program of a leaky spec, scored against targets that it does not read.
 void Compilation::prepareReplay() {
   OpBuilder b(&context);
-  ModuleOp only = *variants.front().module;
+  ModuleOp only = *input.variants.front().module;
   setFact<SluiceDialect::BatchAttrHelper>(only, b.getI64IntegerAttr(request.replay->batch));
   only.walk([&](CrossEntropyOp loss) { loss.setOffset(request.replay->targetOffset); });
   forceBits(only, request.replay->bits);
@@ -139,15 +140,6 @@ static std::string findRejection(StringRef diagnostics) {
     }
   }
   return "";
-}
-
-std::string Compilation::print(Operation *op) const {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  OpPrintingFlags flags;
-  op->print(stream, request.emitLocations ? flags.enableDebugInfo().useLocalScope() : flags);
-  stream << "\n";
-  return text;
 }
 
 /// Attention by hashes: any, or one whose rows are sorted by them.
@@ -233,7 +225,7 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
     return std::nullopt; // another factor
   }
   if (pass == "sluice-separate-places") {
-    if (failed(mergeVariants(lowered, variants))) {
+    if (failed(mergeVariants(lowered, input.variants))) {
       return internalError("factors do not share their memory");
     }
     report(emits("dispatches") && !request.memoryBudget ? "lowering the model"
@@ -250,7 +242,7 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
   } else if (pass == "sluice-plan-memory") {
     const MemoryPlan &plan = *analyses.getAnalysis<MemoryAnalysis>().plan;
     if (std::string excess = findExcess(plan); !excess.empty()) {
-      return badInput(sizesPlace + ": " + excess);
+      return badInput(input.sizesPlace + ": " + excess);
     }
   } else if (pass == "sluice-emit-plan") {
     kernels = std::move(analyses.getAnalysis<KernelAnalysis>().set);
@@ -296,8 +288,8 @@ std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
 /// Lowers every factor: the others to dispatches, which become part of the module of generation.
 std::optional<Outcome> Compilation::lowerModels() {
   bool isCompiled = !emits("model") && !emits("step") && !emits("gradient");
-  module = std::move(variants.front().module);
-  for (const ImportedVariant &variant : variants) {
+  module = std::move(input.variants.front().module);
+  for (const ImportedVariant &variant : input.variants) {
     ModuleOp model = variant.module ? *variant.module : *module;
     auto hashed = findHashed(model);
     if (request.verifyEachCausality && hashed && !emits("model")) {
@@ -310,7 +302,7 @@ std::optional<Outcome> Compilation::lowerModels() {
       return badInput(why);
     }
   }
-  for (ImportedVariant &variant : llvm::drop_begin(variants)) {
+  for (ImportedVariant &variant : llvm::drop_begin(input.variants)) {
     if (auto outcome = runPipeline(*variant.module)) {
       return outcome;
     }
@@ -320,10 +312,10 @@ std::optional<Outcome> Compilation::lowerModels() {
 
 /// Prints the last stage, and for stages before dispatches the modules of all factors.
 Outcome Compilation::printStage() const {
-  std::string printed = print(*module);
+  std::string printed = printOp(*module, request);
   if (emits("model") || emits("step") || emits("gradient")) {
-    for (const ImportedVariant &variant : llvm::drop_begin(variants)) {
-      printed += "// -----\n" + print(*variant.module);
+    for (const ImportedVariant &variant : llvm::drop_begin(input.variants)) {
+      printed += "// -----\n" + printOp(*variant.module, request);
     }
   }
   return {0, printed, ""};
@@ -334,10 +326,11 @@ std::optional<Outcome> Compilation::keepToBudget(const KernelSet &generated,
                                                  const Recomputation &made) {
   if (made.arenaBytes > *request.memoryBudget) {
     least = made.arenaBytes;
-    return badInput(sizesPlace + ": " + explainBudget(made, *request.memoryBudget));
+    return badInput(input.sizesPlace + ": " + explainBudget(made, *request.memoryBudget));
   }
   if (!made.copies.empty()) {
-    notice += (notice.empty() ? "" : "\n") + describeRecomputation(made, *module, generated);
+    input.notice +=
+        (input.notice.empty() ? "" : "\n") + describeRecomputation(made, *module, generated);
   }
   budget = {*request.memoryBudget, made.fullBytes, made.launches, made.operations};
   return std::nullopt;
@@ -365,7 +358,8 @@ std::optional<Outcome> Compilation::lowerKernels(std::vector<std::string> &objec
     return internalError();
   }
   if (std::string problem = cache.getProblem(); setting->isNamed && !problem.empty()) {
-    notice += (notice.empty() ? "" : "\n") + problem + "; compiled without storing them";
+    input.notice +=
+        (input.notice.empty() ? "" : "\n") + problem + "; compiled without storing them";
   }
   blobs = std::move(*code);
   return std::nullopt;
@@ -394,8 +388,8 @@ Outcome Compilation::writeArtifact() {
     return *outcome;
   }
   std::string plan;
-  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory,
-                                               {text, trainsOnTokens, facts}, proof, targets);
+  llvm::raw_string_ostream(plan) << planToJson(
+      *module, *kernels, *memory, {input.text, trainsOnTokens, input.facts}, proof, targets);
   // A compiled plan must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would reject the plan" + mistake);
@@ -410,7 +404,7 @@ Outcome Compilation::writeArtifact() {
     return {0, std::move(*artifact), ""};
   }
   runtime::replaceFile(request.output, runtime::asBytes(*artifact));
-  return {0, "", notice};
+  return {0, "", input.notice};
 }
 
 Outcome Compilation::run() {
@@ -431,18 +425,18 @@ Outcome Compilation::run() {
     return success();
   });
   report("reading the spec");
-  if (auto outcome = readModel()) {
+  if (auto outcome = readInput(request, targets, context, input)) {
     return *outcome;
   }
-  trainsOnTokens = driver::trainsOnTokens(*variants.front().module);
-  for (const ImportedVariant &variant : variants) {
-    imported += (imported.empty() ? "" : "// -----\n") + print(*variant.module);
+  trainsOnTokens = driver::trainsOnTokens(*input.variants.front().module);
+  for (const ImportedVariant &variant : input.variants) {
+    imported += (imported.empty() ? "" : "// -----\n") + printOp(*variant.module, request);
   }
   if (request.replay) {
     prepareReplay();
   } else if (request.everyRow) {
     proof = {"leak-allowed", {}};
-    if (failed(keepEveryRow(*variants.front().module, *request.everyRow))) {
+    if (failed(keepEveryRow(*input.variants.front().module, *request.everyRow))) {
       return internalError();
     }
   } else {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Inputs of a compilation: a spec and its precision, or model IR.
-#include "Compilation.h"
+#include "CompileInput.h"
 #include "Factors.h"
 #include "Limits.h"
 #include "ModelIR.h"
@@ -15,22 +15,23 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// Returns "spec.json:7:5: --target sm_80", the place of the spec's precision.
-std::string Compilation::placeOfPrecision(const ParsedSpec &spec) const {
+/// Returns "spec.json:7:5: --target sm_80", at the precision of the spec or the place for one.
+static std::string getPrecisionPlace(const ParsedSpec &spec, const Targets &targets) {
   return spec::toString(spec.getPlace("precision")) + ": --target " +
          targets.gpus.front()->chip.str();
 }
 
-/// Explains why the requested f32 has no code for GPUs.
-std::string Compilation::explainPrecision(const ParsedSpec &spec, const std::string &asked) const {
-  return placeOfPrecision(spec) +
+/// Explains why f32 that was requested has no code for GPUs.
+static std::string explainPrecision(const ParsedSpec &spec, const Targets &targets,
+                                    const std::string &asked) {
+  return getPrecisionPlace(spec, targets) +
          ": expected linear maps, attention and head that multiply bf16, found " + asked +
          "; give --precision bf16, or leave out the GPU targets";
 }
 
 /// An artifact has one precision, so that all its targets compute the same model.
-std::string Compilation::noticeOfPrecision(const ParsedSpec &spec) const {
-  return placeOfPrecision(spec) +
+static std::string describePrecision(const ParsedSpec &spec, const Targets &targets) {
+  return getPrecisionPlace(spec, targets) +
          ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
          "does" +
          (targets.cpus.empty() ? "" : ", its code for CPUs too") +
@@ -42,10 +43,10 @@ static bool multipliesBf16(const ParsedSpec &spec) {
   return (*precisions.begin()).getCompute() == spec::StorageType::bf16;
 }
 
-/// Refuses ops that do not compile, of an imported spec or of model IR.
-std::optional<Outcome> Compilation::checkLimits(const ParsedSpec *spec) {
+/// Rejects ops that do not compile, of an imported spec or of model IR.
+static std::optional<Outcome> checkLimits(CompileInput &input, const ParsedSpec *spec) {
   int64_t period = 1;
-  for (ImportedVariant &variant : variants) {
+  for (ImportedVariant &variant : input.variants) {
     if (auto refusal = findUnsupported(*variant.module, period)) {
       spec::SourceLocation place =
           spec ? getPlace(*refusal, *spec, variant.factor) : getOpLocation(refusal->op);
@@ -55,7 +56,17 @@ std::optional<Outcome> Compilation::checkLimits(const ParsedSpec *spec) {
   return std::nullopt;
 }
 
-std::optional<Outcome> Compilation::readModel() {
+std::string driver::printOp(Operation *op, const CompileRequest &request) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  OpPrintingFlags flags;
+  op->print(stream, request.emitLocations ? flags.enableDebugInfo().useLocalScope() : flags);
+  stream << "\n";
+  return text;
+}
+
+std::optional<Outcome> driver::readInput(const CompileRequest &request, const Targets &targets,
+                                         MLIRContext &context, CompileInput &input) {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
     std::vector<spec::Setting> settings = request.settings;
@@ -78,33 +89,33 @@ std::optional<Outcome> Compilation::readModel() {
         return setting.path == spec::computeSetting("f32").path;
       });
       if (asked != settings.rend()) {
-        return badInput(explainPrecision(*spec, asked->flag));
+        return badInput(explainPrecision(*spec, targets, asked->flag));
       }
-      notice = noticeOfPrecision(*spec);
+      input.notice = describePrecision(*spec, targets);
       settings.push_back(spec::computeSetting("bf16"));
       spec = read();
       if (!spec) {
         return badInput(error.format());
       }
     }
-    if (emits("spec")) {
-      return Outcome{0, print(*spec->withFactor(0).module), ""};
+    if (request.emit == "spec") {
+      return Outcome{0, printOp(*spec->withFactor(0).module, request), ""};
     }
-    text = spec->text;
-    sizesPlace = spec::toString(spec->getPlace("context"));
+    input.text = spec->text;
+    input.sizesPlace = spec::toString(spec->getPlace("context"));
     std::string mistake = findFactorMistake(*spec, request);
     if (!mistake.empty()) {
       return badInput(mistake);
     }
-    variants = importVariants(*spec, request);
-    if (auto refused = checkLimits(&*spec)) {
+    input.variants = importVariants(*spec, request);
+    if (auto refused = checkLimits(input, &*spec)) {
       return refused;
     }
-    const ImportedVariant &main = variants.front();
-    facts = getSpecFacts(*spec, main.factor, *main.module);
+    const ImportedVariant &main = input.variants.front();
+    input.facts = getSpecFacts(*spec, main.factor, *main.module);
     return std::nullopt;
   }
-  if (emits("spec")) {
+  if (request.emit == "spec") {
     return badInput(request.spec + ": --emit spec: expected a spec, found model IR; name a spec");
   }
   if (!request.precision.empty()) {
@@ -118,12 +129,12 @@ std::optional<Outcome> Compilation::readModel() {
                     "spec with the flag");
   }
   std::string mistake;
-  sizesPlace = showPath(request.spec);
-  variants.push_back({0, readModelIR(context, request.spec, text, mistake)});
-  ModuleOp read = variants.front().module.get();
+  input.sizesPlace = showPath(request.spec);
+  input.variants.push_back({0, readModelIR(context, request.spec, input.text, mistake)});
+  ModuleOp read = input.variants.front().module.get();
   if (!read) {
     return badInput(mistake);
   }
   std::string limit = findUncompilable(read);
-  return limit.empty() ? checkLimits(nullptr) : badInput(request.spec + ": " + limit);
+  return limit.empty() ? checkLimits(input, nullptr) : badInput(request.spec + ": " + limit);
 }

@@ -1,0 +1,30 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Inputs of a compilation: a spec and its precision, or model IR.
+#pragma once
+
+#include "sluice/Conversion/ImportSpec.h"
+#include "sluice/Driver/Driver.h"
+#include "sluice/Target/Artifact.h"
+
+namespace sluice::driver {
+
+inline Outcome badInput(const std::string &message) { return {2, "", message}; }
+
+/// A spec or a model IR, as it was read.
+struct CompileInput {
+  std::string text;
+  std::optional<llvm::json::Object> facts; ///< of the spec, for the plan
+  std::string sizesPlace;                  ///< place of the sizes in the spec
+  std::vector<ImportedVariant> variants;   ///< the one of generation first
+  std::string notice;                      ///< message for the user of a compile that succeeds
+};
+
+/// Reads the spec or the model IR of the request. Returns an outcome if the compilation ends there.
+std::optional<Outcome> readInput(const CompileRequest &request, const Targets &targets,
+                                 mlir::MLIRContext &context, CompileInput &input);
+
+/// Returns an op as text, with locations if the request has them.
+std::string printOp(mlir::Operation *op, const CompileRequest &request);
+
+} // namespace sluice::driver
