@@ -8,6 +8,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::oracle;
 
+/// Evaluates a function in float64; the error follows from the error of `x`.
+template <> Number sluice::scalar::evaluate(Elementary function, Number x) {
+  auto exact = [function](double number) { return evaluate(function, number); };
+  bool isWave = function == Elementary::Sin || function == Elementary::Cos;
+  return isWave ? gentle(x, exact) : monotone(x, exact);
+}
+
 /// Error bounds of an f32 evaluation; a comparison of numbers closer than their errors is
 /// undecided.
 template <> struct sluice::scalar::Arithmetic<Number> {
@@ -24,7 +31,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   }
   /// Computes x to the power y, for x > 0.
   static Number power(Number x, Number y) {
-    return elementary(Elementary::Exp, multiply(y, elementary(Elementary::Log, x)));
+    return evaluate(Elementary::Exp, multiply(y, evaluate(Elementary::Log, x)));
   }
   static Number maximum(Number x, Number y) {
     return {Arithmetic<double>::maximum(x.value, y.value), join(x, y).error};
@@ -38,11 +45,6 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   static Number lesser(Number x, Number y) {
     return {std::fmin(x.value, y.value), join(x, y).error};
   }
-  static Number elementary(Elementary function, Number x) {
-    auto exact = [function](double number) { return evaluate(function, number); };
-    bool isWave = function == Elementary::Sin || function == Elementary::Cos;
-    return isWave ? gentle(x, exact) : monotone(x, exact);
-  }
   static Number converted(Number x, Type type) {
     return type.isBF16() ? roundedToBf16(x) : rounded(x.value, x.error);
   }
@@ -50,7 +52,6 @@ template <> struct sluice::scalar::Arithmetic<Number> {
     return rounded(double(integer), doubt.error);
   }
 
-  static Number exact(double number) { return {number, 0}; }
   static double toValue(Number x) { return x.value; }
   static Number doubt(Number x, Number y) {
     double error = x.error + y.error;

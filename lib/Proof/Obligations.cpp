@@ -9,6 +9,7 @@
 #include "sluice/Proof/Losses.h"
 #include "sluice/Proof/Residues.h"
 #include "sluice/Proof/Scales.h"
+#include "sluice/Proof/SegmentProof.h"
 #include "sluice/Proof/Staircase.h"
 
 using namespace mlir;

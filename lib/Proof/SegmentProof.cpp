@@ -225,7 +225,7 @@ SegmentQuestions sluice::askBySegments(const ModeProof &proof, const Obligation 
   return questions;
 }
 
-Decision ObligationDecider::decideBySegments(const ModeProof &proof, const Obligation &obligation) {
+Decision sluice::decideBySegments(const ModeProof &proof, const Obligation &obligation) {
   SegmentQuestions questions = askBySegments(proof, obligation);
   if (!questions.isComplete) {
     return {Decision::Undecided};

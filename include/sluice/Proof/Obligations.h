@@ -77,8 +77,6 @@ public:
   /// Decide an obligation in one of the two ways, so that tests can compare them.
   Decision decideBySets(const ModeProof &proof, const Obligation &obligation);
   Decision decideByPeriod(const ModeProof &proof, const Obligation &obligation);
-  /// Decides an obligation with ends of segments, by cases on their order (Segments.h).
-  Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 private:
   const IntegerPoint &findPoint(mlir::IntegerSet set);

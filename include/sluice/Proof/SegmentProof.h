@@ -22,5 +22,7 @@ struct SegmentQuestions {
   bool isComplete = true; ///< false if the obligation cannot be stated as formulas
 };
 SegmentQuestions askBySegments(const ModeProof &proof, const Obligation &obligation);
+/// Decides an obligation with ends of segments, by cases on their order (Segments.h).
+Decision decideBySegments(const ModeProof &proof, const Obligation &obligation);
 
 } // namespace sluice

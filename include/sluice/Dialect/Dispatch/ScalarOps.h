@@ -53,7 +53,7 @@ template <typename T> T evaluate(Elementary function, T x) {
 }
 
 /// How a kind of number computes: as C++ does. Numbers with errors specialize it, member for
-/// member.
+/// member, and `evaluate`.
 template <typename T> struct Arithmetic {
   static T add(T x, T y) { return x + y; }
   static T subtract(T x, T y) { return x - y; }
@@ -70,12 +70,10 @@ template <typename T> struct Arithmetic {
   /// A NaN is dropped.
   static T greater(T x, T y) { return std::fmax(x, y); }
   static T lesser(T x, T y) { return std::fmin(x, y); }
-  static T elementary(Elementary function, T x) { return evaluate(function, x); }
   /// To another type of floating point.
   static T converted(T x, mlir::Type) { return x; }
   static T ofInteger(int64_t integer, T) { return T(integer); }
 
-  static T exact(double number) { return static_cast<T>(number); }
   static double toValue(T x) { return x; }
   /// The uncertainty of the outcome of comparing x with y.
   static T doubt(T, T) { return 0; }
@@ -164,7 +162,7 @@ template <typename T> Scalar<T> fma(mlir::Operation &, Arguments<T> x) {
   return {.real = Arithmetic<T>::fma(x[0].real, x[1].real, x[2].real)};
 }
 template <typename T, Elementary function> Scalar<T> elementary(mlir::Operation &, Arguments<T> x) {
-  return {.real = Arithmetic<T>::elementary(function, x[0].real)};
+  return {.real = evaluate<T>(function, x[0].real)};
 }
 template <typename T> Scalar<T> converted(mlir::Operation &op, Arguments<T> x) {
   return {.real = Arithmetic<T>::converted(x[0].real, getTensorElementType(op.getResult(0)))};
@@ -304,7 +302,7 @@ template <typename T> Rule<T> getScalarRule(mlir::Operation &op) {
 /// An element of a constant.
 template <typename T> Scalar<T> getConstantValue(mlir::Attribute element) {
   if (auto number = mlir::dyn_cast<mlir::FloatAttr>(element)) {
-    return {.real = Arithmetic<T>::exact(number.getValueAsDouble())};
+    return {.real = static_cast<T>(number.getValueAsDouble())};
   }
   auto integer = mlir::cast<mlir::IntegerAttr>(element);
   return {.integer = wrapped(integer.getValue().getSExtValue(), integer.getType())};

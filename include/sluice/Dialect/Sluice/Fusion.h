@@ -54,8 +54,6 @@ public:
               llvm::StringRef axis = {});
 
   mlir::ImplicitLocOpBuilder &builder() { return b; }
-  /// True in an epilogue: values are single elements and only elementwise ops may be emitted.
-  bool isElementwise() const { return elementwise; }
 
   /// Body value of a sequence at this row: computed here, or loaded through its access chain.
   mlir::Value get(mlir::Value sequence);
@@ -100,7 +98,7 @@ private:
 
   mlir::Operation *scope;
   mlir::Block &block;
-  bool elementwise;
+  bool elementwise; ///< an epilogue: values are single elements and only elementwise ops are emitted
   Lowering lowered;
   llvm::StringRef axis;
   mlir::ImplicitLocOpBuilder b;
