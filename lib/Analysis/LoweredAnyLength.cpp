@@ -48,11 +48,11 @@ public:
   }
 
 private:
-  void expand(const ReadGraph::Value &value, AffineExpr position, const Conditions &conditions,
+  void expand(const ReadGraph::GraphValue &value, AffineExpr position, const Conditions &conditions,
               Paths &paths);
-  void follow(const ReadGraph::Read &read, AffineExpr position, const Conditions &conditions,
+  void follow(const ReadGraph::GraphRead &read, AffineExpr position, const Conditions &conditions,
               Paths &paths);
-  void followRelation(const ReadGraph::Read &read, AffineExpr position,
+  void followRelation(const ReadGraph::GraphRead &read, AffineExpr position,
                       const Conditions &conditions, Paths &paths);
 
   const ReadGraph &graph;
@@ -60,7 +60,7 @@ private:
 };
 
 /// Adds the rows of a read at `position`.
-static Conditions addConditions(const ReadGraph::Read &read, AffineExpr position,
+static Conditions addConditions(const ReadGraph::GraphRead &read, AffineExpr position,
                                 Conditions conditions) {
   IntegerSet rows = read.kind == RowRead::Kind::Relation ? IntegerSet() : read.relation;
   if (rows) {
@@ -82,9 +82,9 @@ static bool holdsAt(const Conditions &conditions, int64_t p, int64_t n) {
   });
 }
 
-void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position,
+void PathFinder::follow(const ReadGraph::GraphRead &read, AffineExpr position,
                         const Conditions &conditions, Paths &paths) {
-  const ReadGraph::Value &source = graph.getValues()[read.source];
+  const ReadGraph::GraphValue &source = graph.getValues()[read.source];
   position = simplifyAffineExpr(position, 1, 1);
   bool isEnd = ends.contains(source.name);
   if (isEnd) {
@@ -98,7 +98,7 @@ void PathFinder::follow(const ReadGraph::Read &read, AffineExpr position,
 
 /// A relation with a constant number of rows is split into that many maps; any other one cannot be
 /// followed further.
-void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position,
+void PathFinder::followRelation(const ReadGraph::GraphRead &read, AffineExpr position,
                                 const Conditions &conditions, Paths &paths) {
   const MaskBounds &bounds = read.bounds;
   bool single = bounds.exact && bounds.lower.size() == 1 && bounds.upper.size() == 1 &&
@@ -111,7 +111,7 @@ void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position
     }
     return;
   }
-  const ReadGraph::Value &source = graph.getValues()[read.source];
+  const ReadGraph::GraphValue &source = graph.getValues()[read.source];
   if (isa<AffineDimExpr>(position) && conditions.empty() && ends.contains(source.name)) {
     paths.all.push_back({source.name, {}, read.relation});
   } else {
@@ -119,9 +119,9 @@ void PathFinder::followRelation(const ReadGraph::Read &read, AffineExpr position
   }
 }
 
-void PathFinder::expand(const ReadGraph::Value &value, AffineExpr position, const Conditions &outer,
-                        Paths &paths) {
-  for (const ReadGraph::Read &read : value.reads) {
+void PathFinder::expand(const ReadGraph::GraphValue &value, AffineExpr position,
+                        const Conditions &outer, Paths &paths) {
+  for (const ReadGraph::GraphRead &read : value.reads) {
     if (read.source == ReadGraph::length) {
       continue; // no row of it; the walk reports it
     }
@@ -215,7 +215,7 @@ bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n
 /// Decides one path of a value against all that it had before.
 class PathCheck {
 public:
-  PathCheck(const ReadGraph &after, const ReadGraph::Value &value, const Paths &before)
+  PathCheck(const ReadGraph &after, const ReadGraph::GraphValue &value, const Paths &before)
       : after(after), value(value), before(before) {}
 
   enum class LengthAnswer { Contained, Added, Undecided };
@@ -242,7 +242,7 @@ private:
   LengthAnswer found(const Path &path, int64_t p, int64_t q, int64_t n);
 
   const ReadGraph &after;
-  const ReadGraph::Value &value;
+  const ReadGraph::GraphValue &value;
   const Paths &before;
 };
 
@@ -281,7 +281,7 @@ PathCheck::LengthAnswer PathCheck::decideRelation(const Path &path) {
   bool compared = false;
   for (const Path &other : before.all) {
     if (other.isRelation() && other.source == path.source) {
-      const ReadGraph::Value &source = after.getValues()[*after.find(path.source)];
+      const ReadGraph::GraphValue &source = after.getValues()[*after.find(path.source)];
       bool isOneScale = source.factor == value.factor && source.axis == value.axis;
       IntegerPoint point = other.relation == path.relation
                                ? IntegerPoint{IntegerPoint::None, {}}
@@ -303,7 +303,7 @@ PathCheck::LengthAnswer PathCheck::decideRelation(const Path &path) {
 /// Returns the names that both graphs have.
 llvm::StringSet<> sharedNames(const ReadGraph &before, const ReadGraph &after) {
   llvm::StringSet<> shared;
-  for (const ReadGraph::Value &value : after.getValues()) {
+  for (const ReadGraph::GraphValue &value : after.getValues()) {
     if (!value.name.empty() && before.find(value.name)) {
       shared.insert(value.name);
     }
@@ -316,9 +316,9 @@ llvm::StringSet<> sharedNames(const ReadGraph &before, const ReadGraph &after) {
 std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
                                                       const ReadGraph &after, int64_t *undecided) {
   llvm::StringSet<> shared = sharedNames(before, after);
-  const std::vector<ReadGraph::Value> &values = after.getValues();
+  const std::vector<ReadGraph::GraphValue> &values = after.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
-    const ReadGraph::Value &value = values[index];
+    const ReadGraph::GraphValue &value = values[index];
     if (value.reads.empty() || !shared.contains(value.name)) {
       continue;
     }
@@ -326,7 +326,7 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
     // Values that one dispatch computes together are not read from memory, so they are read through
     // in the earlier graph, too.
     llvm::StringSet<> ends = shared;
-    for (const ReadGraph::Value &sibling : values) {
+    for (const ReadGraph::GraphValue &sibling : values) {
       if (sibling.maker == value.maker) {
         ends.erase(sibling.name);
       }
@@ -343,7 +343,7 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
         ++*undecided;
       }
       if (answer == PathCheck::LengthAnswer::Added) {
-        const ReadGraph::Value &source = values[*after.find(path.source)];
+        const ReadGraph::GraphValue &source = values[*after.find(path.source)];
         return AddedRead{AddedRead::Kind::Row, "",           value.op,  source.op, value.place,
                          source.place,         check.length, check.row, check.read};
       }

@@ -53,20 +53,20 @@ private:
 
   const ReadGraph &before, &after;
   int64_t longest, length = 0;
-  ReadGraph::Setting beforeSetting, afterSetting;
+  ReadGraph::SegmentLayout beforeSetting, afterSetting;
   RowColumns columns;
   RowSets beforeSets, afterSets;
 };
 
 AddedRead ReadComparison::describe(size_t index, int64_t p, size_t column) const {
-  const ReadGraph::Value &value = after.getValues()[index];
+  const ReadGraph::GraphValue &value = after.getValues()[index];
   auto [source, q] = columns.at(column);
   AddedRead added{AddedRead::Kind::Row, "", value.op, "", value.place, value.place, length, p, q};
   if (source == ReadGraph::length) {
     added.kind = AddedRead::Kind::Length;
     return added;
   }
-  const ReadGraph::Value &read = before.getValues()[source];
+  const ReadGraph::GraphValue &read = before.getValues()[source];
   added.source = read.op;
   added.sourcePlace = read.place;
   if (q >= ReadGraph::pastEnd(read, beforeSetting)) {
@@ -99,10 +99,10 @@ std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
 /// and the same row of some result was read before: it adds no dependence.
 bool ReadComparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   auto [source, q] = columns.at(column);
-  const std::vector<ReadGraph::Value> &values = before.getValues();
-  const ReadGraph::Value &read = values[source];
+  const std::vector<ReadGraph::GraphValue> &values = before.getValues();
+  const ReadGraph::GraphValue &read = values[source];
   for (size_t index = 0; index < values.size(); ++index) {
-    const ReadGraph::Value &other = values[index];
+    const ReadGraph::GraphValue &other = values[index];
     if (index == source || other.op != read.op || other.place != read.place ||
         other.factor != read.factor) {
       continue;
@@ -145,7 +145,7 @@ std::optional<AddedRead> ReadComparison::runAt(int64_t at) {
   afterSetting = after.at(length);
   beforeSets = computeClosure(before, length, columns);
   afterSets = computeClosure(after, length, columns);
-  const std::vector<ReadGraph::Value> &values = after.getValues();
+  const std::vector<ReadGraph::GraphValue> &values = after.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
     std::optional<size_t> promised = before.find(values[index].name);
     if (values[index].name.empty() || !promised) {
@@ -176,9 +176,10 @@ std::optional<AddedRead> ReadComparison::run() {
 
 /// Finds a row that this read treats as null although the source has it, if their axis has that
 /// many rows.
-static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGraph::Value &value,
-                                           const ReadGraph::Read &read, int64_t length) {
-  const ReadGraph::Value &source = after.getValues()[read.source];
+static std::optional<AddedRead> findNullAt(const ReadGraph &after,
+                                           const ReadGraph::GraphValue &value,
+                                           const ReadGraph::GraphRead &read, int64_t length) {
+  const ReadGraph::GraphValue &source = after.getValues()[read.source];
   auto countValidRows = [&](int64_t factor) {
     return factor == 0 ? 1 : (length + factor - 1) / factor;
   };
@@ -199,9 +200,9 @@ static std::optional<AddedRead> findNullAt(const ReadGraph &after, const ReadGra
 /// change once the sequence is longer.
 static std::optional<AddedRead> findNull(const ReadGraph &after) {
   constexpr int64_t margin = 256; // tokens that a shift may delay
-  for (const ReadGraph::Value &value : after.getValues()) {
-    for (const ReadGraph::Read &read : value.reads) {
-      const ReadGraph::Value &source = after.getValues()[read.source];
+  for (const ReadGraph::GraphValue &value : after.getValues()) {
+    for (const ReadGraph::GraphRead &read : value.reads) {
+      const ReadGraph::GraphValue &source = after.getValues()[read.source];
       bool endsSooner = read.kind == dispatch::RowRead::Kind::Map && read.factor &&
                         source.axis == value.measuredBy && value.axis == source.axis &&
                         source.factor > 0 && *read.factor > source.factor;
@@ -239,7 +240,7 @@ public:
         longest(std::max(forward.lengthsToWalk(longestWalk), gradient.lengthsToWalk(longestWalk))),
         forwardColumns(forward, longest), gradientColumns(gradient, longest),
         isGradient(gradientColumns.size()) {
-    for (const ReadGraph::Value &value : gradient.getValues()) {
+    for (const ReadGraph::GraphValue &value : gradient.getValues()) {
       original.push_back(forward.find(value.gradientOf));
     }
     for (size_t column = 0; column < gradientColumns.size(); ++column) {
@@ -275,10 +276,10 @@ bool Transposition::isAllowed(size_t reads, int64_t p, std::optional<size_t> col
 std::optional<AddedRead> Transposition::runAt(int64_t length) {
   RowSets forwardSets = computeClosure(forward, length, forwardColumns);
   RowSets gradientSets = computeClosure(gradient, length, gradientColumns);
-  ReadGraph::Setting setting = gradient.at(length);
-  const std::vector<ReadGraph::Value> &values = gradient.getValues();
+  ReadGraph::SegmentLayout setting = gradient.at(length);
+  const std::vector<ReadGraph::GraphValue> &values = gradient.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
-    const ReadGraph::Value &value = values[index];
+    const ReadGraph::GraphValue &value = values[index];
     if (value.gradientOf.empty() || !original[index]) {
       continue;
     }
@@ -406,7 +407,7 @@ const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) 
 /// Returns true if the pass only added values. Their dependences must be kept from then on, or
 /// their gradients would have nothing to be compared with.
 static bool keepsAll(const ReadGraph &before, const ReadGraph &after) {
-  return llvm::all_of(before.getValues(), [&](const ReadGraph::Value &value) {
+  return llvm::all_of(before.getValues(), [&](const ReadGraph::GraphValue &value) {
     return value.name.empty() || after.find(value.name);
   });
 }

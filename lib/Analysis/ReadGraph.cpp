@@ -126,7 +126,7 @@ ReadGraph::ReadGraph(func::FuncOp function, bool byMember, const ReadGraph *befo
   }
 }
 
-void ReadGraph::add(mlir::Value value, Value description) {
+void ReadGraph::add(mlir::Value value, GraphValue description) {
   if (value) {
     indices[value] = values.size();
   }
@@ -153,11 +153,11 @@ void ReadGraph::addOutput(mlir::Value value, size_t number) {
   if (source == indices.end()) {
     return;
   }
-  Value output = values[source->second];
+  GraphValue output = values[source->second];
   output.name = "output " + std::to_string(number);
   output.lazy = output.isTokens = false;
   output.gradientOf.clear();
-  Read read;
+  GraphRead read;
   static_cast<RowRead &>(read) = RowRead::itself(0, value.getContext());
   read.source = source->second;
   output.reads = {read};
@@ -172,7 +172,7 @@ void ReadGraph::addOp(Operation &op) {
       indices[bind.getValue()] = length;
     } else if (bind.getPlace().starts_with(labelsInput) ||
                bind.getPlace().starts_with(numbersInput)) { // either may follow from any token
-      Read all;
+      GraphRead all;
       static_cast<RowRead &>(all) = RowRead::whole(0);
       all.source = byName.lookup("tokens");
       add(bind.getValue(), {"", "", "labels", op.getLoc(), 1, false, false, {all}});
@@ -214,8 +214,8 @@ static std::optional<SmallVector<SegmentRead>> allReads(Operation &op, unsigned 
 }
 
 /// Returns a value on the same rows: the one of the same name, else one that is read row by row.
-const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
-                                            ArrayRef<SegmentRead> reads) const {
+const ReadGraph::GraphValue *ReadGraph::findAxis(const GraphValue &like, Operation *op,
+                                                 ArrayRef<SegmentRead> reads) const {
   auto known = before ? before->find(like.name) : std::nullopt;
   if (known && before->values[*known].axis > 0) {
     return &before->values[*known];
@@ -233,7 +233,8 @@ const ReadGraph::Value *ReadGraph::findAxis(const Value &like, Operation *op,
 
 /// All rows of segments may be computed, whatever their number; a domain does not name their axis
 /// then. If the axis is unknown, they count as one row.
-void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead> reads) const {
+void ReadGraph::setAxis(GraphValue &description, OpResult value,
+                        ArrayRef<SegmentRead> reads) const {
   auto [axis, factor] = getRowDomain(value);
   description.measuredBy = axis.empty() ? 0 : axes.lookup(axis);
   if (auto number = numbers.find(value); number != numbers.end() && number->second.second) {
@@ -242,7 +243,7 @@ void ReadGraph::setAxis(Value &description, OpResult value, ArrayRef<SegmentRead
   } else if (factor != 0 && (axis.empty() || description.measuredBy > 0)) {
     description.axis = description.measuredBy;
     description.factor = factor;
-  } else if (const Value *other = findAxis(description, value.getOwner(), reads)) {
+  } else if (const GraphValue *other = findAxis(description, value.getOwner(), reads)) {
     description.axis = other->axis;
     description.factor = other->factor;
   } else {
@@ -255,12 +256,12 @@ void ReadGraph::addResult(Operation &op, unsigned result) {
   if (auto reads = allReads(op, result, byMember)) {
     std::string name = op.getName().stripDialect().str();
     auto [reader, read] = byMember ? memberRead(op) : MemberRead();
-    Value description = {getDisplayName(value).str(),
-                         getGradientName(value).str(),
-                         name,
-                         op.getLoc(),
-                         1,
-                         isLazy(&op)};
+    GraphValue description = {getDisplayName(value).str(),
+                              getGradientName(value).str(),
+                              name,
+                              op.getLoc(),
+                              1,
+                              isLazy(&op)};
     setAxis(description, value, *reads);
     description.reads =
         reader ? collectOpReads(*reader, SegmentRead{*read}) : collectOpReads(op, *reads);
@@ -284,12 +285,13 @@ static bool isAmongSegments(Operation &op) {
 
 /// Returns the read of an operand; none if it has no rows of sequences (parameters, tables). The
 /// whole operand if its rows are selected by numbers that are not counts or ends.
-std::optional<ReadGraph::Read> ReadGraph::buildRead(Operation &op, const SegmentRead &read) const {
+std::optional<ReadGraph::GraphRead> ReadGraph::buildRead(Operation &op,
+                                                         const SegmentRead &read) const {
   auto source = indices.find(op.getOperand(read.read.operand));
   if (source == indices.end()) {
     return std::nullopt;
   }
-  Read known;
+  GraphRead known;
   static_cast<RowRead &>(known) = read.read;
   known.source = source->second;
   bool isKnown = values[known.source].factor != 0 || !isAmongSegments(op);
@@ -309,11 +311,11 @@ std::optional<ReadGraph::Read> ReadGraph::buildRead(Operation &op, const Segment
   return known;
 }
 
-std::vector<ReadGraph::Read> ReadGraph::collectOpReads(Operation &op,
-                                                       ArrayRef<SegmentRead> reads) const {
-  std::vector<Read> result;
+std::vector<ReadGraph::GraphRead> ReadGraph::collectOpReads(Operation &op,
+                                                            ArrayRef<SegmentRead> reads) const {
+  std::vector<GraphRead> result;
   for (const SegmentRead &read : reads) {
-    if (std::optional<Read> known = buildRead(op, read)) {
+    if (std::optional<GraphRead> known = buildRead(op, read)) {
       result.push_back(std::move(*known));
     }
   }
@@ -334,8 +336,8 @@ static int64_t ceilDivided(int64_t length, int64_t factor) {
 }
 
 /// Sets about half of the bits that may be set.
-ReadGraph::Setting ReadGraph::at(int64_t length) const {
-  Setting setting{length, {}, {length}};
+ReadGraph::SegmentLayout ReadGraph::at(int64_t length) const {
+  SegmentLayout setting{length, {}, {length}};
   for (const Segmentation &segmentation : segmentations) {
     size_t axis = segmentation.axis;
     int64_t ended = axis == 0 ? length : static_cast<int64_t>(setting.bits[axis - 1].size());
@@ -353,20 +355,21 @@ ReadGraph::Setting ReadGraph::at(int64_t length) const {
   return setting;
 }
 
-int64_t ReadGraph::countValidRows(const Value &value, const Setting &setting) {
+int64_t ReadGraph::countValidRows(const GraphValue &value, const SegmentLayout &setting) {
   return ceilDivided(setting.rows[value.axis], value.factor);
 }
 
-int64_t ReadGraph::pastEnd(const Value &value, const Setting &setting) {
+int64_t ReadGraph::pastEnd(const GraphValue &value, const SegmentLayout &setting) {
   return countValidRows(value, setting) + (value.isTokens ? mostLookahead : 0);
 }
 
 /// Visits row q of a source. A lazy value is read through past its ends; any other value is null
 /// there or, for a read of memory, the contents of that memory. `valid` is the number of rows that
 /// the read treats as existing.
-void ReadGraph::visitRow(size_t source, int64_t q, const Read &read, int64_t valid,
-                         const Setting &setting, function_ref<void(size_t, int64_t)> visit) const {
-  const Value &value = values[source];
+void ReadGraph::visitRow(size_t source, int64_t q, const GraphRead &read, int64_t valid,
+                         const SegmentLayout &setting,
+                         function_ref<void(size_t, int64_t)> visit) const {
+  const GraphValue &value = values[source];
   int64_t rows = countValidRows(value, setting);
   if (value.isEnds && q >= rows) {
     q = rows - 1;
@@ -415,8 +418,8 @@ static int64_t evaluateTerm(const ReadGraph::Term &term, int64_t at,
 
 /// Substitutes the values of terms for row p in a relation; also returns whether all of these
 /// segments have ended.
-static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int64_t p,
-                                               const ReadGraph::Setting &setting) {
+static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::GraphRead &read, int64_t p,
+                                               const ReadGraph::SegmentLayout &setting) {
   MLIRContext *context = read.relation.getContext();
   AffineExpr d0 = getAffineDimExpr(0, context), d1 = getAffineDimExpr(1, context);
   SmallVector<AffineExpr> numbers = {getAffineSymbolExpr(0, context)};
@@ -433,7 +436,8 @@ static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::Read &read, int6
 }
 
 /// Only existing rows of the open segment are read: a kernel that reads further ignores the others.
-void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, const Setting &setting,
+void ReadGraph::visitFound(const GraphValue &value, const GraphRead &read, int64_t p,
+                           const SegmentLayout &setting,
                            function_ref<void(size_t, int64_t)> visit) const {
   constexpr int64_t beyond = 8; // rows past the end that are looked at
   auto [relation, haveEnded] = withNumbers(read, p, setting);
@@ -447,9 +451,9 @@ void ReadGraph::visitFound(const Value &value, const Read &read, int64_t p, cons
   }
 }
 
-void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &setting,
+void ReadGraph::forEachRead(const GraphValue &value, int64_t p, const SegmentLayout &setting,
                             function_ref<void(size_t, int64_t)> visit) const {
-  for (const Read &read : value.reads) {
+  for (const GraphRead &read : value.reads) {
     IntegerSet rows = read.kind == RowRead::Kind::Relation ? IntegerSet() : read.relation;
     if (rows && !reference::contains(rows, p, 0, 0)) {
       continue;
@@ -490,9 +494,9 @@ void ReadGraph::forEachRead(const Value &value, int64_t p, const Setting &settin
 
 int64_t ReadGraph::lengthsToWalk(int64_t most) const {
   int64_t coarsest = 1, shift = 0;
-  for (const Value &value : values) {
+  for (const GraphValue &value : values) {
     coarsest = std::max(coarsest, value.factor);
-    for (const Read &read : value.reads) {
+    for (const GraphRead &read : value.reads) {
       if (read.kind == RowRead::Kind::Map && value.factor < most) {
         int64_t origin = reference::evaluateAffine(read.map.getResult(0), 0, 0, 0);
         shift = std::max(shift, value.factor * std::min(std::abs(origin), most));
@@ -514,9 +518,9 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
 }
 
 RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
-  const std::vector<ReadGraph::Value> &values = graph.getValues();
+  const std::vector<ReadGraph::GraphValue> &values = graph.getValues();
   for (size_t index = 0; index < values.size(); ++index) {
-    const ReadGraph::Value &value = values[index];
+    const ReadGraph::GraphValue &value = values[index];
     if (value.name.empty()) {
       continue;
     }
@@ -537,11 +541,11 @@ std::optional<size_t> RowColumns::find(StringRef name, int64_t q) const {
 }
 
 RowSets sluice::computeClosure(const ReadGraph &graph, int64_t length, const RowColumns &columns) {
-  const std::vector<ReadGraph::Value> &values = graph.getValues();
-  ReadGraph::Setting setting = graph.at(length);
+  const std::vector<ReadGraph::GraphValue> &values = graph.getValues();
+  ReadGraph::SegmentLayout setting = graph.at(length);
   RowSets sets(values.size());
   for (size_t index = 0; index < values.size(); ++index) {
-    const ReadGraph::Value &value = values[index];
+    const ReadGraph::GraphValue &value = values[index];
     int64_t last = ReadGraph::pastEnd(value, setting),
             rows = ReadGraph::countValidRows(value, setting);
     auto first = value.name.empty() ? std::nullopt : columns.find(value.name, 0);

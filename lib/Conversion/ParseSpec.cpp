@@ -70,7 +70,7 @@ spec::SourceLocation ParsedSpec::getPlace(StringRef key) const {
 
 std::optional<ParsedSpec> sluice::parseSpec(MLIRContext &context, const std::string &text,
                                             const std::string &file, spec::Diagnostic &error,
-                                            const std::vector<spec::Setting> &settings) {
+                                            const std::vector<spec::SpecOverride> &settings) {
   ParsedSpec spec{file, text, {}};
   try {
     spec.text = spec::withSettings(text, file, settings);
@@ -93,7 +93,7 @@ std::optional<ParsedSpec> sluice::parseSpec(MLIRContext &context, const std::str
 
 std::optional<ParsedSpec> sluice::parseSpecFile(MLIRContext &context, const std::string &path,
                                                 spec::Diagnostic &error,
-                                                const std::vector<spec::Setting> &settings) {
+                                                const std::vector<spec::SpecOverride> &settings) {
   std::string text;
   try {
     text = runtime::readText(path, "spec", largestFile);

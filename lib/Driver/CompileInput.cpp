@@ -69,7 +69,7 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
                                          MLIRContext &context, CompileInput &input) {
   if (!isModelIR(request.spec)) {
     spec::Diagnostic error;
-    std::vector<spec::Setting> settings = request.settings;
+    std::vector<spec::SpecOverride> settings = request.settings;
     if (!request.precision.empty()) {
       settings.push_back(spec::computeSetting(request.precision));
     }
@@ -85,7 +85,7 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
       return badInput(large->format());
     }
     if (!targets.gpus.empty() && !multipliesBf16(*spec)) {
-      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::Setting &setting) {
+      auto asked = llvm::find_if(llvm::reverse(settings), [](const spec::SpecOverride &setting) {
         return setting.path == spec::computeSetting("f32").path;
       });
       if (asked != settings.rend()) {

@@ -13,7 +13,7 @@ static bool isProvedSpec(const ParsedSpec &spec) {
 }
 
 void driver::blameSettings(CausalVerdict &verdict, const std::string &changed,
-                           const std::vector<spec::Setting> &settings,
+                           const std::vector<spec::SpecOverride> &settings,
                            const std::function<std::optional<ParsedSpec>()> &readOriginal) {
   if (verdict.isProved() || settings.empty()) {
     return;

@@ -11,7 +11,7 @@ namespace sluice::driver {
 /// place, or all where the spec without them is proved. `changed` is the spec with `settings` put
 /// in; `readOriginal` reads it without them.
 void blameSettings(CausalVerdict &verdict, const std::string &changed,
-                   const std::vector<spec::Setting> &settings,
+                   const std::vector<spec::SpecOverride> &settings,
                    const std::function<std::optional<ParsedSpec>()> &readOriginal);
 
 } // namespace sluice::driver

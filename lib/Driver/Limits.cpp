@@ -274,7 +274,7 @@ static std::string findExcess(const KernelRecord &record) {
   for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
     add(beyond("bytes of workspace", double(variant.workspaceBytes), mostArenaBytes));
     add(beyond("counters", double(variant.counters), mostBlocks));
-    for (const KernelRecord::Stage &stage : variant.stages) {
+    for (const KernelRecord::StageRecord &stage : variant.stages) {
       add(beyond("blocks", double(stage.blocks), mostBlocks));
       add(beyond("threads per block", double(stage.threads), mostThreads));
       add(beyond("bytes of shared memory per block", double(stage.sharedBytes), mostSharedBytes));

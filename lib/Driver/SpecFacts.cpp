@@ -168,9 +168,9 @@ bool driver::trainsOnTokens(ModuleOp imported) {
   return !head || (head.getSmoothing().isZero() && head.getTarget().empty());
 }
 
-std::optional<spec::Diagnostic> driver::findSpecError(const std::string &text,
-                                                      const std::string &file,
-                                                      const std::vector<spec::Setting> &settings) {
+std::optional<spec::Diagnostic>
+driver::findSpecError(const std::string &text, const std::string &file,
+                      const std::vector<spec::SpecOverride> &settings) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
   bool isValid = parseSpec(context, text, file, error, settings).has_value();

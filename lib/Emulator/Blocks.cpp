@@ -71,12 +71,12 @@ Blocks::Step Blocks::add(uint32_t past, unsigned thread, Access access, bool kee
   return step;
 }
 
-uint32_t Blocks::fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events,
+uint32_t Blocks::fold(uint32_t past, uint32_t number, llvm::ArrayRef<AccessEvent> events,
                       uint32_t block) {
   auto [at, isNew] = folded.try_emplace({past, number}, 0);
   if (isNew) {
     Set set = sets[past];
-    for (Event event : events) {
+    for (AccessEvent event : events) {
       insert(set,
              {block, event.site(), event.access(), order.covering(event.agent(), event.time())});
     }

@@ -35,7 +35,7 @@ public:
   /// `keeps`.
   Step add(uint32_t past, unsigned thread, Access access, bool keeps);
   /// Adds, at the block's end, this block's accesses, history `number`, to the history of a byte.
-  uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<Event> events, uint32_t block);
+  uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<AccessEvent> events, uint32_t block);
 
 private:
   using Set = std::vector<uint32_t>; ///< positions in `accesses`

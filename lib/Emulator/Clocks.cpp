@@ -89,12 +89,12 @@ static bool conflicts(Access one, Access other) {
   return (writes(one) || writes(other)) && !(isAtomic(one) && isAtomic(other));
 }
 
-Histories::Step Histories::compute(uint32_t history, Event event, unsigned thread) {
+Histories::Step Histories::compute(uint32_t history, AccessEvent event, unsigned thread) {
   Step step;
   if (history != 0) {
     size_t end = starts[history - first + 1];
     for (size_t i = starts[history - first]; i < end; ++i) {
-      Event earlier = events[i];
+      AccessEvent earlier = events[i];
       bool known = clocks.knows(thread, earlier.agent(), earlier.time());
       if (!known && !step.conflict && conflicts(earlier.access(), event.access())) {
         step.conflict = earlier;

@@ -71,16 +71,16 @@ inline bool covers(Access later, Access earlier) {
 
 /// One access, in 64 bits; 0 is none. A thread and block would take hours for 2^26
 /// synchronizations.
-class Event {
+class AccessEvent {
 public:
-  Event() = default;
-  Event(Agent agent, Time time, uint32_t site, Access access)
+  AccessEvent() = default;
+  AccessEvent(Agent agent, Time time, uint32_t site, Access access)
       : bits(uint64_t(agent) << 53 | uint64_t(access) << 50 | uint64_t(time) << 24 | site) {}
   static constexpr Time lastTime = (1u << 26) - 1;
   static constexpr uint32_t lastSite = (1u << 24) - 1;
 
   explicit operator bool() const { return bits != 0; }
-  bool operator==(const Event &) const = default;
+  bool operator==(const AccessEvent &) const = default;
   Agent agent() const { return static_cast<Agent>(bits >> 53); }
   Access access() const { return static_cast<Access>(bits >> 50 & 7); }
   Time time() const { return static_cast<Time>(bits >> 24 & lastTime); }
@@ -102,18 +102,18 @@ public:
 
   /// Returns true if no access of the current block is in the history.
   bool isEmpty(uint32_t history) const { return history < first; }
-  llvm::ArrayRef<Event> getEvents(uint32_t history) const {
+  llvm::ArrayRef<AccessEvent> getEvents(uint32_t history) const {
     size_t begin = starts[history - first], end = starts[history - first + 1];
-    return llvm::ArrayRef<Event>(events).slice(begin, end - begin);
+    return llvm::ArrayRef<AccessEvent>(events).slice(begin, end - begin);
   }
 
   struct Step {
     uint32_t next = 0;
-    Event conflict; ///< an access that `event` is not ordered after
+    AccessEvent conflict; ///< an access that `event` is not ordered after
   };
   /// Adds an event. `thread` is the one whose knowledge counts: the event's own, or the one that
   /// issued a copy.
-  const Step &add(uint32_t history, Event event, unsigned thread) {
+  const Step &add(uint32_t history, AccessEvent event, unsigned thread) {
     history = history < first ? 0 : history;
     uint64_t key = uint64_t(history) << 32 | clocks.now(thread);
     uint64_t hash = key * 0x9e3779b97f4a7c15u ^ event.raw() * 0xff51afd7ed558ccdu;
@@ -125,12 +125,12 @@ public:
   }
 
 private:
-  Step compute(uint32_t history, Event event, unsigned thread);
+  Step compute(uint32_t history, AccessEvent event, unsigned thread);
 
   const Clocks &clocks;
-  uint32_t first = 1, count = 0; ///< numbers of this block: first to first + count - 1
-  std::vector<Event> events;     ///< of all histories, one after the other
-  std::vector<size_t> starts;    ///< where in `events` each begins, and the last one ends
+  uint32_t first = 1, count = 0;   ///< numbers of this block: first to first + count - 1
+  std::vector<AccessEvent> events; ///< of all histories, one after the other
+  std::vector<size_t> starts;      ///< where in `events` each begins, and the last one ends
 
   /// Recent results; losing an entry costs a second number for the same set.
   struct Recent {

@@ -22,10 +22,10 @@ static void land(Copy &copy) {
 void CopyQueues::copy(uint32_t site, uint64_t to, uint64_t from, uint32_t bytes,
                       uint32_t fromBytes) {
   if (!machine.isShared(to)) {
-    machine.fail(Kind::OutOfBounds, site, "expected a copy into shared memory", to);
+    machine.fail(ViolationKind::OutOfBounds, site, "expected a copy into shared memory", to);
   }
   if (fromBytes > bytes) {
-    machine.fail(Kind::OutOfBounds, site,
+    machine.fail(ViolationKind::OutOfBounds, site,
                  "expected a copy of at most " + std::to_string(bytes) + " bytes, found " +
                      std::to_string(fromBytes),
                  from);
@@ -93,7 +93,7 @@ void CopyQueues::endThread() {
   commit();
   for (const std::vector<Copy> &group : getQueue().groups) {
     if (!group.empty()) {
-      machine.complain(Kind::PendingCopy, group.front().site,
+      machine.complain(ViolationKind::PendingCopy, group.front().site,
                        "expected the thread to wait for its asynchronous copies before it ends",
                        group.front().to);
       break;

@@ -41,14 +41,14 @@ Deadlock emulator::explainDeadlock(const Program &program, const Threads &thread
       ++number;
     }
   }
-  Kind kind = Kind::BarrierDivergence;
+  ViolationKind kind = ViolationKind::BarrierDivergence;
   std::string expected = "expected all threads that barrier " + std::to_string(wait.which) +
                          " counts; the block cannot continue without";
   if (wait.what == Wait::For::Lanes) {
-    kind = Kind::AbsentLane;
+    kind = ViolationKind::AbsentLane;
     expected = "expected all lanes of mask 0x" + llvm::utohexstr(wait.which, true) + "; absent:";
   } else if (wait.what == Wait::For::Mbarrier) {
-    kind = Kind::Mbarrier;
+    kind = ViolationKind::Mbarrier;
     expected = "expected the phase to complete; no thread is left to arrive:";
   }
   return {kind, first, wait.site,

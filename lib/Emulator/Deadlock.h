@@ -17,7 +17,7 @@ struct Wait {
 
 /// A violation of the first thread that waits forever.
 struct Deadlock {
-  Kind kind;
+  ViolationKind kind;
   unsigned thread;
   uint32_t site;
   std::string message;

@@ -46,7 +46,7 @@ void EarlierBlocks::check(Region &region, unsigned thread, const Touch &touch, u
       isReported = true;
       Touch at = touch;
       at.address += i;
-      complain(Kind::BlockConflict, at,
+      complain(ViolationKind::BlockConflict, at,
                "expected a byte that no other block of the launch touches, or to be ordered after "
                "block " +
                    std::to_string(step.conflict->block - 1) + ", which " +

@@ -146,43 +146,43 @@ Emulator::Emulator(std::unique_ptr<Implementation> implementation)
     : implementation(std::move(implementation)) {}
 Emulator::~Emulator() = default;
 
-Report Emulator::launch(const Launch &launch, const Options &options) {
+Report Emulator::launch(const EmulatedLaunch &launch, const Options &options) {
   Implementation &it = *implementation;
   Machine machine(it.program, *it.arena, launch, options, it.entry);
   return machine.run(it.tables, {it.counts, it.program.blocks.size()});
 }
 
-llvm::StringRef emulator::name(Kind kind) {
+llvm::StringRef emulator::name(ViolationKind kind) {
   switch (kind) {
-  case Kind::OutOfBounds:
+  case ViolationKind::OutOfBounds:
     return "out of bounds";
-  case Kind::Misaligned:
+  case ViolationKind::Misaligned:
     return "misaligned";
-  case Kind::Uninitialized:
+  case ViolationKind::Uninitialized:
     return "uninitialized";
-  case Kind::WrittenTwice:
+  case ViolationKind::WrittenTwice:
     return "written twice";
-  case Kind::NeverWritten:
+  case ViolationKind::NeverWritten:
     return "never written";
-  case Kind::Race:
+  case ViolationKind::Race:
     return "race";
-  case Kind::BlockConflict:
+  case ViolationKind::BlockConflict:
     return "conflict between blocks";
-  case Kind::UnwaitedCopy:
+  case ViolationKind::UnwaitedCopy:
     return "copy not waited for";
-  case Kind::PendingCopy:
+  case ViolationKind::PendingCopy:
     return "copies pending";
-  case Kind::BarrierDivergence:
+  case ViolationKind::BarrierDivergence:
     return "barrier divergence";
-  case Kind::AbsentLane:
+  case ViolationKind::AbsentLane:
     return "absent lane";
-  case Kind::Mbarrier:
+  case ViolationKind::Mbarrier:
     return "mbarrier";
-  case Kind::AliasedArguments:
+  case ViolationKind::AliasedArguments:
     return "aliased arguments";
-  case Kind::Limit:
+  case ViolationKind::Limit:
     return "limit";
-  case Kind::Argument:
+  case ViolationKind::Argument:
     return "argument";
   }
   llvm_unreachable("a new kind of violation");

@@ -11,11 +11,11 @@
 namespace sluice::emulator {
 
 /// Reports a violation of the launch itself, which belongs to no instruction.
-using LaunchComplaint = llvm::function_ref<void(Kind, const std::string &)>;
+using LaunchComplaint = llvm::function_ref<void(ViolationKind, const std::string &)>;
 
 /// Reports each limit of the driver that `launch` exceeds, and each argument that contradicts the
 /// declaration of its parameter.
-void checkLaunch(const Program &program, const SharedArena &arena, const Launch &launch,
+void checkLaunch(const Program &program, const SharedArena &arena, const EmulatedLaunch &launch,
                  LaunchComplaint complain);
 
 } // namespace sluice::emulator

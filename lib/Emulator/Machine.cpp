@@ -15,12 +15,12 @@ static thread_local Machine *machine = nullptr;
 
 Machine &Machine::current() { return *machine; }
 
-Machine::Machine(const Program &program, const SharedArena &arena, const Launch &launch,
+Machine::Machine(const Program &program, const SharedArena &arena, const EmulatedLaunch &launch,
                  const Options &options, void (*entry)(const uint64_t *))
     : program(program), launch(launch), options(options), threads(options),
       memory(program, clocks, order,
-             [this](Kind kind, const Touch &touch, const std::string &message) {
-               bool ends = kind == Kind::OutOfBounds || kind == Kind::Misaligned;
+             [this](ViolationKind kind, const Touch &touch, const std::string &message) {
+               bool ends = kind == ViolationKind::OutOfBounds || kind == ViolationKind::Misaligned;
                ends ? fail(kind, touch.site, message, touch.address)
                     : complain(kind, touch.site, message, touch.address);
              }),
@@ -33,7 +33,8 @@ static Dim3 unflatten(uint64_t number, const Dim3 &extent) {
 
 Dim3 Machine::threadIndex(unsigned thread) const { return unflatten(thread, launch.block); }
 
-void Machine::complain(Kind kind, uint32_t site, const std::string &message, uint64_t address) {
+void Machine::complain(ViolationKind kind, uint32_t site, const std::string &message,
+                       uint64_t address) {
   // Thousands of threads make the same mistake: the first one is reported.
   if (reported[{static_cast<int>(kind), site}]++ == 0) {
     bool inThread = threads.count() > 0;
@@ -45,7 +46,8 @@ void Machine::complain(Kind kind, uint32_t site, const std::string &message, uin
   }
 }
 
-void Machine::fail(Kind kind, uint32_t site, const std::string &message, uint64_t address) {
+void Machine::fail(ViolationKind kind, uint32_t site, const std::string &message,
+                   uint64_t address) {
   complain(kind, site, message, address);
   failed = true;
   threads.stop();
@@ -94,7 +96,7 @@ void Machine::fence(uint32_t site) {
 void Machine::touchShared(unsigned thread, uint64_t address, uint64_t bytes, bool writes,
                           uint32_t site) {
   if (!isShared(address)) {
-    fail(Kind::OutOfBounds, site, "expected an address of shared memory", address);
+    fail(ViolationKind::OutOfBounds, site, "expected an address of shared memory", address);
   }
   Touch touch{address, bytes, bytes};
   touch.reads = !writes;
@@ -169,8 +171,9 @@ static void addCoverage(const Program &program, llvm::ArrayRef<uint64_t> counts,
 
 Report Machine::run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_t> counts) {
   machine = this;
-  checkLaunch(program, arena, launch,
-              [this](Kind kind, const std::string &message) { complain(kind, 0, message); });
+  checkLaunch(program, arena, launch, [this](ViolationKind kind, const std::string &message) {
+    complain(kind, 0, message);
+  });
   if (report.passed()) {
     order.startLaunch();
     memory.prepare(launch, tables);

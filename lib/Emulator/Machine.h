@@ -22,7 +22,7 @@ class Machine {
 public:
   static constexpr unsigned lanes = Threads::lanes;
 
-  Machine(const Program &program, const SharedArena &arena, const Launch &launch,
+  Machine(const Program &program, const SharedArena &arena, const EmulatedLaunch &launch,
           const Options &options, void (*entry)(const uint64_t *));
   /// Runs the launch. `counts` has an element for each basic block of the program.
   Report run(llvm::ArrayRef<Buffer> tables, llvm::MutableArrayRef<uint64_t> counts);
@@ -45,14 +45,15 @@ public:
   /// Checks an access to `bytes` of shared memory, aligned to their number.
   void touchShared(unsigned thread, uint64_t address, uint64_t bytes, bool writes, uint32_t site);
 
-  void complain(Kind kind, uint32_t site, const std::string &message, uint64_t address = 0);
-  [[noreturn]] void fail(Kind kind, uint32_t site, const std::string &message,
+  void complain(ViolationKind kind, uint32_t site, const std::string &message,
+                uint64_t address = 0);
+  [[noreturn]] void fail(ViolationKind kind, uint32_t site, const std::string &message,
                          uint64_t address = 0);
   /// Suspends the running thread until another thread wakes it.
   void pause(Wait wait);
 
   const Program &program;
-  const Launch &launch;
+  const EmulatedLaunch &launch;
   const Options &options;
   Clocks clocks;
   Order order{clocks};

@@ -20,16 +20,18 @@ static Touch makeTouch(uint64_t address, uint32_t site, bool atomic) {
 
 void Mbarriers::initialize(uint32_t site, uint64_t address, uint32_t count) {
   if (!machine.isShared(address)) {
-    machine.fail(Kind::Mbarrier, site, "expected an mbarrier object in shared memory", address);
+    machine.fail(ViolationKind::Mbarrier, site, "expected an mbarrier object in shared memory",
+                 address);
   }
   if (count == 0 || count > mostArrivals) {
-    machine.fail(Kind::Mbarrier, site,
+    machine.fail(ViolationKind::Mbarrier, site,
                  "expected 1 to " + std::to_string(mostArrivals) + " arrivals, found " +
                      std::to_string(count),
                  address);
   }
   if (objects.count(address)) {
-    machine.fail(Kind::Mbarrier, site, "expected no initialized mbarrier object here", address);
+    machine.fail(ViolationKind::Mbarrier, site, "expected no initialized mbarrier object here",
+                 address);
   }
   machine.touch(machine.thread(), makeTouch(address, site, false));
   machine.memory.markBarrier(address, true);
@@ -40,7 +42,7 @@ void Mbarriers::initialize(uint32_t site, uint64_t address, uint32_t count) {
 Mbarrier &Mbarriers::find(uint32_t site, uint64_t address) {
   auto found = objects.find(address);
   if (found == objects.end()) {
-    machine.fail(Kind::Mbarrier, site, "expected an initialized mbarrier object", address);
+    machine.fail(ViolationKind::Mbarrier, site, "expected an initialized mbarrier object", address);
   }
   machine.touch(machine.thread(), makeTouch(address, site, true));
   return found->second;
@@ -49,7 +51,7 @@ Mbarrier &Mbarriers::find(uint32_t site, uint64_t address) {
 void Mbarriers::invalidate(uint32_t site, uint64_t address) {
   Mbarrier &barrier = find(site, address);
   if (!barrier.waiting.empty()) {
-    machine.fail(Kind::Mbarrier, site,
+    machine.fail(ViolationKind::Mbarrier, site,
                  "expected no thread to wait at an mbarrier object that is invalidated", address);
   }
   machine.touch(machine.thread(), makeTouch(address, site, false));
@@ -78,7 +80,7 @@ uint64_t Mbarriers::arrive(uint32_t site, uint64_t address, uint32_t count, int6
   barrier.transactions += transactions;
   if (arrives) {
     if (count > barrier.pending) {
-      machine.fail(Kind::Mbarrier, site,
+      machine.fail(ViolationKind::Mbarrier, site,
                    "expected at most " + std::to_string(barrier.pending) +
                        " more arrivals in this phase, found " + std::to_string(count),
                    address);
@@ -104,7 +106,7 @@ bool Mbarriers::wait(uint32_t site, uint64_t address, uint64_t phase, bool isPar
   }
   auto complete = [&] { return int64_t(barrier->phase) > wanted; };
   if (int64_t(barrier->phase) > wanted + 1) {
-    machine.fail(Kind::Mbarrier, site,
+    machine.fail(ViolationKind::Mbarrier, site,
                  "expected a wait for this phase or the one before; phase " +
                      std::to_string(wanted) + " is " +
                      std::to_string(int64_t(barrier->phase) - wanted) + " behind",

@@ -75,7 +75,7 @@ void Memory::addShared(const SharedGlobal &global, uint64_t bytes) {
   regions.push_back(std::move(region));
 }
 
-void Memory::prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables) {
+void Memory::prepare(const EmulatedLaunch &launch, llvm::ArrayRef<Buffer> tables) {
   regions.clear();
   earlier.startLaunch();
   severalBlocks = launch.grid.count() > 1;
@@ -152,7 +152,7 @@ std::string Memory::describe(uint64_t address) const {
 }
 
 void Memory::outOfBounds(const Touch &touch) {
-  complain(Kind::OutOfBounds, touch,
+  complain(ViolationKind::OutOfBounds, touch,
            "expected " + std::to_string(touch.bytes) + " bytes inside a buffer or shared memory");
 }
 
@@ -166,7 +166,7 @@ void Memory::touch(unsigned thread, const Touch &touch) {
     nearby[touch.site] = region;
   }
   if (touch.address & (touch.align - 1)) {
-    complain(Kind::Misaligned, touch,
+    complain(ViolationKind::Misaligned, touch,
              "expected an address that is a multiple of " + std::to_string(touch.align) +
                  ", as the instruction claims; found one of remainder " +
                  std::to_string(touch.address & (touch.align - 1)));
@@ -205,11 +205,12 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   uint8_t *flags = region.flags.get() + offset;
   auto [all, any] = fold(flags, touch.bytes);
   if ((any & Region::Barrier) && !touch.barrier) {
-    complain(Kind::Mbarrier, touch,
+    complain(ViolationKind::Mbarrier, touch,
              "expected the bytes of an mbarrier object to be left to mbarrier instructions");
   }
   if (touch.reads && !(all & Region::Initialized)) {
-    complain(Kind::Uninitialized, touch, "expected bytes that something has written before");
+    complain(ViolationKind::Uninitialized, touch,
+             "expected bytes that something has written before");
     // Reports a byte only once.
     std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
   }
@@ -220,11 +221,12 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
     return;
   }
   if (!(all & Region::Writable)) {
-    complain(Kind::OutOfBounds, touch, "expected no write to a buffer that is only read");
+    complain(ViolationKind::OutOfBounds, touch, "expected no write to a buffer that is only read");
     return;
   }
   if ((any & Region::AtMostOnce) && (any & Region::Written) && !touch.atomic) {
-    complain(Kind::WrittenTwice, touch, "expected every element of an output to be written once");
+    complain(ViolationKind::WrittenTwice, touch,
+             "expected every element of an output to be written once");
   }
   constexpr uint8_t done = Region::Initialized | Region::Written;
   std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= done; });
@@ -233,14 +235,15 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
 /// Bytes of one access mostly have the same history, so each run of equal ones is looked up once.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
   Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
-  Event event = touch.copy ? Event(thread + clocks.threads(), touch.copyTime, touch.site, access)
-                           : Event(thread, clocks.now(thread), touch.site, access);
+  AccessEvent event =
+      touch.copy ? AccessEvent(thread + clocks.threads(), touch.copyTime, touch.site, access)
+                 : AccessEvent(thread, clocks.now(thread), touch.site, access);
   uint32_t *history = region.history.get() + offset;
   for (uint64_t i = 0; i < touch.bytes;) {
     uint32_t before = history[i];
     const Histories::Step &step = histories.add(before, event, thread);
     if (step.conflict) {
-      const Event &other = step.conflict;
+      const AccessEvent &other = step.conflict;
       bool copies = other.agent() >= clocks.threads();
       unsigned who = other.agent() % clocks.threads();
       std::string what = copies ? "a copy that thread " : "thread ";
@@ -248,7 +251,7 @@ void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, u
       what += writes(other.access()) ? " wrote" : " read";
       Touch at = touch;
       at.address += i;
-      complain(copies || touch.copy ? Kind::UnwaitedCopy : Kind::Race, at,
+      complain(copies || touch.copy ? ViolationKind::UnwaitedCopy : ViolationKind::Race, at,
                "expected to be ordered after what " + what + " here, at '" +
                    program.sites[other.site()].text +
                    (copies ? "': no wait of its own and no barrier after one is between"
@@ -281,7 +284,7 @@ void Memory::finish() {
         return buffer.writes == Writes::Once && !(flag & Region::Written);
       });
       if (missing != flags + buffer.bytes) {
-        complain(Kind::NeverWritten, {begin + uint64_t(missing - flags), 1},
+        complain(ViolationKind::NeverWritten, {begin + uint64_t(missing - flags), 1},
                  "expected every byte of the output to be written");
       }
     }

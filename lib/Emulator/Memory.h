@@ -14,7 +14,7 @@ public:
   Memory(const Program &program, const Clocks &clocks, const Order &order, Complaint complain);
 
   /// Buffers, tables of constants and shared memory of `launch`.
-  void prepare(const Launch &launch, llvm::ArrayRef<Buffer> tables);
+  void prepare(const EmulatedLaunch &launch, llvm::ArrayRef<Buffer> tables);
   /// Clears shared memory for a block; `block` counts from 1.
   void startBlock(uint32_t block);
   /// Ends a block: its accesses become history.

@@ -49,6 +49,6 @@ struct Touch {
 
 /// `complaint(kind, touch, message)` reports a wrong access. It does not return for accesses that
 /// are out of bounds or misaligned.
-using Complaint = std::function<void(Kind, const Touch &, const std::string &)>;
+using Complaint = std::function<void(ViolationKind, const Touch &, const std::string &)>;
 
 } // namespace sluice::emulator

@@ -16,7 +16,7 @@ bool Meetings::complete(Warp &warp, size_t index) {
   }
   auto number = static_cast<unsigned>(&warp - warps.data());
   if (meeting.aligned && meeting.arrived != meeting.mask) {
-    machine.fail(Kind::AbsentLane, meeting.site,
+    machine.fail(ViolationKind::AbsentLane, meeting.site,
                  "expected every lane of the warp at this instruction; some have ended");
   }
   warp.meetings.erase(warp.meetings.begin() + static_cast<ptrdiff_t>(index));
@@ -43,7 +43,8 @@ void Meetings::meet(uint32_t site, const char *operation, uint32_t mask, bool al
                     Perform perform) {
   uint32_t bit = 1u << machine.lane();
   if (!(mask & bit)) {
-    machine.fail(Kind::AbsentLane, site, "expected a mask that names the lane which executes it");
+    machine.fail(ViolationKind::AbsentLane, site,
+                 "expected a mask that names the lane which executes it");
   }
   Warp &warp = warps[machine.thread() / lanes];
   size_t i = 0;
@@ -85,7 +86,7 @@ void Meetings::checkConvergence(const NamedBarrier &barrier) {
     unsigned first = member / lanes * lanes, end = std::min(first + lanes, machine.threads.count());
     for (unsigned other = first; other < end; ++other) {
       if (sites[other] != site) {
-        machine.complain(Kind::BarrierDivergence, site,
+        machine.complain(ViolationKind::BarrierDivergence, site,
                          "expected the warp of thread " + std::to_string(member) +
                              " to come whole, at one instruction; thread " + std::to_string(other) +
                              (sites[other]
@@ -99,16 +100,17 @@ void Meetings::checkConvergence(const NamedBarrier &barrier) {
 
 void Meetings::barrier(uint32_t site, uint32_t id, uint32_t count, bool waits, bool aligned) {
   if (id >= namedBarriers) {
-    machine.fail(Kind::Limit, site, "expected a barrier of 0 to 15, found " + std::to_string(id));
+    machine.fail(ViolationKind::Limit, site,
+                 "expected a barrier of 0 to 15, found " + std::to_string(id));
   }
   if (count % lanes) {
-    machine.fail(Kind::BarrierDivergence, site,
+    machine.fail(ViolationKind::BarrierDivergence, site,
                  "expected a barrier for a multiple of 32 threads, found " + std::to_string(count));
   }
   NamedBarrier &barrier = named[id];
   uint32_t expected = count ? count : machine.threads.count();
   if (!barrier.members.empty() && barrier.expected != expected) {
-    machine.fail(Kind::BarrierDivergence, site,
+    machine.fail(ViolationKind::BarrierDivergence, site,
                  "expected all to count the threads of barrier " + std::to_string(id) +
                      " alike; found " + std::to_string(expected) + " after " +
                      std::to_string(barrier.expected));

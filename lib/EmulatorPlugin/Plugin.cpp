@@ -46,7 +46,7 @@ static void add(const Counters &counters, SluiceEmulatorCounts &counts) {
 
 SLUICE_EXPORT int sluice_emulator_launch(void *kernel, const SluiceEmulatorLaunch *request,
                                          char **message) {
-  Launch launch;
+  EmulatedLaunch launch;
   launch.grid = {request->blocks, 1, 1};
   launch.block = {request->threads, 1, 1};
   launch.dynamicSharedBytes = request->sharedBytes;
@@ -84,7 +84,8 @@ struct Judged {
 };
 
 /// Converts an expectation, with the layout of its result.
-SluiceExpectation describe(mlir::Operation *dispatch, const sluice::oracle::Expectation &found) {
+SluiceExpectation describe(mlir::Operation *dispatch,
+                           const sluice::oracle::ExpectedElement &found) {
   auto type = llvm::cast<mlir::RankedTensorType>(dispatch->getResult(found.result).getType());
   mlir::Type element = type.getElementType();
   int64_t columns = type.getRank() == 0 ? 1 : type.getShape().back();
@@ -138,7 +139,7 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
     return 1;
   }
   const void *const *first = request->buffers;
-  sluice::oracle::Launch launch;
+  sluice::oracle::OracleLaunch launch;
   launch.operands.assign(first, first + operands);
   launch.results.assign(first + operands, first + operands + results);
   launch.length = request->length;
@@ -149,7 +150,7 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
   launch.firstRow = request->firstRow;
   launch.lengths = request->lengths;
   if (request->observe) {
-    launch.observe = [&](const sluice::oracle::Expectation &found) {
+    launch.observe = [&](const sluice::oracle::ExpectedElement &found) {
       SluiceExpectation told = describe(judged->dispatch, found);
       request->observe(request->context, &told);
     };

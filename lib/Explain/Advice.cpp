@@ -81,7 +81,7 @@ static std::optional<IntegerSet> upToOwn(AttentionOp op) {
 }
 
 /// Returns the first attention whose window would leave no hole if it ended at the row itself.
-static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
+static Operation *windowAtFault(CrossEntropyOp loss, const AdviceBudget &clock) {
   constexpr int mostTries = 16;
   int tries = 0;
   auto module = loss->getParentOfType<ModuleOp>();
@@ -107,7 +107,7 @@ static Operation *windowAtFault(CrossEntropyOp loss, const Clock &clock) {
 
 /// Returns the first stage of a spec with such a window; one mask may be the mask of several
 /// layers.
-static Operation *windowAtFault(const ParsedSpec &spec, const Clock &clock) {
+static Operation *windowAtFault(const ParsedSpec &spec, const AdviceBudget &clock) {
   constexpr size_t mostTries = 16;
   llvm::DenseSet<Location> tried;
   for (auto layer : spec.getModel().getBody().getOps<spec::LayerSettingsInterface>()) {
@@ -138,7 +138,7 @@ static bool layerMends(const BlindPattern &pattern) {
         for (int64_t other = row; !seen && other >= token; --other) {
           int64_t residue = ((other % period) + period) % period;
           int64_t offset = token - (other - residue);
-          const BlindPattern::Row &holes = pattern.rows[static_cast<size_t>(residue)];
+          const BlindPattern::BlindRow &holes = pattern.rows[static_cast<size_t>(residue)];
           seen = (holes.oldest < 0 || other - token <= holes.oldest) &&
                  llvm::none_of(holes.holes, [&](auto hole) {
                    return hole.first <= offset && offset <= hole.second;
@@ -181,7 +181,8 @@ struct Remedy {
 } // namespace
 
 /// Returns places for a layer, in increasing order of the change; each is tried on the spec.
-static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling, const Clock &clock) {
+static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling,
+                            const AdviceBudget &clock) {
   const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
                            "last count at least 1)";
   const std::string both =
@@ -214,7 +215,8 @@ static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling, const
              : "";
 }
 
-static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec, const Clock &clock) {
+static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec,
+                        const AdviceBudget &clock) {
   const std::string window = "; begin this window at 0, so that it ends at the row itself";
   Operation *upsample = lastBefore<UpsampleOp, UnfoldOp>(pattern.loss);
   Operation *shift = lastBefore<ShiftOp>(pattern.loss);
@@ -255,7 +257,7 @@ static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
 }
 
 static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &request,
-                        const Clock &clock, CausalVerdict &verdict) {
+                        const AdviceBudget &clock, CausalVerdict &verdict) {
   auto [place, remedy] = remedyFor(pattern, request.spec, clock);
   addOnce(verdict.warnings, {Kind::BlindSpot, place,
                              "blind spot: " + pattern.describe() + remedy + howKnown(pattern)});
@@ -267,7 +269,7 @@ static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &reques
 /// Notes a row's context if it is shorter than the model's, which is not a defect.
 static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerdict &verdict) {
   int64_t least = std::numeric_limits<int64_t>::max(), most = -1;
-  for (const BlindPattern::Row &row : pattern.rows) {
+  for (const BlindPattern::BlindRow &row : pattern.rows) {
     int64_t oldest = row.oldest < 0 ? std::numeric_limits<int64_t>::max() : row.oldest;
     least = std::min(least, oldest);
     most = std::max(most, oldest);
@@ -303,7 +305,7 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   if (!function) {
     return;
   }
-  Clock clock(request.operations);
+  AdviceBudget clock(request.operations);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
   // The faster part comes first. Losses that only train may see less than sampled rows. A model of

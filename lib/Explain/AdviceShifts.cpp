@@ -20,7 +20,7 @@ std::string advice::count(int64_t n, const std::string &what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
 
-void advice::noteUnfinished(Operation *place, const Clock &clock, const std::string &what,
+void advice::noteUnfinished(Operation *place, const AdviceBudget &clock, const std::string &what,
                             CausalVerdict &verdict) {
   verdict.notes.push_back({Kind::Unfinished, getOpLocation(place),
                            "advice stopped after " + clock.describe() + ": " + what});
@@ -70,7 +70,7 @@ Shifts::Shifts(ModuleOp module) {
 
 /// Lower values read later tokens, so the causal values of one shift are all values from a minimum
 /// on. Most shifts are minimal, so the next lower value is tried first.
-size_t Shifts::lower(const Clock &clock) {
+size_t Shifts::lower(const AdviceBudget &clock) {
   size_t tried = 0;
   for (ShiftKey &key : llvm::reverse(keys)) {
     if (clock.isOver()) {
@@ -116,7 +116,7 @@ static bool provesWith(ModuleOp module, const ParsedSpec *spec, ArrayRef<ShiftKe
          revision.isProved();
 }
 
-size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const Clock &clock) {
+size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const AdviceBudget &clock) {
   restore();
   size_t judged = 0;
   SmallVector<ShiftKey *> accepted;
@@ -213,7 +213,7 @@ static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerd
 }
 
 bool advice::lowerShifts(Shifts &shifts, ModuleOp module, const AdviceRequest &request,
-                         const Clock &clock, CausalVerdict &verdict) {
+                         const AdviceBudget &clock, CausalVerdict &verdict) {
   auto all = static_cast<int64_t>(shifts.keys.size());
   auto tried = static_cast<int64_t>(shifts.lower(clock));
   int64_t lowered =

@@ -13,9 +13,9 @@ namespace sluice::advice {
 
 /// The operations for the advice about one module; all work in the lifetime of the clock is charged
 /// to them.
-class Clock {
+class AdviceBudget {
 public:
-  explicit Clock(int64_t operations) : budget(operations), scope(budget) {}
+  explicit AdviceBudget(int64_t operations) : budget(operations), scope(budget) {}
   bool isOver() const { return budget.isExhausted(); }
   /// Describes the budget: "200 million operations".
   std::string describe() const { return WorkBudget::describe(budget.getLimit()); }
@@ -28,7 +28,7 @@ private:
 /// "3 tokens"
 std::string count(int64_t n, const std::string &what);
 /// Adds a note that the operations were spent before all of `what` was done.
-void noteUnfinished(mlir::Operation *place, const Clock &clock, const std::string &what,
+void noteUnfinished(mlir::Operation *place, const AdviceBudget &clock, const std::string &what,
                     CausalVerdict &verdict);
 /// Returns the ops on paths to a loss.
 llvm::DenseSet<mlir::Operation *> liveOps(mlir::func::FuncOp function);
@@ -62,7 +62,7 @@ public:
   explicit Shifts(mlir::ModuleOp module);
   /// Lowers one key after the other, the last in the model first, as far as the model stays causal.
   /// Returns how many were tried in the time.
-  size_t lower(const Clock &clock);
+  size_t lower(const AdviceBudget &clock);
   void restore() {
     for (ShiftKey &key : keys) {
       key.restore();
@@ -70,7 +70,7 @@ public:
   }
   /// Leaves the keys lowered that, alone and with all others that are, leave a model that is proved
   /// as a whole. Returns how many were judged in the time; the others are not lowered.
-  size_t confirm(mlir::ModuleOp module, const ParsedSpec *spec, const Clock &clock);
+  size_t confirm(mlir::ModuleOp module, const ParsedSpec *spec, const AdviceBudget &clock);
 
   std::vector<ShiftKey> keys; ///< in the order of the model
 
@@ -83,6 +83,6 @@ private:
 
 /// Leaves needless shifts lowered; returns whether there are any.
 bool lowerShifts(Shifts &shifts, mlir::ModuleOp module, const AdviceRequest &request,
-                 const Clock &clock, CausalVerdict &verdict);
+                 const AdviceBudget &clock, CausalVerdict &verdict);
 
 } // namespace sluice::advice

@@ -116,19 +116,19 @@ struct Enumeration {
   bool sees(int64_t row, int64_t token) const {
     return tokens[static_cast<size_t>(row - firstRow)].test(static_cast<unsigned>(token));
   }
-  BlindPattern::Row getPattern(int64_t row, int64_t latest) const;
+  BlindPattern::BlindRow getPattern(int64_t row, int64_t latest) const;
 };
 } // namespace
 
-static bool operator==(const BlindPattern::Row &x, const BlindPattern::Row &y) {
+static bool operator==(const BlindPattern::BlindRow &x, const BlindPattern::BlindRow &y) {
   return std::tie(x.holes, x.oldest, x.farHoles) == std::tie(y.holes, y.oldest, y.farHoles);
 }
 
 /// Returns the holes of one row; `latest` is the last token that it may see. A far residue is a
 /// hole if none of its tokens is seen; a residue that is seen at some distances only has no
 /// pattern, which the comparison of periods then detects.
-BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
-  BlindPattern::Row pattern;
+BlindPattern::BlindRow Enumeration::getPattern(int64_t row, int64_t latest) const {
+  BlindPattern::BlindRow pattern;
   int64_t base = row / period * period, far = std::max<int64_t>(0, base - nearby);
   std::vector<int64_t> seen(static_cast<size_t>(std::min(period, far)), 0);
   for (int64_t token = 0; token < far; ++token) {
@@ -164,8 +164,8 @@ BlindPattern::Row Enumeration::getPattern(int64_t row, int64_t latest) const {
 /// Returns true if rows `shorter` apart see the same, moved.
 static bool repeatsAfter(const BlindPattern &pattern, int64_t shorter) {
   for (int64_t row = shorter; row < pattern.period; ++row) {
-    const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row)];
-    BlindPattern::Row moved = pattern.rows[static_cast<size_t>(row - shorter)];
+    const BlindPattern::BlindRow &of = pattern.rows[static_cast<size_t>(row)];
+    BlindPattern::BlindRow moved = pattern.rows[static_cast<size_t>(row - shorter)];
     for (auto &[first, last] : moved.holes) {
       first += shorter;
       last += shorter;
@@ -239,7 +239,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   pattern.repeats = true;
   for (int64_t i = 0; i < 3 * period; ++i) {
     int64_t row = pattern.firstRow + i;
-    BlindPattern::Row found = all.getPattern(row, row + latestAllowed(loss));
+    BlindPattern::BlindRow found = all.getPattern(row, row + latestAllowed(loss));
     if (i < period) {
       pattern.rows.push_back(std::move(found));
     } else {
@@ -252,8 +252,8 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
 }
 
 bool BlindPattern::hasHoles() const {
-  return llvm::any_of(rows,
-                      [](const Row &row) { return !row.holes.empty() || !row.farHoles.empty(); });
+  return llvm::any_of(
+      rows, [](const BlindRow &row) { return !row.holes.empty() || !row.farHoles.empty(); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -335,7 +335,7 @@ std::string BlindPattern::describe() const {
   if (!holes.empty()) {
     add("and " + std::to_string(holes.size()) + " more such runs");
   }
-  auto far = llvm::find_if(rows, [](const Row &row) { return !row.farHoles.empty(); });
+  auto far = llvm::find_if(rows, [](const BlindRow &row) { return !row.farHoles.empty(); });
   if (far != rows.end()) {
     add("of older tokens, " + describeRowRange(far - rows.begin(), far - rows.begin(), period) +
         " never sees " + std::to_string(far->farHoles.size()) + " of every " +

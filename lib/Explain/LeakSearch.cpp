@@ -31,7 +31,7 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
   for (CrossEntropyOp loss : getLossOps(plan.function)) {
     int64_t allowed = latestAllowed(loss), scored = static_cast<int64_t>(loss.getFirst());
     for (int64_t row = std::max(firstRow, scored); row < length; ++row) {
-      ReadWalk::Reach reach = walk.at(loss.getInput(), row);
+      ReadWalk::ReachedToken reach = walk.at(loss.getInput(), row);
       if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
         continue;
       }
@@ -84,7 +84,7 @@ private:
     Value operand; ///< read next on the way
     int64_t from = 0;
   };
-  std::optional<int64_t> findLatestRead(const ReadPlan::Read &read, int64_t p) const;
+  std::optional<int64_t> findLatestRead(const ReadPlan::OperandRead &read, int64_t p) const;
   void want(Value value, int64_t position);
   int64_t tokenAt(Value value, int64_t position) const;
 
@@ -125,7 +125,8 @@ static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, in
 }
 
 /// Returns a position that exists, for a stored operand.
-std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::Read &read, int64_t p) const {
+std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::OperandRead &read,
+                                                  int64_t p) const {
   constexpr int tries = 16; // a mask may leave out some
   int64_t n = plan.computeLength(read.operand, length);
   bool lazy = isLazy(read.operand.getDefiningOp());
@@ -179,7 +180,7 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
     }
     SmallVector<LeakStep, 2> list = wanted->second; // `steps` grows meanwhile
     for (const LeakStep &step : list) {
-      for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+      for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
         std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
         if (source && source->first.getDefiningOp()) {
@@ -194,7 +195,7 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
       continue;
     }
     for (LeakStep &step : wanted->second) {
-      for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+      for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
         std::optional<int64_t> q = findLatestRead(read, step.position);
         auto source = q ? resolve(plan, length, read.operand, *q) : std::nullopt;
         int64_t token = source ? tokenAt(source->first, source->second) : -1;
@@ -226,7 +227,7 @@ void LatestWalk::addPath(FoundLeak &leak) {
   leak.path.emplace_back(value, position);
   while (value.getDefiningOp()) {
     if (plan.getLazyMap(value)) { // map by map
-      const ReadPlan::Read &read = plan.getOpReads(value.getDefiningOp()).front();
+      const ReadPlan::OperandRead &read = plan.getOpReads(value.getDefiningOp()).front();
       position = reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0);
       value = read.operand;
       leak.path.emplace_back(value, position);
@@ -387,7 +388,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
            rows->second[static_cast<size_t>(q)].has_value();
   };
   auto findOrigin = [&](Operation *op, int64_t p) -> std::optional<From> {
-    for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+    for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
       int64_t n = plan.computeLength(read.operand, witness.length), first = 0, last = n - 1;
       if (const LazyMap *map = plan.getLazyMap(read.operand)) { // where its root is there
         first = map->shift;
@@ -426,7 +427,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
   std::vector<std::pair<Value, int64_t>> path = {{value, position}};
   while (Operation *op = value.getDefiningOp()) {
     if (plan.getLazyMap(value)) {
-      const ReadPlan::Read &read = plan.getOpReads(op).front();
+      const ReadPlan::OperandRead &read = plan.getOpReads(op).front();
       position = reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0);
       value = read.operand;
     } else {

@@ -64,7 +64,7 @@ const ReachGraph::Info &ReachGraph::getNodeInfo(Value value) const {
 
 /// Returns an interval that contains the relation's positions q of row p; larger than them if
 /// bounds are not exact, and the whole operand without an upper bound.
-RowInterval ReachGraph::computeRange(const Read &read, int64_t p) const {
+RowInterval ReachGraph::computeRange(const SolvedRead &read, int64_t p) const {
   int64_t n = getLength(read.source);
   auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
   if (!llvm::all_of(read.bounds.conditions, [&](AffineExpr e) { return value(e) >= 0; })) {
@@ -82,7 +82,7 @@ RowInterval ReachGraph::computeRange(const Read &read, int64_t p) const {
 }
 
 /// Returns none if no contents are read. For segments, a range for each row.
-std::optional<ReachGraph::Read> ReachGraph::buildRead(OpOperand &operand, int64_t rows) {
+std::optional<ReachGraph::SolvedRead> ReachGraph::buildRead(OpOperand &operand, int64_t rows) {
   auto flow = dyn_cast<CausalFlowInterface>(operand.getOwner());
   unsigned number = operand.getOperandNumber();
   if (!flow || !isa<SequenceType>(operand.get().getType()) || isOfBoundaries(operand)) {
@@ -93,14 +93,14 @@ std::optional<ReachGraph::Read> ReachGraph::buildRead(OpOperand &operand, int64_
     return std::nullopt;
   }
   if (reads.terms.empty()) {
-    return Read{operand.get(),
-                number,
-                *reads.relation,
-                solveMask(*reads.relation),
-                isIdentity(*reads.relation),
-                nullptr};
+    return SolvedRead{operand.get(),
+                      number,
+                      *reads.relation,
+                      solveMask(*reads.relation),
+                      isIdentity(*reads.relation),
+                      nullptr};
   }
-  Read read{operand.get(), number, *reads.relation, {}, false, nullptr};
+  SolvedRead read{operand.get(), number, *reads.relation, {}, false, nullptr};
   auto ranges = std::make_shared<Ranges>();
   for (int64_t p = 0; p < rows; ++p) {
     ranges->push_back(segments->computeRange(flow, number, p, getLength(operand.get())));
@@ -116,8 +116,8 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
   // Others read a map past its end: further than this, ranges are computed when asked for.
   int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
   for (OpOperand &operand : op->getOpOperands()) {
-    std::optional<Read> read = buildRead(operand, rows);
-    if (!read || llvm::any_of(node.reads, [&](const Read &other) {
+    std::optional<SolvedRead> read = buildRead(operand, rows);
+    if (!read || llvm::any_of(node.reads, [&](const SolvedRead &other) {
           return other.source == read->source && other.relation == read->relation;
         })) {
       continue;
@@ -139,7 +139,7 @@ ReachGraph::Node ReachGraph::makeNode(Operation *op) {
 }
 
 RowInterval ReachGraph::readRange(Operation *op, unsigned operand, int64_t p) const {
-  for (const Read &read : nodes[indexOf.lookup(op)].reads) {
+  for (const SolvedRead &read : nodes[indexOf.lookup(op)].reads) {
     if (read.operand == operand) {
       bool isKnown = read.ranges && p >= 0 && p < static_cast<int64_t>(read.ranges->size());
       return isKnown ? (*read.ranges)[static_cast<size_t>(p)] : computeRange(read, p);
@@ -164,7 +164,8 @@ public:
 
 private:
   void follow(const Node &node, const BitVector &wanted);
-  std::vector<int64_t> positionsRead(const Read &read, const std::vector<int64_t> &positions) const;
+  std::vector<int64_t> positionsRead(const SolvedRead &read,
+                                     const std::vector<int64_t> &positions) const;
 
   using BitVector = llvm::BitVector;
   BitVector &getRowBits(Value value) {
@@ -202,7 +203,8 @@ void ReachGraph::Search::want(Value value, std::vector<int64_t> positions) {
 }
 
 std::vector<int64_t>
-ReachGraph::Search::positionsRead(const Read &read, const std::vector<int64_t> &positions) const {
+ReachGraph::Search::positionsRead(const SolvedRead &read,
+                                  const std::vector<int64_t> &positions) const {
   std::vector<int64_t> result;
   result.reserve(positions.size());
   int64_t n = graph.getLength(read.source);
@@ -262,7 +264,7 @@ static llvm::BitVector join(ArrayRef<RowInterval> ranges, const llvm::BitVector 
 }
 
 void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
-  for (const Read &read : node.reads) {
+  for (const SolvedRead &read : node.reads) {
     const auto &[n, lazy] = graph.getNodeInfo(read.source);
     if (read.identity && !lazy && static_cast<int64_t>(wanted.size()) == n) {
       getRowBits(read.source) |= wanted;

@@ -59,7 +59,7 @@ ReadPlan::ReadPlan(func::FuncOp function) : function(function), scales(function)
       continue;
     }
     ops.push_back(&op);
-    SmallVector<Read, 2> &list = reads[&op];
+    SmallVector<OperandRead, 2> &list = reads[&op];
     auto flow = cast<CausalFlowInterface>(op);
     for (OpOperand &operand : op.getOpOperands()) {
       if (!isa<SequenceType>(operand.get().getType())) {
@@ -104,7 +104,7 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
     if (isLazy(op)) {
       continue;
     }
-    std::vector<Reach> rows;
+    std::vector<ReachedToken> rows;
     for (int64_t p = 0; p < getLength(op->getResult(0)); ++p) {
       rows.push_back(compute(op, p));
       int64_t existence = plan.scales.getScaleFactor(op->getResult(0)) * p;
@@ -125,7 +125,7 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
   }
 }
 
-ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
+ReadWalk::ReachedToken ReadWalk::at(Value value, int64_t position) const {
   if (const LazyMap *map = plan.getLazyMap(value)) {
     return at(map->root, map->at(position)); // the root is stored, or the result of another kind
   }
@@ -138,7 +138,7 @@ ReadWalk::Reach ReadWalk::at(Value value, int64_t position) const {
   if (isa<BlockArgument>(value)) {
     return {plan.scales.isOnTargetAxis(value) ? position : -1, {}, 0};
   }
-  const std::vector<Reach> &rows = stored.at(value);
+  const std::vector<ReachedToken> &rows = stored.at(value);
   if (position < static_cast<int64_t>(rows.size())) {
     return rows[static_cast<size_t>(position)];
   }
@@ -166,12 +166,12 @@ int64_t ReadWalk::latestUpTo(Value value, int64_t last) const {
 
 /// Reads are followed one by one only if the bounds of a relation are not exact, or do not begin at
 /// 0: a causal mask takes one step per row.
-ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
-  Reach best;
+ReadWalk::ReachedToken ReadWalk::compute(Operation *op, int64_t p) const {
+  ReachedToken best;
   if (budget && --*budget < 0) {
     return best;
   }
-  for (const ReadPlan::Read &read : plan.getOpReads(op)) {
+  for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
     const auto &[operand, relation, bounds, changes, endsLazy] = read;
     int64_t n = getLength(operand);
     // Before 0 a stored operand is null, and a lazy one is read through.
@@ -188,8 +188,9 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     }
     if (missing && changes && plan.scales.isOnTargetAxis(operand) &&
         changesWithLength(relation, p, n)) {
-      best = std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
-                      [](const Reach &x, const Reach &y) { return x.token < y.token; });
+      best =
+          std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
+                   [](const ReachedToken &x, const ReachedToken &y) { return x.token < y.token; });
     }
     // The last missing position bounds all others; without `missing` they are ignored.
     const LazyMap *map = plan.getLazyMap(operand);
@@ -208,7 +209,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
     if (int64_t there = std::min(last, end);
         bounds.exact && first == 0 && there > 0 && !isLazy(operand.getDefiningOp())) {
       int64_t q = latestUpTo(operand, there);
-      Reach reach = at(operand, q);
+      ReachedToken reach = at(operand, q);
       if (reach.token > best.token) {
         best = {reach.token, operand, q};
       }
@@ -219,7 +220,7 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
         q = missing ? last : last + 1;
       }
       if (q <= last && (bounds.exact || reference::contains(relation, p, q, n))) {
-        Reach reach = at(operand, q);
+        ReachedToken reach = at(operand, q);
         if (missing && endsLazy) {
           reach.token = std::max(reach.token, plan.scales.getScaleFactor(operand) * q);
         }
@@ -234,8 +235,8 @@ ReadWalk::Reach ReadWalk::compute(Operation *op, int64_t p) const {
 
 /// Returns true if a read of a lazy operand counts for the token that makes its position exist.
 static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
-                             const ReadWalk::Reach &next) {
-  return llvm::any_of(plan.getOpReads(op), [&](const ReadPlan::Read &read) {
+                             const ReadWalk::ReachedToken &next) {
+  return llvm::any_of(plan.getOpReads(op), [&](const ReadPlan::OperandRead &read) {
     return read.endsLazy && read.operand == next.operand &&
            plan.scales.getScaleFactor(read.operand) * next.position >
                walk.at(next.operand, next.position).token;
@@ -247,10 +248,10 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
   std::vector<std::pair<Value, int64_t>> path;
   for (;;) {
     path.emplace_back(value, position);
-    Reach next;
+    ReachedToken next;
     if (plan.getLazyMap(value)) {
       Operation *op = value.getDefiningOp();
-      const ReadPlan::Read &read = plan.getOpReads(op).front();
+      const ReadPlan::OperandRead &read = plan.getOpReads(op).front();
       next = {0, read.operand,
               reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0)};
     } else {

@@ -48,7 +48,7 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
                                 int64_t row, uint64_t step, std::vector<int32_t> tokens,
                                 const ForcedBits &bits = {}) {
   auto module = function->getParentOfType<ModuleOp>();
-  reference::Setting setting;
+  reference::RuntimeValues setting;
   setting.length = length;
   setting.step = step;
   reference::Evaluator<double> evaluator(module, setting);

@@ -94,7 +94,7 @@ bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
     return false;
   }
   auto &levels = hierarchy->levels;
-  spec::Level &level = levels[levels.size() - depth];
+  spec::HierarchyLevel &level = levels[levels.size() - depth];
   if (level.factor != levels[depth - 1].factor) { // the hierarchy differs at both ends
     return false;
   }

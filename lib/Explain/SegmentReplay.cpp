@@ -268,9 +268,9 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   return tokens;
 }
 
-BoundaryRules::Row BoundaryRules::computeRow(const Boundaries &boundaries, size_t cut, int64_t p,
-                                             int64_t length) const {
-  Row row{p, p, p};
+BoundaryRules::CutRow BoundaryRules::computeRow(const Boundaries &boundaries, size_t cut, int64_t p,
+                                                int64_t length) const {
+  CutRow row{p, p, p};
   SegmentOp own = cuts[cut];
   for (size_t outer = cut; outer-- > 0;) {
     SegmentOp made = cuts[outer];
@@ -319,7 +319,7 @@ std::optional<Boundaries> BoundaryRules::replayBoundaries(ArrayRef<int32_t> toke
     int64_t places = countPlaces(boundaries, i, length);
     std::vector<int64_t> ends;
     for (int64_t p = 0; p < places; ++p) {
-      Row row = computeRow(boundaries, i, p, length);
+      CutRow row = computeRow(boundaries, i, p, length);
       bool isEnd = source.kind == ByPosition ? source.members.contains(p)
                    : source.kind == ByToken
                        ? isMember(row.asked) && !(source.isChange && isMember(row.asked - 1))

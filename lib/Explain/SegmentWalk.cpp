@@ -23,7 +23,7 @@ constexpr int64_t costOfRow = 8;
 
 class SegmentWalk {
 public:
-  struct Reach {
+  struct WalkedToken {
     int64_t token = -1;
     Value operand; ///< read next on the way
     int64_t position = 0;
@@ -44,8 +44,8 @@ public:
 private:
   int64_t countSegmentRows(Value value) const;
   std::optional<int64_t> evaluateTerm(const SegmentTerm &term, int64_t p) const;
-  Reach at(Value value, int64_t position);
-  Reach compute(OpResult value, int64_t position);
+  WalkedToken at(Value value, int64_t position);
+  WalkedToken compute(OpResult value, int64_t position);
   FoundLeak traceLeak(CrossEntropyOp loss, int64_t row);
   std::optional<FoundLeak> findLeak();
 
@@ -55,7 +55,7 @@ private:
   int64_t length;
   function_ref<bool(FoundLeak &)> accepts;
   SmallVector<SegmentOp> cuts;
-  DenseMap<std::pair<Value, int64_t>, Reach> known;
+  DenseMap<std::pair<Value, int64_t>, WalkedToken> known;
   int64_t rows = 0;
 };
 
@@ -84,7 +84,7 @@ std::optional<int64_t> SegmentWalk::evaluateTerm(const SegmentTerm &term, int64_
   return isClosed ? std::optional(ends[static_cast<size_t>(at)]) : std::nullopt;
 }
 
-SegmentWalk::Reach SegmentWalk::at(Value value, int64_t position) {
+SegmentWalk::WalkedToken SegmentWalk::at(Value value, int64_t position) {
   bool isThere = position >= 0 && position < countSegmentRows(value);
   if (isa<BlockArgument>(value)) {
     return {isThere && scales.isOnTargetAxis(value) ? position : -1, {}, 0};
@@ -97,13 +97,13 @@ SegmentWalk::Reach SegmentWalk::at(Value value, int64_t position) {
     return found->second;
   }
   ++rows;
-  Reach reach = compute(cast<OpResult>(value), position);
+  WalkedToken reach = compute(cast<OpResult>(value), position);
   known[{value, position}] = reach;
   return reach;
 }
 
-SegmentWalk::Reach SegmentWalk::compute(OpResult value, int64_t p) {
-  Reach best;
+SegmentWalk::WalkedToken SegmentWalk::compute(OpResult value, int64_t p) {
+  WalkedToken best;
   auto flow = cast<CausalFlowInterface>(value.getOwner());
   for (OpOperand &operand : flow->getOpOperands()) {
     if (!isa<SequenceType>(operand.get().getType())) {
@@ -127,7 +127,7 @@ SegmentWalk::Reach SegmentWalk::compute(OpResult value, int64_t p) {
     for (int64_t q = -past; q < n + past; ++q) {
       if (reference::contains(relation, p, q, n)) {
         int64_t token = at(operand.get(), q).token;
-        best = token > best.token ? Reach{token, operand.get(), q} : best;
+        best = token > best.token ? WalkedToken{token, operand.get(), q} : best;
       }
     }
   }
@@ -141,7 +141,7 @@ FoundLeak SegmentWalk::traceLeak(CrossEntropyOp loss, int64_t row) {
   leak.witness.length = length;
   leak.witness.row = row;
   leak.witness.token = at(loss.getInput(), row).token;
-  Reach next = {-1, loss.getInput(), row};
+  WalkedToken next = {-1, loss.getInput(), row};
   while (next.operand) {
     leak.path.emplace_back(next.operand, next.position);
     next = at(next.operand, next.position);

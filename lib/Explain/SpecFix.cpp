@@ -345,7 +345,7 @@ double FixSearch::hiddenTokens(const std::string &text) {
     return std::numeric_limits<double>::infinity();
   }
   int64_t hidden = 0;
-  for (const BlindPattern::Row &row : pattern.rows) {
+  for (const BlindPattern::BlindRow &row : pattern.rows) {
     hidden += static_cast<int64_t>(row.farHoles.size());
     for (auto [first, last] : row.holes) {
       hidden += last - first + 1;

@@ -17,13 +17,13 @@ using NumberLines = std::vector<Numbers>; ///< [positions][head size]
 /// Common to both directions: one row of the batch and one query head.
 template <typename Op> class Head {
 public:
-  Head(Op op, const Launch &launch, int64_t batch, int64_t head)
-      : op(op), launch(launch), rows(op, launch), scoreOf(op.getScore().front(), launch),
+  Head(Op op, const OracleLaunch &launch, int64_t batch, int64_t head)
+      : op(op), launch(launch), rows(op, launch), scoreBody(op.getScore().front(), launch),
         batch(batch), head(head), size(int64_t(op.getHeadSize())),
         positions(op.getDomain().getPositions()), keyPositions(op.getKeys().getPositions()),
         queries(getValidRows(op.getDomain())), keys(countKeys(op, launch)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
-    Stored query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
+    TensorRows query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
     isBf16 = query.isBf16();
     for (int64_t p = 0; p < queries; ++p) {
@@ -41,19 +41,19 @@ public:
     dispatch::DistanceTerms terms = op.getTerms();
     size_t first = op->getNumOperands() - op.getExtras().size();
     if (terms.rows) {
-      Stored stored(terms.query, launch.operands[first]),
-          rowsOf(terms.rows, launch.operands[first + 1]);
+      TensorRows stored(terms.query, launch.operands[first]),
+          termRows(terms.rows, launch.operands[first + 1]);
       for (int64_t p = 0; p < queries; ++p) {
         positionQueries.push_back(line(terms.query, stored, head * size, p));
       }
       int64_t all = cast<RankedTensorType>(terms.rows.getType()).getDimSize(1);
       int64_t step = op.getDomain().getFactor() / terms.distance.query;
       for (int64_t d = 0; d < rows.length(batch * positions, step, all); ++d) {
-        distances.push_back(line(terms.rows, rowsOf, head * size, d));
+        distances.push_back(line(terms.rows, termRows, head * size, d));
       }
     }
     if (terms.bias) {
-      Stored stored(terms.bias, launch.operands[first + terms.count() - 1]);
+      TensorRows stored(terms.bias, launch.operands[first + terms.count() - 1]);
       int64_t count = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
       for (int64_t distance = 0; distance < count; ++distance) {
         biases.push_back(stored.at(distance, head));
@@ -64,7 +64,7 @@ public:
   int64_t getValidRows(dispatch::DomainAttr domain) const {
     return rows.length(batch * positions, domain.getFactor(), domain.getPositions());
   }
-  int64_t countKeys(Op op, const Launch &launch) const {
+  int64_t countKeys(Op op, const OracleLaunch &launch) const {
     Value counts = op.getKeyCounts();
     if (!counts) {
       return getValidRows(op.getKeys());
@@ -91,7 +91,7 @@ public:
     return batch * extent + p % extent;
   }
 
-  Numbers line(Value tensor, const Stored &stored, int64_t column, int64_t p) const {
+  Numbers line(Value tensor, const TensorRows &stored, int64_t column, int64_t p) const {
     Numbers numbers;
     for (int64_t c = 0; c < size; ++c) {
       numbers.push_back(stored.at(inMemory(tensor, p), column + c));
@@ -139,7 +139,7 @@ public:
     return place;
   }
   FailureOr<Number> score(const Numbers &place, int64_t p, int64_t j) {
-    auto yielded = evaluateScalar(scoreOf, place, {row(p), p});
+    auto yielded = evaluateScalar(scoreBody, place, {row(p), p});
     if (failed(yielded)) {
       return failure();
     }
@@ -159,9 +159,9 @@ public:
   }
 
   mutable Op op; ///< accessors of ops are not const
-  const Launch &launch;
-  const Rows rows;
-  Body scoreOf;
+  const OracleLaunch &launch;
+  const DomainRows rows;
+  Body scoreBody;
   int64_t batch, head, size, positions, keyPositions; ///< number of queries and keys
   int64_t queries, keys, keyHead;                     ///< valid queries and keys; number of the
                                                       ///< key/value head
@@ -173,7 +173,8 @@ public:
 
 /// Runs over every row of the batch and every head, in order.
 template <typename Op>
-LogicalResult eachHead(Op op, const Launch &launch, function_ref<LogicalResult(Head<Op> &)> body) {
+LogicalResult eachHead(Op op, const OracleLaunch &launch,
+                       function_ref<LogicalResult(Head<Op> &)> body) {
   dispatch::DomainAttr domain = op.getDomain();
   bool isCut = domain.getFactor() != 0 && !domain.getScheduled();
   int64_t batches = isCut ? std::min(domain.getBatch(), launch.rows) : domain.getBatch();
@@ -233,7 +234,7 @@ LogicalResult judgeForwardRow(Head<dispatch::AttentionOp> &head, int64_t p, Valu
 /// heads.
 class AttentionGradients {
 public:
-  AttentionGradients(dispatch::AttentionBackwardOp op, const Launch &launch)
+  AttentionGradients(dispatch::AttentionBackwardOp op, const OracleLaunch &launch)
       : op(op), launch(launch), scoreGradient(op.getScoreGradient().front(), launch),
         output(op.getOutput(), launch.operands[3]), lse(op.getLse(), launch.operands[4]),
         outputGradient(op.getOutputGradient(), launch.operands[5]) {
@@ -268,10 +269,10 @@ private:
   Numbers rotatedBack(Numbers line, int64_t p) const;
 
   dispatch::AttentionBackwardOp op;
-  const Launch &launch;
+  const OracleLaunch &launch;
   Body scoreGradient;
-  Stored output, lse, outputGradient;
-  std::optional<Stored> rotary;
+  TensorRows output, lse, outputGradient;
+  std::optional<TensorRows> rotary;
   unsigned sources;                          ///< gradients of queries, keys and values
   std::vector<std::vector<ProductSum>> sums; ///< sums by gradient: [rows][width], over heads
 };
@@ -408,7 +409,7 @@ void AttentionGradients::judge(Judgement &judgement) {
 
 } // namespace
 
-LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const OracleLaunch &launch,
                                              Judgement &judgement) {
   ValueComparison output(op, launch, 0, judgement), lse(op, launch, 1, judgement);
   return eachHead<dispatch::AttentionOp>(op, launch, [&](Head<dispatch::AttentionOp> &head) {
@@ -423,7 +424,8 @@ LogicalResult sluice::oracle::judgeAttention(dispatch::AttentionOp op, const Lau
 }
 
 LogicalResult sluice::oracle::judgeAttentionBackward(dispatch::AttentionBackwardOp op,
-                                                     const Launch &launch, Judgement &judgement) {
+                                                     const OracleLaunch &launch,
+                                                     Judgement &judgement) {
   AttentionGradients gradients(op, launch);
   if (failed(eachHead<dispatch::AttentionBackwardOp>(
           op, launch,

@@ -7,9 +7,9 @@
 
 namespace sluice::oracle {
 
-llvm::LogicalResult judgeAttention(dispatch::AttentionOp op, const Launch &launch,
+llvm::LogicalResult judgeAttention(dispatch::AttentionOp op, const OracleLaunch &launch,
                                    Judgement &judgement);
-llvm::LogicalResult judgeAttentionBackward(dispatch::AttentionBackwardOp op, const Launch &launch,
-                                           Judgement &judgement);
+llvm::LogicalResult judgeAttentionBackward(dispatch::AttentionBackwardOp op,
+                                           const OracleLaunch &launch, Judgement &judgement);
 
 } // namespace sluice::oracle

@@ -101,7 +101,7 @@ static Numbers getConstantValue(arith::ConstantOp constant) {
   return {ofElement(constant.getValue())};
 }
 
-bool sluice::oracle::draws(const Launch &launch, int64_t id, uint64_t element, double rate) {
+bool sluice::oracle::draws(const OracleLaunch &launch, int64_t id, uint64_t element, double rate) {
   return reference::uniform(uint64_t(launch.seed), uint64_t(launch.step),
                             uint64_t(launch.firstStream + id), element) < rate;
 }
@@ -159,7 +159,7 @@ static Numbers reduce(dispatch::ReduceKind kind, const Numbers &numbers, size_t 
   return totals;
 }
 
-Body::Body(Block &block, const Launch &launch) : block(block), launch(launch) {
+Body::Body(Block &block, const OracleLaunch &launch) : block(block), launch(launch) {
   llvm::DenseMap<Value, size_t> numbers;
   for (BlockArgument argument : block.getArguments()) {
     numbers[argument] = argument.getArgNumber();
@@ -295,7 +295,7 @@ sluice::oracle::evaluateScalar(Body &region, ArrayRef<Number> arguments, BodyPla
 
 FailureOr<SmallVector<Number>> sluice::oracle::evaluateScalar(Region &region,
                                                               ArrayRef<Number> arguments,
-                                                              const Launch &launch,
+                                                              const OracleLaunch &launch,
                                                               BodyPlace place) {
   Body body(region.front(), launch);
   return evaluateScalar(body, arguments, place);

@@ -22,7 +22,7 @@ struct BodyPlace {
 /// constants are looked up once.
 class Body {
 public:
-  Body(mlir::Block &block, const Launch &launch);
+  Body(mlir::Block &block, const OracleLaunch &launch);
 
   /// Starts a run; its arguments must be set next.
   void start(BodyPlace at) { place = at; }
@@ -53,7 +53,7 @@ private:
   Numbers ofPlace(mlir::Operation &op) const;
 
   mlir::Block &block;
-  const Launch &launch;
+  const OracleLaunch &launch;
   BodyPlace place;
   std::vector<BodyStep> steps;
   std::vector<Numbers> values;
@@ -66,10 +66,11 @@ evaluateScalar(Body &region, llvm::ArrayRef<Number> arguments, BodyPlace place);
 /// Runs a scalar region once.
 llvm::FailureOr<llvm::SmallVector<Number>> evaluateScalar(mlir::Region &region,
                                                           llvm::ArrayRef<Number> arguments,
-                                                          const Launch &launch, BodyPlace place);
+                                                          const OracleLaunch &launch,
+                                                          BodyPlace place);
 
 /// Returns true if element `element` of random stream `id` (plus the launch's first) is below
 /// `rate`.
-bool draws(const Launch &launch, int64_t id, uint64_t element, double rate);
+bool draws(const OracleLaunch &launch, int64_t id, uint64_t element, double rate);
 
 } // namespace sluice::oracle

@@ -9,8 +9,8 @@ using namespace sluice::oracle;
 
 namespace {
 
-std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t first) {
-  std::vector<Stored> all;
+std::vector<TensorRows> storedAll(ValueRange tensors, const OracleLaunch &launch, size_t first) {
+  std::vector<TensorRows> all;
   for (Value tensor : tensors) {
     all.emplace_back(tensor, launch.operands[first++]);
   }
@@ -18,13 +18,13 @@ std::vector<Stored> storedAll(ValueRange tensors, const Launch &launch, size_t f
 }
 
 /// Returns the row in a tensor's memory for a row of the domain.
-int64_t getRowLine(Value tensor, const Rows &rows, int64_t row) {
+int64_t getRowLine(Value tensor, const DomainRows &rows, int64_t row) {
   auto type = cast<RankedTensorType>(tensor.getType());
   return type.getRank() == 3 ? rows.inMemory(type.getDimSize(1), row) : row;
 }
 
 /// Rotates pairs of columns below `columns` of a row; the row is at position `p`.
-void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int64_t p,
+void rotate(MutableArrayRef<SmallVector<Number>> row, const TensorRows &rotary, int64_t p,
             int64_t columns) {
   for (int64_t i = 0; i < columns; i += 2) {
     int64_t at = i % rotary.width();
@@ -36,7 +36,7 @@ void rotate(MutableArrayRef<SmallVector<Number>> row, const Stored &rotary, int6
 }
 
 /// Returns element (row, column) of an extra operand of a contraction.
-Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int64_t column) {
+Number extraAt(const TensorRows &extra, dispatch::AccessKind kind, int64_t row, int64_t column) {
   switch (kind) {
   case dispatch::AccessKind::Scalar:
     return extra.at(0, 0);
@@ -49,10 +49,10 @@ Number extraAt(const Stored &extra, dispatch::AccessKind kind, int64_t row, int6
 
 } // namespace
 
-LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const OracleLaunch &launch,
                                             Judgement &judgement) {
-  Stored input(op.getInput(), launch.operands[0]), weight(op.getWeight(), launch.operands[1]);
-  std::vector<Stored> extras = storedAll(op.getExtras(), launch, 2);
+  TensorRows input(op.getInput(), launch.operands[0]), weight(op.getWeight(), launch.operands[1]);
+  std::vector<TensorRows> extras = storedAll(op.getExtras(), launch, 2);
   std::vector<std::unique_ptr<ValueComparison>> results;
   for (unsigned i = 0; i < op->getNumResults(); ++i) {
     results.push_back(std::make_unique<ValueComparison>(op, launch, i, judgement));
@@ -60,7 +60,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
   Body epilogue(op.getEpilogue().front(), launch);
   bool byInput = op.getByInput();
   int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
-  Rows rows(op, launch);
+  DomainRows rows(op, launch);
   for (int64_t row = 0; row < rows.count(); ++row) {
     if (!rows.isValid(row)) {
       continue;
@@ -98,18 +98,19 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Launc
 }
 
 LogicalResult sluice::oracle::judgeWeightGradient(dispatch::WeightGradientOp op,
-                                                  const Launch &launch, Judgement &judgement) {
-  Stored left(op.getLeft(), launch.operands[0]), right(op.getRight(), launch.operands[1]);
+                                                  const OracleLaunch &launch,
+                                                  Judgement &judgement) {
+  TensorRows left(op.getLeft(), launch.operands[0]), right(op.getRight(), launch.operands[1]);
   size_t next = 2;
-  std::optional<Stored> initWeight, initBias;
+  std::optional<TensorRows> initWeight, initBias;
   if (op.getInitWeight()) {
     initWeight.emplace(op.getInitWeight(), launch.operands[next++]);
   }
   if (op.getInitBias()) {
     initBias.emplace(op.getInitBias(), launch.operands[next++]);
   }
-  Rows rows(op, launch);
-  auto judge = [&](unsigned number, bool isBias, const std::optional<Stored> &init) {
+  DomainRows rows(op, launch);
+  auto judge = [&](unsigned number, bool isBias, const std::optional<TensorRows> &init) {
     ValueComparison result(op, launch, number, judgement);
     for (int64_t m = 0; m < left.width(); ++m) {
       for (int64_t k = 0; k < (isBias ? 1 : right.width()); ++k) {
@@ -135,14 +136,14 @@ LogicalResult sluice::oracle::judgeWeightGradient(dispatch::WeightGradientOp op,
   return success();
 }
 
-LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const OracleLaunch &launch,
                                            Judgement &judgement) {
-  Stored index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
+  TensorRows index(op.getIndex(), launch.operands[0]), values(op.getValues(), launch.operands[1]);
   ValueComparison result(op, launch, 0, judgement);
-  Rows rows(op, launch);
+  DomainRows rows(op, launch);
   int64_t width = result.stored().width();
   std::vector<ProductSum> sums(result.stored().rows() * width);
-  std::optional<Stored> init;
+  std::optional<TensorRows> init;
   if (op.getInit()) {
     init.emplace(op.getInit(), launch.operands[2]);
   }

@@ -7,11 +7,11 @@
 
 namespace sluice::oracle {
 
-llvm::LogicalResult judgeContract(dispatch::ContractOp op, const Launch &launch,
+llvm::LogicalResult judgeContract(dispatch::ContractOp op, const OracleLaunch &launch,
                                   Judgement &judgement);
-llvm::LogicalResult judgeWeightGradient(dispatch::WeightGradientOp op, const Launch &launch,
+llvm::LogicalResult judgeWeightGradient(dispatch::WeightGradientOp op, const OracleLaunch &launch,
                                         Judgement &judgement);
-llvm::LogicalResult judgeScatter(dispatch::ScatterRowsOp op, const Launch &launch,
+llvm::LogicalResult judgeScatter(dispatch::ScatterRowsOp op, const OracleLaunch &launch,
                                  Judgement &judgement);
 
 } // namespace sluice::oracle

@@ -12,7 +12,7 @@ namespace {
 
 /// Operands that both ops have.
 template <typename Op> struct LossHead {
-  LossHead(Op op, const Launch &launch)
+  LossHead(Op op, const OracleLaunch &launch)
       : launch(launch), rows(op, launch), input(op.getInput(), launch.operands[0]),
         weight(op.getWeight(), launch.operands[1]), tokens(op.getTokens(), launch.operands[2]),
         offset(int64_t(op.getOffset())), first(int64_t(op.getFirst())),
@@ -84,10 +84,10 @@ template <typename Op> struct LossHead {
     return result;
   }
 
-  const Launch &launch;
-  Rows rows;
-  Stored input, weight, tokens;
-  std::optional<Stored> bias, rowGradient;
+  const OracleLaunch &launch;
+  DomainRows rows;
+  TensorRows input, weight, tokens;
+  std::optional<TensorRows> bias, rowGradient;
   int64_t offset, first;
   double smoothing, factor;
 };
@@ -108,8 +108,8 @@ Number logSumExp(const std::vector<Number> &logits) {
 
 } // namespace
 
-LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
-                                                Judgement &judgement) {
+LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op,
+                                                const OracleLaunch &launch, Judgement &judgement) {
   LossHead<dispatch::CrossEntropyOp> head(op, launch);
   size_t operand = 3;
   if (op.getBias()) {
@@ -156,12 +156,12 @@ LogicalResult sluice::oracle::judgeCrossEntropy(dispatch::CrossEntropyOp op, con
 
 LogicalResult
 sluice::oracle::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
-                                                const Launch &launch, Judgement &judgement) {
+                                                const OracleLaunch &launch, Judgement &judgement) {
   LossHead<dispatch::CrossEntropyWeightGradientOp> head(op, launch);
-  Stored lse(op.getLse(), launch.operands[3]);
+  TensorRows lse(op.getLse(), launch.operands[3]);
   size_t next = 4;
   auto optional = [&](Value operand) {
-    std::optional<Stored> stored;
+    std::optional<TensorRows> stored;
     if (operand) {
       stored.emplace(operand, launch.operands[next++]);
     }
@@ -169,8 +169,8 @@ sluice::oracle::judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGrad
   };
   head.bias = optional(op.getBias());
   head.rowGradient = optional(op.getRowGradient());
-  std::optional<Stored> initWeight = optional(op.getInitWeight()),
-                        initBias = optional(op.getInitBias());
+  std::optional<TensorRows> initWeight = optional(op.getInitWeight()),
+                            initBias = optional(op.getInitBias());
   int64_t tokens = head.weight.rows(), width = head.weight.width();
   std::vector<ProductSum> sums(tokens * width), biasSums(tokens);
   for (int64_t row = 0; row < head.rows.count(); ++row) {

@@ -7,9 +7,10 @@
 
 namespace sluice::oracle {
 
-llvm::LogicalResult judgeCrossEntropy(dispatch::CrossEntropyOp op, const Launch &launch,
+llvm::LogicalResult judgeCrossEntropy(dispatch::CrossEntropyOp op, const OracleLaunch &launch,
                                       Judgement &judgement);
 llvm::LogicalResult judgeCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op,
-                                                    const Launch &launch, Judgement &judgement);
+                                                    const OracleLaunch &launch,
+                                                    Judgement &judgement);
 
 } // namespace sluice::oracle

@@ -31,7 +31,7 @@ static double (*getDecoder(Type type))(const uint8_t *) {
                                               : decode<int64_t>;
 }
 
-Stored::Stored(Value tensor, const void *data) {
+TensorRows::TensorRows(Value tensor, const void *data) {
   auto type = cast<RankedTensorType>(tensor.getType());
   ofBf16 = type.getElementType().isBF16();
   int64_t bytes = type.getElementTypeBitWidth() / 8;
@@ -48,7 +48,7 @@ Stored::Stored(Value tensor, const void *data) {
   }
 }
 
-ValueComparison::ValueComparison(Operation *dispatch, const Launch &launch, unsigned result,
+ValueComparison::ValueComparison(Operation *dispatch, const OracleLaunch &launch, unsigned result,
                                  Judgement &judgement)
     : launch(launch), result(result), judgement(judgement),
       memory(dispatch->getResult(result), launch.results[result]) {
@@ -115,13 +115,13 @@ void ValueComparison::judge(int64_t row, int64_t column, Number stored, double f
   }
 }
 
-int64_t sluice::oracle::validLength(const Launch &launch, int64_t batch, int64_t factor,
+int64_t sluice::oracle::validLength(const OracleLaunch &launch, int64_t batch, int64_t factor,
                                     int64_t all) {
   int64_t length = launch.lengths ? launch.lengths[batch] : launch.length;
   return factor == 0 ? all : std::min(all, (length + factor - 1) / factor);
 }
 
-Rows::Rows(Operation *dispatch, const Launch &launch)
+DomainRows::DomainRows(Operation *dispatch, const OracleLaunch &launch)
     : domain(cast<dispatch::KernelInterface>(dispatch).getDomain()),
       positionCount(domain.getPositions()), domainFactor(domain.getFactor()), launch(launch) {
   if (domain.getScheduled()) {
@@ -129,18 +129,18 @@ Rows::Rows(Operation *dispatch, const Launch &launch)
   }
 }
 
-int64_t Rows::position(int64_t row) const {
+int64_t DomainRows::position(int64_t row) const {
   const int64_t *run = getRun(row);
   return (run ? run[0] : 0) + row % positions();
 }
 
-int64_t Rows::length(int64_t row, int64_t factor, int64_t all) const {
+int64_t DomainRows::length(int64_t row, int64_t factor, int64_t all) const {
   const int64_t *run = getRun(row);
   return run && factor != 0 ? (run[2] + factor - 1) / factor
                             : validLength(launch, batch(row), factor, all);
 }
 
-bool Rows::isValid(int64_t row) const {
+bool DomainRows::isValid(int64_t row) const {
   if (const int64_t *run = getRun(row)) {
     return row % positions() < run[1];
   }
@@ -149,7 +149,7 @@ bool Rows::isValid(int64_t row) const {
           row % positions() < validLength(launch, batch(row), domainFactor, positions()));
 }
 
-int64_t Rows::validRows() const {
+int64_t DomainRows::validRows() const {
   int64_t valid = 0;
   for (int64_t row = 0; row < count(); ++row) {
     valid += isValid(row);

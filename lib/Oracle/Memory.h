@@ -13,9 +13,9 @@ namespace sluice::oracle {
 
 /// A tensor in memory as rows: rank 3 [B, T, d] is B T padded rows of d; a lower rank has one dense
 /// row for each index of all but the last dimension.
-class Stored {
+class TensorRows {
 public:
-  Stored(mlir::Value tensor, const void *data);
+  TensorRows(mlir::Value tensor, const void *data);
 
   int64_t rows() const { return rowCount; }
   int64_t width() const { return columnCount; }
@@ -34,11 +34,11 @@ private:
 /// Compares a result's elements.
 class ValueComparison {
 public:
-  ValueComparison(mlir::Operation *dispatch, const Launch &launch, unsigned result,
+  ValueComparison(mlir::Operation *dispatch, const OracleLaunch &launch, unsigned result,
                   Judgement &judgement);
   ~ValueComparison();
 
-  const Stored &stored() const { return memory; }
+  const TensorRows &stored() const { return memory; }
   /// Element (row, column) should be `expected`, with one rounding to bf16 if it is stored as bf16.
   void check(int64_t row, int64_t column, Number expected);
   /// The sum of a column over all rows should be `expected`, in f32.
@@ -48,19 +48,19 @@ private:
   void count(double found, Number expected);
   void judge(int64_t row, int64_t column, Number expected, double found, double bound);
 
-  const Launch &launch;
+  const OracleLaunch &launch;
   unsigned result;
   Judgement &judgement;
-  Stored memory;
+  TensorRows memory;
   double signedUlps = 0;
   std::unordered_set<double> counted; ///< rounded numbers
 };
 
 /// Rows of a dispatch's domain: row b * positions + j is at position j of row b of the batch or, if
 /// the domain is scheduled, at the j-th position from the start of that row's run.
-class Rows {
+class DomainRows {
 public:
-  Rows(mlir::Operation *dispatch, const Launch &launch);
+  DomainRows(mlir::Operation *dispatch, const OracleLaunch &launch);
 
   int64_t positions() const { return positionCount; }
   int64_t count() const { return domain.getLaunchRows(); }
@@ -86,10 +86,10 @@ private:
   const int64_t positionCount, domainFactor; ///< copied from the domain, since there are millions
                                              ///< of rows
                                              ///< rows
-  const Launch &launch;
+  const OracleLaunch &launch;
   const int64_t *schedule = nullptr;
 };
 /// Returns ceil(length / factor) of a row of the batch, or `all` if the factor is 0.
-int64_t validLength(const Launch &launch, int64_t batch, int64_t factor, int64_t all);
+int64_t validLength(const OracleLaunch &launch, int64_t batch, int64_t factor, int64_t all);
 
 } // namespace sluice::oracle

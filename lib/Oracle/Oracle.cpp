@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::oracle;
 
-FailureOr<Judgement> sluice::oracle::judge(Operation *dispatch, const Launch &launch) {
+FailureOr<Judgement> sluice::oracle::judge(Operation *dispatch, const OracleLaunch &launch) {
   Judgement judgement;
   judgement.results.resize(dispatch->getNumResults());
   auto with = [&](auto judgeOp) {

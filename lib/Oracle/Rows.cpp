@@ -13,17 +13,18 @@ namespace {
 
 class RowPass {
 public:
-  RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement);
+  RowPass(dispatch::RowsOp op, const OracleLaunch &launch, Judgement &judgement);
   LogicalResult run();
 
 private:
   Numbers read(unsigned operand, int64_t row, const Body &body);
-  Numbers readRow(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row);
-  Numbers getRowLine(const Stored &stored, Value argument, int64_t line) const;
-  Numbers rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
+  Numbers readRow(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
+                  int64_t row);
+  Numbers getRowLine(const TensorRows &stored, Value argument, int64_t line) const;
+  Numbers rowAt(const TensorRows &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                 int64_t q, int64_t first);
-  Numbers sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access, int64_t row,
-                  const Body &body);
+  Numbers sumOver(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
+                  int64_t row, const Body &body);
   /// Returns the end of the operand's sequence. Rows of segments that a decode step reads are in
   /// its rings, and no length bounds their number.
   int64_t getRowLimit(Value argument, dispatch::AccessAttr access, int64_t row) {
@@ -44,16 +45,16 @@ private:
   }
 
   dispatch::RowsOp op;
-  const Launch &launch;
-  Rows rows;
-  std::vector<Stored> operands;
+  const OracleLaunch &launch;
+  DomainRows rows;
+  std::vector<TensorRows> operands;
   std::vector<std::unique_ptr<ValueComparison>> results;
   std::vector<std::vector<ProductSum>> columnSums; ///< sums of results with access `columns`
 };
 
 } // namespace
 
-RowPass::RowPass(dispatch::RowsOp op, const Launch &launch, Judgement &judgement)
+RowPass::RowPass(dispatch::RowsOp op, const OracleLaunch &launch, Judgement &judgement)
     : op(op), launch(launch), rows(op, launch), columnSums(op->getNumResults()) {
   for (auto [operand, data] : llvm::zip(op.getInputs(), launch.operands)) {
     operands.emplace_back(operand, data);
@@ -70,7 +71,7 @@ static int64_t countBufferElements(Value value) {
 
 /// Reads a whole line, with the size of the argument; a line with one number per position is in a
 /// row of positions.
-Numbers RowPass::getRowLine(const Stored &stored, Value argument, int64_t line) const {
+Numbers RowPass::getRowLine(const TensorRows &stored, Value argument, int64_t line) const {
   Numbers numbers;
   for (int64_t i = 0; i < countBufferElements(argument); ++i) {
     numbers.push_back(stored.at(line, i));
@@ -80,7 +81,7 @@ Numbers RowPass::getRowLine(const Stored &stored, Value argument, int64_t line) 
 
 /// Reads row q of the row's own sequence, from column `first`; outside [0, N') the value that the
 /// access specifies.
-Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAttr access,
+Numbers RowPass::rowAt(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                        int64_t row, int64_t q, int64_t first) {
   RankedTensorType type = getOperandType(argument);
   int64_t sources = type.getDimSize(1), limit = getRowLimit(argument, access, row);
@@ -100,7 +101,7 @@ Numbers RowPass::rowAt(const Stored &stored, Value argument, dispatch::AccessAtt
 }
 
 /// Reads rows map(p, i).
-Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessAttr access,
+Numbers RowPass::readRow(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row) {
   int64_t p = rows.position(row), limit = getRowLimit(argument, access, row);
   Numbers numbers;
@@ -114,7 +115,7 @@ Numbers RowPass::readRow(const Stored &stored, Value argument, dispatch::AccessA
 }
 
 /// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1.
-Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessAttr access,
+Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row, const Body &body) {
   int64_t limit = getRowLimit(argument, access, row);
   auto bound = [&](int64_t index, int64_t member) {
@@ -144,7 +145,7 @@ Numbers RowPass::sumOver(const Stored &stored, Value argument, dispatch::AccessA
 
 Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   using dispatch::AccessKind;
-  const Stored &stored = operands[operand];
+  const TensorRows &stored = operands[operand];
   dispatch::AccessAttr access = getTensorAccess(op.getAccesses(), operand);
   Value argument = op.getBody().getArgument(operand);
   int64_t p = rows.position(row);
@@ -205,7 +206,7 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
 /// The target chooses which rows each partial sum covers. Checks the total of the partial sums, and
 /// that none is larger than all of its terms allow.
 void RowPass::judgeColumns(unsigned result) {
-  const Stored &stored = results[result]->stored();
+  const TensorRows &stored = results[result]->stored();
   for (size_t column = 0; column < columnSums[result].size(); ++column) {
     const ProductSum &sum = columnSums[result][column];
     Number expected = sum.total(stored.rows());
@@ -244,7 +245,7 @@ LogicalResult RowPass::run() {
   return success();
 }
 
-LogicalResult sluice::oracle::judgeRows(dispatch::RowsOp op, const Launch &launch,
+LogicalResult sluice::oracle::judgeRows(dispatch::RowsOp op, const OracleLaunch &launch,
                                         Judgement &judgement) {
   return RowPass(op, launch, judgement).run();
 }

@@ -7,6 +7,7 @@
 
 namespace sluice::oracle {
 
-llvm::LogicalResult judgeRows(dispatch::RowsOp op, const Launch &launch, Judgement &judgement);
+llvm::LogicalResult judgeRows(dispatch::RowsOp op, const OracleLaunch &launch,
+                              Judgement &judgement);
 
 } // namespace sluice::oracle

@@ -7,12 +7,12 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::oracle;
 
-LogicalResult sluice::oracle::judgeSegmentScan(dispatch::SegmentScanOp op, const Launch &launch,
-                                               Judgement &judgement) {
-  Stored bits(op.getBits(), launch.operands[0]);
+LogicalResult sluice::oracle::judgeSegmentScan(dispatch::SegmentScanOp op,
+                                               const OracleLaunch &launch, Judgement &judgement) {
+  TensorRows bits(op.getBits(), launch.operands[0]);
   ValueComparison counts(op, launch, 0, judgement), ends(op, launch, 1, judgement),
       totals(op, launch, 2, judgement);
-  Rows rows(op, launch);
+  DomainRows rows(op, launch);
   bool isDense = cast<RankedTensorType>(op.getBits().getType()).getRank() == 2;
   int64_t positions = rows.positions(), most = ends.stored().width();
   for (int64_t b = 0; b < op.getDomain().getBatch(); ++b) {

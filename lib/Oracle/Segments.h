@@ -7,7 +7,7 @@
 
 namespace sluice::oracle {
 
-llvm::LogicalResult judgeSegmentScan(dispatch::SegmentScanOp op, const Launch &launch,
+llvm::LogicalResult judgeSegmentScan(dispatch::SegmentScanOp op, const OracleLaunch &launch,
                                      Judgement &judgement);
 
 } // namespace sluice::oracle

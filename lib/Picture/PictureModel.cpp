@@ -57,7 +57,7 @@ static int64_t lengthFor(CrossEntropyOp loss, int64_t period) {
   constexpr int64_t usual = 20, longContext = 64;
   auto function = loss->getParentOfType<func::FuncOp>();
   int64_t context = 0;
-  for (const BlindPattern::Row &row : findBlindSpots(loss).rows) {
+  for (const BlindPattern::BlindRow &row : findBlindSpots(loss).rows) {
     context = std::max(context, row.oldest);
   }
   int64_t tokens = std::max(usual, largestShift(function) + 2 * period);

@@ -18,7 +18,7 @@ namespace sluice::spec {
 constexpr Interval probability = {0, 1, true, false};
 constexpr Interval positive = {0, std::numeric_limits<double>::infinity(), false, true};
 
-template <typename Enum> using Names = std::vector<std::pair<std::string_view, Enum>>;
+template <typename Enum> using EnumNames = std::vector<std::pair<std::string_view, Enum>>;
 
 /// Returns the known name most similar to `found`; nothing if none is similar enough to be a typing
 /// error.
@@ -56,7 +56,7 @@ public:
   std::string text(std::string_view key) const;
   std::string text(std::string_view key, const std::string &otherwise) const;
   template <typename Enum>
-  Enum choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const;
+  Enum choice(std::string_view key, const EnumNames<Enum> &names, Enum otherwise) const;
 
   /// Return a value that is not the value of a key, such as an item of an array. `name` is for
   /// messages.
@@ -91,7 +91,7 @@ size_t findChoice(const Fields &fields, std::string_view key, const JsonValue &v
                   const std::vector<std::string_view> &names);
 
 template <typename Enum>
-Enum Fields::choice(std::string_view key, const Names<Enum> &names, Enum otherwise) const {
+Enum Fields::choice(std::string_view key, const EnumNames<Enum> &names, Enum otherwise) const {
   const JsonValue *found = find(key);
   if (!found) {
     return otherwise;

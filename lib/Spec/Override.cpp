@@ -54,7 +54,7 @@ struct OverrideTarget {
 };
 
 /// Follows one step of the path from `value`; null if an object lacks the key.
-const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t step,
+const JsonValue *follow(const JsonValue &value, const SpecOverride &setting, size_t step,
                         const std::string &file, Position &start) {
   auto fail = [&](const std::string &expected, const std::string &found) {
     throw Failure{{{file, value.position.line, value.position.column},
@@ -84,7 +84,8 @@ const JsonValue *follow(const JsonValue &value, const Setting &setting, size_t s
   return &value.items[index];
 }
 
-OverrideTarget resolve(const JsonValue &root, const Setting &setting, const std::string &file) {
+OverrideTarget resolve(const JsonValue &root, const SpecOverride &setting,
+                       const std::string &file) {
   OverrideTarget target{&root, root.position, 0};
   while (target.found < setting.path.size()) {
     const JsonValue *next = follow(*target.value, setting, target.found, file, target.start);
@@ -98,7 +99,7 @@ OverrideTarget resolve(const JsonValue &root, const Setting &setting, const std:
 }
 
 /// Replaces the value at the path, or adds the first missing key with the levels below it.
-std::string apply(std::string text, const Setting &setting, const std::string &file) {
+std::string apply(std::string text, const SpecOverride &setting, const std::string &file) {
   JsonValue root = parseJson(text, file);
   if (root.kind != JsonKind::Object) {
     return text; // the reader reports it
@@ -119,7 +120,7 @@ std::string apply(std::string text, const Setting &setting, const std::string &f
 }
 
 /// Returns true if a place of the changed spec is in the text of the setting.
-bool wrote(const std::string &text, const Setting &setting, const SourceLocation &place) {
+bool wrote(const std::string &text, const SpecOverride &setting, const SourceLocation &place) {
   JsonValue root = parseJson(text, place.file);
   if (root.kind != JsonKind::Object) {
     return false;
@@ -134,15 +135,15 @@ bool wrote(const std::string &text, const Setting &setting, const SourceLocation
 } // namespace
 
 std::string withSettings(std::string text, const std::string &file,
-                         const std::vector<Setting> &settings) {
-  for (const Setting &setting : settings) {
+                         const std::vector<SpecOverride> &settings) {
+  for (const SpecOverride &setting : settings) {
     text = apply(std::move(text), setting, file);
   }
   return text;
 }
 
 void blameSettings(Diagnostic &error, const std::string &changed,
-                   const std::vector<Setting> &settings,
+                   const std::vector<SpecOverride> &settings,
                    const std::function<bool()> &isOriginalValid) {
   std::string flags = flagAt(changed, settings, error.location);
   if (flags.empty() && !settings.empty() && isOriginalValid()) {
@@ -151,10 +152,10 @@ void blameSettings(Diagnostic &error, const std::string &changed,
   error.message = flags.empty() ? error.message : flags + ": " + error.message;
 }
 
-std::string flagAt(const std::string &changed, const std::vector<Setting> &settings,
+std::string flagAt(const std::string &changed, const std::vector<SpecOverride> &settings,
                    const SourceLocation &place) {
   std::string flag;
-  for (const Setting &setting : settings) {
+  for (const SpecOverride &setting : settings) {
     try {
       flag = wrote(changed, setting, place) ? setting.flag : flag;
     } catch (const Failure &) { // a later setting replaced a node on its path
@@ -163,17 +164,17 @@ std::string flagAt(const std::string &changed, const std::vector<Setting> &setti
   return flag;
 }
 
-std::string allFlags(const std::vector<Setting> &settings) {
+std::string allFlags(const std::vector<SpecOverride> &settings) {
   std::string all;
-  for (const Setting &setting : settings) {
+  for (const SpecOverride &setting : settings) {
     all += (all.empty() ? "" : " ") + setting.flag;
   }
   return all;
 }
 
-std::optional<Setting> parseSetting(const std::string &written, std::string &mistake) {
+std::optional<SpecOverride> parseSetting(const std::string &written, std::string &mistake) {
   size_t equals = written.find('=');
-  Setting setting{"--set " + written, {}, ""};
+  SpecOverride setting{"--set " + written, {}, ""};
   std::string key = written.substr(0, equals);
   for (size_t from = 0; from <= key.size();) {
     size_t dot = std::min(key.find('.', from), key.size());
@@ -205,7 +206,7 @@ std::optional<Setting> parseSetting(const std::string &written, std::string &mis
   return setting;
 }
 
-Setting computeSetting(const std::string &compute) {
+SpecOverride computeSetting(const std::string &compute) {
   return {"--precision " + compute, {"precision", "compute"}, "\"" + compute + "\""};
 }
 

@@ -51,10 +51,10 @@ private:
 /// nlohmann/json's events have no offsets. But its parser pulls characters one at a time from an
 /// iterator, so an iterator that counts knows how far the lexer has read when an event arrives; the
 /// start of the token follows from the end of the one before.
-class Reader : public nlohmann::json_sax<nlohmann::json> {
+class JsonReader : public nlohmann::json_sax<nlohmann::json> {
 public:
-  Reader(std::string_view text, const size_t &consumed, JsonHandler &handler,
-         const JsonNouns &nouns)
+  JsonReader(std::string_view text, const size_t &consumed, JsonHandler &handler,
+             const JsonNouns &nouns)
       : text(text), consumed(consumed), handler(handler), nouns(nouns),
         cursor(text.starts_with(byteOrderMark) ? byteOrderMark.size() : 0) {}
 
@@ -104,14 +104,14 @@ private:
   JsonEvent last = JsonEvent::None;
   size_t bytesRead = 0; ///< up to a syntax error
   std::string lastKey;  ///< key of the present value
-  struct Level {
+  struct JsonLevel {
     bool isObject;
     std::map<std::string, size_t> keys; ///< with their offsets
   };
-  std::vector<Level> levels; ///< open arrays and objects
+  std::vector<JsonLevel> levels; ///< open arrays and objects
 };
 
-void Reader::expectEnd() {
+void JsonReader::expectEnd() {
   size_t at = text.skipSpace(cursor);
   if (!error && at < text.size()) {
     fail(at, "expected nothing after the end of the " + std::string(nouns.document) + ", found " +
@@ -119,7 +119,7 @@ void Reader::expectEnd() {
   }
 }
 
-bool Reader::add(nlohmann::json value) {
+bool JsonReader::add(nlohmann::json value) {
   size_t start = tokenStart();
   // The lexer has read one byte beyond a number, but none beyond other tokens.
   size_t end = value.is_number() ? text.numberEnd(start) : consumed;
@@ -129,7 +129,7 @@ bool Reader::add(nlohmann::json value) {
   return true;
 }
 
-bool Reader::open(bool isObject) {
+bool JsonReader::open(bool isObject) {
   size_t start = tokenStart();
   if (levels.size() == deepestJson) {
     return fail(start,
@@ -145,7 +145,7 @@ bool Reader::open(bool isObject) {
   return true;
 }
 
-bool Reader::close() {
+bool JsonReader::close() {
   levels.pop_back();
   handler.close();
   cursor = consumed;
@@ -153,7 +153,7 @@ bool Reader::close() {
   return true;
 }
 
-bool Reader::key(string_t &value) {
+bool JsonReader::key(string_t &value) {
   size_t start = tokenStart();
   auto [known, added] = levels.back().keys.try_emplace(value, start);
   if (!added) {
@@ -195,7 +195,7 @@ std::string findRemedy(const JsonText &text, size_t at, bool isKey, bool isAfter
   return isJsonWord(c) ? "; only true, false and null are written without double quotes" : "";
 }
 
-bool Reader::badToken(size_t at, const std::string &expected, bool key) {
+bool JsonReader::badToken(size_t at, const std::string &expected, bool key) {
   if (text.has(at, '"')) {
     auto [wrong, message] = text.describeString(at, bytesRead == 0 ? at : bytesRead - 1);
     return fail(wrong, message);
@@ -224,8 +224,8 @@ std::string describeSeparator(const JsonText &text, size_t at, size_t end, bool 
          text.found(at) + remedy;
 }
 
-bool Reader::parse_error(size_t read, const std::string &,
-                         const nlohmann::detail::exception &exception) {
+bool JsonReader::parse_error(size_t read, const std::string &,
+                             const nlohmann::detail::exception &exception) {
   constexpr int numberOverflow = 406;
   bytesRead = read;
   if (exception.id == numberOverflow) {
@@ -268,7 +268,7 @@ bool Reader::parse_error(size_t read, const std::string &,
 std::optional<JsonError> parseJsonText(std::string_view text, JsonHandler &handler,
                                        const JsonNouns &nouns) {
   size_t consumed = 0;
-  Reader reader(text, consumed, handler, nouns);
+  JsonReader reader(text, consumed, handler, nouns);
   const char *first = text.data();
   CountingIterator begin(first, &consumed), end(first + text.size(), &consumed);
   nlohmann::json::sax_parse(begin, end, &reader);

@@ -404,7 +404,7 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (failed(verifyModel(module)) || failed(verifyTraining(module)) ||
-        failed(verifyLevel(module, Level::Dispatches))) {
+        failed(verifyLevel(module, ModuleLevel::Dispatches))) {
       return signalPassFailure();
     }
     EntryBuilder builder(module);

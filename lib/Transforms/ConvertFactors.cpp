@@ -39,7 +39,8 @@ private:
 
 struct ConvertFactorsPass : sluice::impl::ConvertFactorsBase<ConvertFactorsPass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+    if (failed(verifyModel(getOperation())) ||
+        failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
       return signalPassFailure();
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {

@@ -227,7 +227,8 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
     if (isOptional && !hasStep(getOperation(), operations)) {
       return markAllAnalysesPreserved();
     }
-    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+    if (failed(verifyModel(getOperation())) ||
+        failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
       return signalPassFailure();
     }
     auto predict = getOperation().lookupSymbol<func::FuncOp>("predict");

@@ -193,7 +193,8 @@ LogicalResult completeObjective(func::FuncOp func) {
 
 struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+    if (failed(verifyModel(getOperation())) ||
+        failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
       return signalPassFailure();
     }
     auto forward = getOperation().lookupSymbol<func::FuncOp>("evaluate");

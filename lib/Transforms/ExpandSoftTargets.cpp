@@ -49,7 +49,8 @@ void expand(CrossEntropyOp loss) {
 
 struct ExpandSoftTargetsPass : sluice::impl::ExpandSoftTargetsBase<ExpandSoftTargetsPass> {
   void runOnOperation() override {
-    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+    if (failed(verifyModel(getOperation())) ||
+        failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
       return signalPassFailure();
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {

@@ -440,7 +440,8 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
       getOperation().emitError() << "expected sum-parts of at least 1, found " << int64_t(sumParts);
       return signalPassFailure();
     }
-    if (failed(verifyModel(getOperation())) || failed(verifyLevel(getOperation(), Level::Model))) {
+    if (failed(verifyModel(getOperation())) ||
+        failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
       return signalPassFailure();
     }
     StepEntries entries(getOperation(), generationRows, keysApart);

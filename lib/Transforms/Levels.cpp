@@ -14,17 +14,17 @@ using namespace sluice;
 // Levels
 //===----------------------------------------------------------------------===//
 
-static bool standsOn(Operation &op, Level level) {
-  if (level == Level::Model) {
+static bool standsOn(Operation &op, ModuleLevel level) {
+  if (level == ModuleLevel::Model) {
     return isa_and_nonnull<SluiceDialect>(op.getDialect());
   }
   return isa<dispatch::KernelInterface, plan::BindOp, plan::ViewOp, plan::StoreOp>(op);
 }
 
-LogicalResult sluice::verifyLevel(ModuleOp module, Level level) {
-  StringRef what = level == Level::Model ? "model ops" : "dispatches";
+LogicalResult sluice::verifyLevel(ModuleOp module, ModuleLevel level) {
+  StringRef what = level == ModuleLevel::Model ? "model ops" : "dispatches";
   bool isPlan = !module.getOps<plan::EntryOp>().empty();
-  if (isPlan || (level == Level::Dispatches && module.getOps<func::FuncOp>().empty())) {
+  if (isPlan || (level == ModuleLevel::Dispatches && module.getOps<func::FuncOp>().empty())) {
     return module.emitError() << "expected functions of " << what << ", found "
                               << (isPlan ? "a plan" : "none");
   }
@@ -39,7 +39,7 @@ LogicalResult sluice::verifyLevel(ModuleOp module, Level level) {
       }
       InFlightDiagnostic error = op.emitError() << "expected a function of " << what
                                                 << " alone, found " << op.getName();
-      bool isAhead = level == Level::Dispatches && standsOn(op, Level::Model);
+      bool isAhead = level == ModuleLevel::Dispatches && standsOn(op, ModuleLevel::Model);
       return isAhead ? error << "; run sluice-form-dispatches before" : error;
     }
   }

@@ -229,8 +229,8 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
                                          int64_t counterBytes, ArrayRef<int64_t> buckets) {
   MemoryPlan plan;
   std::vector<std::unique_ptr<Storage>> storages;
-  Storage::Names names;
-  if (failed(verifyLevel(module, Level::Dispatches))) {
+  Storage::PlaceNames names;
+  if (failed(verifyLevel(module, ModuleLevel::Dispatches))) {
     return failure();
   }
   for (auto func : module.getOps<func::FuncOp>()) {

@@ -116,8 +116,8 @@ void Storage::noteWritten(OpResult result) {
   auto type = cast<RankedTensorType>(result.getType());
   int64_t rowBytes =
       dispatch::paddedWidth(type.getDimSize(2)) * (type.getElementTypeBitWidth() / 8);
-  Segments now{domain->getBatch(), domain->getPositions(), rowBytes, domain->getFactor()};
-  auto isLike = [&](const Segments &other) {
+  SegmentExtent now{domain->getBatch(), domain->getPositions(), rowBytes, domain->getFactor()};
+  auto isLike = [&](const SegmentExtent &other) {
     return other.texts == now.texts && other.rows == now.rows && other.rowBytes == now.rowBytes &&
            other.factor == now.factor;
   };

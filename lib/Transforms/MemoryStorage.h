@@ -21,8 +21,8 @@ inline bool isDispatch(mlir::Operation &op) { return mlir::isa<dispatch::KernelI
 /// Values of one entry that share memory, and the live range of that memory.
 class Storage {
 public:
-  using Names = llvm::DenseMap<mlir::Value, std::string>;
-  Storage(mlir::func::FuncOp func, MemoryPlan &plan, Names &names)
+  using PlaceNames = llvm::DenseMap<mlir::Value, std::string>;
+  Storage(mlir::func::FuncOp func, MemoryPlan &plan, PlaceNames &names)
       : func(func), plan(plan), names(names) {}
 
   mlir::LogicalResult run();
@@ -32,7 +32,7 @@ public:
 
 private:
   /// Rows of a text on an axis of segments, if kernels only write the rows that exist.
-  struct Segments {
+  struct SegmentExtent {
     int64_t texts, rows, rowBytes;
     int64_t factor; ///< segments per row
   };
@@ -44,7 +44,7 @@ private:
     size_t first = SIZE_MAX, last = 0;
     TemporaryKind kind = TemporaryKind::Transient;
     size_t order = 0; ///< order of first use in launches, from 1: breaks ties
-    std::optional<Segments> segments;
+    std::optional<SegmentExtent> segments;
     bool isWhole = false; ///< some launch writes all rows
 
     Runs runs(int64_t limit) const;
@@ -69,7 +69,7 @@ private:
 
   mlir::func::FuncOp func;
   MemoryPlan &plan;
-  Names &names; ///< names of the values that are stored in a place
+  PlaceNames &names; ///< names of the values that are stored in a place
   llvm::EquivalenceClasses<const void *> sets;
   std::map<const void *, Class> classes;
 };

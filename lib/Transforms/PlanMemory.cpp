@@ -36,7 +36,7 @@ void separatePlaces(func::FuncOp func) {
 
 struct SeparatePlacesPass : sluice::impl::SeparatePlacesBase<SeparatePlacesPass> {
   void runOnOperation() override {
-    if (failed(verifyLevel(getOperation(), Level::Dispatches))) {
+    if (failed(verifyLevel(getOperation(), ModuleLevel::Dispatches))) {
       return signalPassFailure();
     }
     llvm::for_each(getOperation().getOps<func::FuncOp>(), separatePlaces);

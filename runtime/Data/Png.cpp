@@ -83,15 +83,15 @@ std::string findSurplusData(std::span<const Chunk> chunks) {
 /// Reads a PNG in memory with libpng. Warnings are treated as errors: optional chunks have been
 /// removed, so each warning reports damage. libpng reports errors by longjmp, so no function that
 /// calls it has objects with destructors.
-class Reader {
+class PngReader {
 public:
-  explicit Reader(std::span<const uint8_t> bytes) : bytes(bytes) {
+  explicit PngReader(std::span<const uint8_t> bytes) : bytes(bytes) {
     png = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, onError, onWarning);
     info = png != nullptr ? png_create_info_struct(png) : nullptr;
   }
-  ~Reader() { png_destroy_read_struct(&png, &info, nullptr); }
-  Reader(const Reader &) = delete;
-  Reader &operator=(const Reader &) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader &) = delete;
+  PngReader &operator=(const PngReader &) = delete;
 
   /// Reads the file up to the pixels.
   bool readHeader();
@@ -104,13 +104,13 @@ public:
 
 private:
   static void onError(png_structp png, png_const_charp message) {
-    auto *reader = static_cast<Reader *>(png_get_error_ptr(png));
+    auto *reader = static_cast<PngReader *>(png_get_error_ptr(png));
     std::strncpy(reader->text, message, sizeof reader->text - 1);
     png_longjmp(png, 1);
   }
   static void onWarning(png_structp png, png_const_charp message) { onError(png, message); }
   static void read(png_structp png, png_bytep into, size_t count) {
-    auto *reader = static_cast<Reader *>(png_get_io_ptr(png));
+    auto *reader = static_cast<PngReader *>(png_get_io_ptr(png));
     if (count > reader->bytes.size() - reader->at) {
       png_error(png, "cut short");
     }
@@ -125,7 +125,7 @@ private:
   char text[160] = "no memory";
 };
 
-bool Reader::readHeader() {
+bool PngReader::readHeader() {
   if (info == nullptr || setjmp(png_jmpbuf(png)) != 0) {
     return false;
   }
@@ -135,7 +135,7 @@ bool Reader::readHeader() {
   return true;
 }
 
-bool Reader::readPixels(uint8_t *pixels) {
+bool PngReader::readPixels(uint8_t *pixels) {
   if (setjmp(png_jmpbuf(png)) != 0) {
     return false;
   }
@@ -157,7 +157,7 @@ bool Reader::readPixels(uint8_t *pixels) {
 }
 
 /// Replaces indices by colors. Returns false if an index is not in the palette.
-bool applyPalette(const Reader &reader, std::vector<uint8_t> &pixels) {
+bool applyPalette(const PngReader &reader, std::vector<uint8_t> &pixels) {
   png_colorp colors = nullptr;
   int count = 0;
   png_get_PLTE(reader.get(), reader.getInfo(), &colors, &count);
@@ -184,7 +184,7 @@ DecodedPng decodePng(std::span<const uint8_t> bytes, int64_t width, int64_t heig
   DecodedPng image;
   std::vector<Chunk> chunks = cutChunks(bytes);
   std::vector<uint8_t> kept = dropAncillary(bytes, chunks);
-  Reader reader(kept);
+  PngReader reader(kept);
   if (!reader.readHeader()) {
     image.problem = reader.message();
     return image;

@@ -15,7 +15,7 @@ namespace sluice::runtime {
 namespace {
 
 using Json = nlohmann::json;
-using Stored = SafetensorsFile::Stored;
+using StoredTensor = SafetensorsFile::StoredTensor;
 
 const std::string foreignWeightsRemedy =
     "; give the safetensors file that belongs to this artifact";
@@ -39,9 +39,9 @@ uint64_t countBytes(const std::string &type) {
   return found == sizes.end() ? 0 : found->second;
 }
 
-Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
+StoredTensor readStored(const StrictJson &entry, uint64_t dataBytes) {
   entry.keys({"dtype", "shape", "data_offsets"});
-  Stored stored;
+  StoredTensor stored;
   stored.type = entry.at("dtype").string();
   stored.shape = entry.at("shape").integers();
   std::vector<int64_t> offsets = entry.at("data_offsets").integers();
@@ -77,7 +77,7 @@ Stored readStored(const StrictJson &entry, uint64_t dataBytes) {
 
 /// Checks that every byte of the data belongs to exactly one tensor: otherwise tensors overlap, or
 /// the file has unused data.
-void requireWholeCover(const std::map<std::string, Stored> &table, uint64_t dataBytes,
+void requireWholeCover(const std::map<std::string, StoredTensor> &table, uint64_t dataBytes,
                        const std::string &origin) {
   std::vector<std::pair<uint64_t, std::string>> starts;
   for (const auto &[name, stored] : table) {
@@ -193,7 +193,7 @@ std::string SafetensorsFile::metadata(const std::string &key) const {
   return found == texts.end() ? "" : found->second;
 }
 
-float SafetensorsFile::element(const Stored &stored, size_t index) const {
+float SafetensorsFile::element(const StoredTensor &stored, size_t index) const {
   const uint8_t *bytes = data.data() + stored.begin; // may be unaligned
   uint32_t bits = 0;
   if (stored.type == "F32") {
@@ -214,7 +214,7 @@ void SafetensorsFile::rename(const WeightNames &names) {
   };
   auto first = [&] { return table.empty() ? "no tensor" : showJson(table.begin()->first); };
   bool isFound = names.prefix.empty();
-  std::map<std::string, Stored> renamed;
+  std::map<std::string, StoredTensor> renamed;
   for (const auto &[name, stored] : table) {
     bool hasPrefix = !names.prefix.empty() && name.starts_with(names.prefix);
     isFound |= hasPrefix;
@@ -253,7 +253,7 @@ std::vector<std::string> SafetensorsFile::findOthers(std::span<const NamedTensor
   for (const NamedTensor &tensor : into) {
     expected.insert(tensor.name);
   }
-  auto bytesAt = [&](const Stored &stored) {
+  auto bytesAt = [&](const StoredTensor &stored) {
     return data.subspan(stored.begin, stored.end - stored.begin);
   };
   std::vector<std::string> others;
@@ -302,7 +302,7 @@ void SafetensorsFile::requireNoPrefix(std::span<const NamedTensor> into) const {
 
 /// Throws if a table of learned positions has the wrong number of rows, one per position of the
 /// training context.
-void SafetensorsFile::requireContext(const NamedTensor &tensor, const Stored &stored) const {
+void SafetensorsFile::requireContext(const NamedTensor &tensor, const StoredTensor &stored) const {
   bool isTable = tensor.name.ends_with("position.weight") && tensor.shape.size() == 2 &&
                  stored.shape.size() == 2 && stored.shape[1] == tensor.shape[1];
   if (isTable && stored.shape[0] != tensor.shape[0]) {
@@ -321,7 +321,7 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
     refuse(origin, "expected " + naming(tensor.name) + " " + showJson(tensor.shape) +
                        ", found none of this name");
   }
-  const Stored &stored = found->second;
+  const StoredTensor &stored = found->second;
   if (stored.type != "F32" && stored.type != "F16" && stored.type != "BF16") {
     throw UserError(origin + ": " + naming(tensor.name) +
                     ": expected dtype F32, F16 or BF16, found " + showJson(stored.type) +
@@ -342,7 +342,7 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
 }
 
 void SafetensorsFile::copy(const NamedTensor &into) const {
-  const Stored &stored = table.at(into.name);
+  const StoredTensor &stored = table.at(into.name);
   if (stored.type == "F32") {
     std::span<uint8_t> place(reinterpret_cast<uint8_t *>(into.data.data()), into.data.size_bytes());
     std::ranges::copy(data.subspan(stored.begin, place.size()), place.begin());

@@ -175,7 +175,7 @@ private:
   Device &device;
   const RecordedLaunch &recorded;
   const Launch &launch;
-  const Kernel &kernel;
+  const PlanKernel &kernel;
 };
 
 } // namespace

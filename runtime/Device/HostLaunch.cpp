@@ -66,7 +66,7 @@ std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uin
           static_cast<size_t>(plan.model.batch)};
 }
 
-const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
+const DeviceVariant &requireVariant(const Artifact &artifact, const PlanKernel &kernel,
                                     const std::string &target) {
   auto found = kernel.deviceVariants.find(target);
   if (found == kernel.deviceVariants.end()) {

@@ -33,7 +33,7 @@ bool isFullSize(const Plan &plan, const uint8_t *host);
 std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host);
 
 /// Returns the code of `kernel` for a GPU target; throws UserError if there is none.
-const DeviceVariant &requireVariant(const Artifact &artifact, const Kernel &kernel,
+const DeviceVariant &requireVariant(const Artifact &artifact, const PlanKernel &kernel,
                                     const std::string &target);
 
 } // namespace sluice::runtime

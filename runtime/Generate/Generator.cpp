@@ -121,8 +121,8 @@ int32_t Predictor::getClosedSegments(const SegmentFacts &segments, int64_t row) 
   return count;
 }
 
-std::vector<Predictor::Segments> Predictor::segments(int64_t row) {
-  std::vector<Segments> all;
+std::vector<Predictor::SegmentProgress> Predictor::segments(int64_t row) {
+  std::vector<SegmentProgress> all;
   for (const auto &[segments, before] : closedBefore) {
     int32_t now = getClosedSegments(*segments, row);
     all.push_back({segments->axis, now, now > before.at(static_cast<size_t>(row))});

@@ -232,7 +232,7 @@ void Artifact::chooseTarget(const std::string &wanted) {
                     (wanted.empty() ? "on this machine" : "with --target " + wanted) +
                     ", or with --target cpu for every machine");
   }
-  for (const Kernel &kernel : parsedPlan.kernels) {
+  for (const PlanKernel &kernel : parsedPlan.kernels) {
     auto variant = kernel.variants.find(chosenTarget);
     if (variant == kernel.variants.end()) {
       refuse(origin, "kernel \"" + kernel.name + "\" has no code for " + chosenTarget);

@@ -34,7 +34,7 @@ StepCosts costsOfStep(const Plan &plan) {
       continue;
     }
     for (const Launch &launch : found->second) {
-      const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+      const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
       bool updates = launch.phase == "update" || (launch.phase.empty() && entry == "update");
       (updates                      ? costs.update
        : launch.phase == "backward" ? costs.backward
@@ -55,7 +55,7 @@ StepCosts costsOfStep(const Plan &plan) {
 
 Json describeStages(const LedgerLine &line) {
   Json stages = Json::array();
-  for (const Stage &stage : line.variant->stages) {
+  for (const DeviceStage &stage : line.variant->stages) {
     stages.push_back({{"symbol", stage.symbol},
                       {"blocks", stage.blocks},
                       {"threads", stage.threads},
@@ -196,7 +196,7 @@ void describeTarget(std::ostringstream &out, const std::vector<LedgerLine> &ledg
     if (line.target != target) {
       continue;
     }
-    const Stage &first = line.variant->stages.front();
+    const DeviceStage &first = line.variant->stages.front();
     std::string occupancy = line.occupancy < 0 ? "-" : format("%.0f%%", 100 * line.occupancy);
     out << format("%-52s %-10s %6zu %8lld %7lld %6s %6s %7lld %9s %10lld %12lld %11lld %6.1f us\n",
                   line.kernel->name.c_str(), line.kernel->kind.c_str(), line.variant->stages.size(),
@@ -244,7 +244,7 @@ Json describeArtifact(const Artifact &artifact) {
     json["tensors"].push_back({{"name", tensor.name}, {"shape", tensor.shape}, {"dtype", "f32"}});
   }
   json["kernels"] = Json::array();
-  for (const Kernel &kernel : plan.kernels) {
+  for (const PlanKernel &kernel : plan.kernels) {
     for (const auto &[target, variant] : kernel.variants) {
       json["kernels"].push_back({{"name", kernel.name},
                                  {"target", target},
@@ -338,7 +338,7 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   }
   if (!artifact.kernels().empty()) {
     out << format("\n%-52s %-10s %14s %14s %8s\n", "kernel", "kind", "flops", "bytes", "items");
-    for (const Kernel &kernel : plan.kernels) {
+    for (const PlanKernel &kernel : plan.kernels) {
       out << format(
           "%-52s %-10s %14lld %14lld %8lld\n", kernel.name.c_str(), kernel.kind.c_str(),
           static_cast<long long>(kernel.flops), static_cast<long long>(kernel.bytes),

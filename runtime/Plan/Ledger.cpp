@@ -31,7 +31,7 @@ const Chip *findChip(const std::string &name) {
   return has("A100-SXM4-80GB") ? &a100 : nullptr;
 }
 
-double computeOccupancy(const Stage &stage, const Chip &chip) {
+double computeOccupancy(const DeviceStage &stage, const Chip &chip) {
   if (stage.registers < 0) {
     return -1;
   }
@@ -49,7 +49,7 @@ double computeOccupancy(const Stage &stage, const Chip &chip) {
   return static_cast<double>(blocks * warps) / mostWarps;
 }
 
-double rooflineSeconds(const Kernel &kernel, const Chip &chip) {
+double rooflineSeconds(const PlanKernel &kernel, const Chip &chip) {
   bool multiplies = kernel.kind == "matmul" || kernel.kind == "attention";
   double arithmetic =
       static_cast<double>(kernel.flops) / (multiplies ? chip.tensorFlops : chip.flops);
@@ -108,14 +108,14 @@ std::vector<LedgerLine> makeLedger(const Plan &plan) {
   std::vector<LedgerLine> lines;
   for (const std::string &target : plan.gpuTargets()) {
     const Chip &chip = getChip(target);
-    for (const Kernel &kernel : plan.kernels) {
+    for (const PlanKernel &kernel : plan.kernels) {
       auto found = kernel.deviceVariants.find(target);
       if (found == kernel.deviceVariants.end()) {
         continue;
       }
       LedgerLine line{&kernel, target, &found->second};
       line.rooflineSeconds = rooflineSeconds(kernel, chip);
-      for (const Stage &stage : found->second.stages) {
+      for (const DeviceStage &stage : found->second.stages) {
         double occupancy = computeOccupancy(stage, chip);
         line.occupancy = line.occupancy < 0 ? occupancy : std::min(line.occupancy, occupancy);
         line.registers = std::max(line.registers, stage.registers);

@@ -221,7 +221,7 @@ private:
 
   void readKernel(const StrictJson &json) {
     json.keys({"name", "kind", "variants", "flops", "bytes"}, {"operands", "product"});
-    Kernel kernel;
+    PlanKernel kernel;
     kernel.name = json.at("name").string();
     kernel.kind = json.at("kind").matchChoice({"matmul", "attention", "row", "stream"});
     for (const auto &[target, variant] : json.at("variants").members()) {
@@ -251,10 +251,10 @@ private:
     plan.kernels.push_back(std::move(kernel));
   }
 
-  Stage readStage(const StrictJson &json) const {
+  DeviceStage readStage(const StrictJson &json) const {
     json.keys({"symbol", "blocks", "threads", "shared_bytes"},
               {"registers", "spills", "stack_bytes", "static_shared_bytes"});
-    Stage stage;
+    DeviceStage stage;
     stage.symbol = json.at("symbol").string();
     stage.blocks = json.at("blocks").integer(1, mostBlocks);
     stage.threads = json.at("threads").integer(1, mostThreads);
@@ -504,7 +504,7 @@ private:
                                            : std::to_string(launch.arguments.back()));
       }
     };
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     for (const auto &[target, variant] : kernel.variants) {
       check(variant);
     }
@@ -515,7 +515,7 @@ private:
 
   /// Checks that every operand of known size is in the arena.
   void checkOperands(const StrictJson &json, const Launch &launch) const {
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     const std::vector<Operand> &operands = kernel.operands;
     if (operands.empty()) {
       return;

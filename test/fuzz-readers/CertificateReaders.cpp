@@ -27,8 +27,10 @@ void readCertificate(std::string_view input) {
   certify::certify({"spec.json", std::string(spec)}, {"certificate", certificate}, false);
 }
 
-constexpr sluice::fuzz::Reader readers[] = {{"certificate", readCertificate}};
+constexpr sluice::fuzz::FuzzedReader readers[] = {{"certificate", readCertificate}};
 
 } // namespace
 
-std::span<const sluice::fuzz::Reader> sluice::fuzz::getCertificateReaders() { return readers; }
+std::span<const sluice::fuzz::FuzzedReader> sluice::fuzz::getCertificateReaders() {
+  return readers;
+}

@@ -10,14 +10,14 @@ namespace sluice::fuzz {
 
 /// A reader of an input, which either takes it or throws a message for the user. Anything else is a
 /// finding: another exception, a sanitizer's report, more than 10 s or 2 GiB.
-struct Reader {
+struct FuzzedReader {
   const char *name;
   void (*read)(std::string_view input);
 };
 
-std::span<const Reader> getRuntimeReaders();
-std::span<const Reader> getSpecReaders();
-std::span<const Reader> getCertificateReaders();
+std::span<const FuzzedReader> getRuntimeReaders();
+std::span<const FuzzedReader> getSpecReaders();
+std::span<const FuzzedReader> getCertificateReaders();
 
 /// Cuts an input of two parts at the first line "%%"; the second part is empty where there is none.
 std::pair<std::string_view, std::string_view> cutInput(std::string_view input);

@@ -245,7 +245,7 @@ void readFlags(std::string_view input) {
   countCharacters(text, text.size() / 3, text.size() / 2);
 }
 
-constexpr fuzz::Reader readers[] = {
+constexpr fuzz::FuzzedReader readers[] = {
     {"trailer", readTrailer},
     {"plan", readPlan},
     {"safetensors", readSafetensors},
@@ -266,4 +266,4 @@ constexpr fuzz::Reader readers[] = {
 
 } // namespace
 
-std::span<const fuzz::Reader> fuzz::getRuntimeReaders() { return readers; }
+std::span<const fuzz::FuzzedReader> fuzz::getRuntimeReaders() { return readers; }

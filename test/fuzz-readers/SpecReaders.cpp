@@ -21,10 +21,10 @@ void readSpec(std::string_view input) {
 /// KEY=VALUE a line, then "%%" and a spec.
 void readSettings(std::string_view input) {
   auto [lines, text] = fuzz::cutInput(input);
-  std::vector<spec::Setting> settings;
+  std::vector<spec::SpecOverride> settings;
   std::istringstream in{std::string(lines)};
   for (std::string line, mistake; std::getline(in, line);) {
-    if (std::optional<spec::Setting> setting = spec::parseSetting(line, mistake)) {
+    if (std::optional<spec::SpecOverride> setting = spec::parseSetting(line, mistake)) {
       settings.push_back(*setting);
     }
   }
@@ -73,7 +73,7 @@ void readIrMessages(std::string_view input) {
   }
 }
 
-constexpr fuzz::Reader readers[] = {
+constexpr fuzz::FuzzedReader readers[] = {
     {"spec", readSpec},
     {"settings", readSettings},
     {"spec-messages", readSpecMessages},
@@ -82,4 +82,4 @@ constexpr fuzz::Reader readers[] = {
 
 } // namespace
 
-std::span<const fuzz::Reader> fuzz::getSpecReaders() { return readers; }
+std::span<const fuzz::FuzzedReader> fuzz::getSpecReaders() { return readers; }

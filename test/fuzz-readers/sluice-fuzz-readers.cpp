@@ -10,11 +10,11 @@
 
 using namespace sluice::fuzz;
 
-static const Reader *chosen = nullptr;
+static const FuzzedReader *chosen = nullptr;
 
-static std::vector<Reader> collectReaders() {
-  std::vector<Reader> all;
-  for (std::span<const Reader> part :
+static std::vector<FuzzedReader> collectReaders() {
+  std::vector<FuzzedReader> all;
+  for (std::span<const FuzzedReader> part :
        {getRuntimeReaders(), getSpecReaders(), getCertificateReaders()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
@@ -30,11 +30,11 @@ std::pair<std::string_view, std::string_view> sluice::fuzz::cutInput(std::string
 }
 
 extern "C" int LLVMFuzzerInitialize(int *argc, char ***argv) {
-  static const std::vector<Reader> readers = collectReaders();
+  static const std::vector<FuzzedReader> readers = collectReaders();
   constexpr std::string_view flag = "--reader=";
   for (int i = 1; i < *argc; ++i) {
     std::string_view argument = (*argv)[i];
-    for (const Reader &reader : readers) {
+    for (const FuzzedReader &reader : readers) {
       if (argument == "--readers") {
         std::puts(reader.name);
       } else if (argument.starts_with(flag) && argument.substr(flag.size()) == reader.name) {

@@ -53,7 +53,7 @@ TEST_P(Causal, IsProved) {
 INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(corpus("test/causality/causal")),
                          [](const auto &info) { return getCaseName(info); });
 
-TEST_P(Leaky, IsRefusedAtItsLine) {
+TEST_P(Leaky, IsRejectedAtItsLine) {
   Expected expected = readExpected(GetParam());
   Judgement judgement = judgeFile(GetParam(), /*replay=*/true);
   const CausalVerdict &verdict = judgement.verdict;
@@ -83,15 +83,16 @@ TEST_P(Leaky, IsRefusedAtItsLine) {
 INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(corpus("test/causality/leaky")),
                          [](const auto &info) { return getCaseName(info); });
 
-class Segments : public ::testing::TestWithParam<std::string> {};
+class SegmentCorpus : public ::testing::TestWithParam<std::string> {};
 
 /// Six tokens show every leak of these.
-TEST_P(Segments, AreJudgedAlike) {
+TEST_P(SegmentCorpus, HaveEqualVerdicts) {
   SegmentJudgement judgement = judgeSegmentSpec(GetParam(), 6);
   EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << judgement.verdict.message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Corpus, Segments, ::testing::ValuesIn(corpus("test/causality/segments")),
+INSTANTIATE_TEST_SUITE_P(Corpus, SegmentCorpus,
+                         ::testing::ValuesIn(corpus("test/causality/segments")),
                          [](const auto &info) { return getCaseName(info); });
 
 class Refused : public ::testing::TestWithParam<std::string> {};

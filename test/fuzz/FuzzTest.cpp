@@ -12,7 +12,7 @@
 using namespace sluice;
 using namespace sluice::fuzz;
 
-TEST(Fuzz, TheJudgesAgree) {
+TEST(Fuzz, TheCheckersAgree) {
   int proved = 0, leaks = 0, notProved = 0, unchanged = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::string text = generateSpec(seed, /*replaces=*/seed % 5 == 0);
@@ -35,7 +35,7 @@ TEST(Fuzz, TheJudgesAgree) {
 }
 
 /// Rows that come from one of two streams have the latest read of neither.
-TEST(Fuzz, WitnessesOfReplacedRowsAreTrue) {
+TEST(Fuzz, WitnessesOfReplacedRowsAreCorrect) {
   int witnesses = 0, changed = 0;
   for (uint64_t seed = 200'001; seed <= 200'150; ++seed) {
     JudgedWitness judged = judgeWitness(generateSpec(seed, /*replaces=*/true));
@@ -93,7 +93,7 @@ TEST(Fuzz, SpecsAreTheSameForTheSameSeed) {
   EXPECT_NE(generateSpec(7), generateSpec(9));
 }
 
-TEST(Fuzz, ReductionKeepsWhatFails) {
+TEST(Fuzz, ReductionPreservesTheFailure) {
   auto hasLayer = [](const std::string &text) {
     return text.find("\"layer\"") != std::string::npos;
   };

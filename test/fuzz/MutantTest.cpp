@@ -86,7 +86,7 @@ std::string stem(const std::string &path) { return path.substr(path.rfind('/') +
 
 } // namespace
 
-TEST(Mutants, OfSpecsAreKilledOrCausal) {
+TEST(Mutants, SpecMutantsAreKilledOrCausal) {
   Tallies tallies;
   for (const std::string &path : corpus("test/causality/causal")) {
     if (!path.ends_with(".json")) {
@@ -99,7 +99,7 @@ TEST(Mutants, OfSpecsAreKilledOrCausal) {
   tallies.finish("mutants of specs");
 }
 
-TEST(Mutants, OfModelIRAreKilledOrCausalSlow) {
+TEST(Mutants, ModelIRMutantsAreKilledOrCausalSlow) {
   Tallies tallies;
   for (const std::string &path : corpus("test/causality/causal")) {
     judgeMutantsOfIR(modelIR(path), path, /*replay=*/true,

@@ -17,7 +17,7 @@ using namespace sluice::fuzz;
 static std::vector<double> evaluateRow(func::FuncOp function, int64_t length, int64_t row,
                                        uint64_t seed, const std::vector<int32_t> &tokens) {
   auto module = function->getParentOfType<ModuleOp>();
-  reference::Setting setting;
+  reference::RuntimeValues setting;
   setting.length = length;
   setting.step = seed;
   reference::Evaluator<double> evaluator(module, setting);

@@ -25,9 +25,9 @@ struct Makers {
   bool routes = true; ///< a router
 };
 
-class Generator {
+class SegmentSpecGenerator {
 public:
-  Generator(uint64_t seed, int levels)
+  SegmentSpecGenerator(uint64_t seed, int levels)
       : engine(seed * 2 + static_cast<uint64_t>(levels)), mistakes(seed % 2 ? 0.25 : 0),
         levels(levels) {}
   std::string spec();
@@ -76,13 +76,13 @@ private:
 // Stages one by one
 //===----------------------------------------------------------------------===//
 
-std::string Generator::nameNorm() {
+std::string SegmentSpecGenerator::nameNorm() {
   std::string name = "x" + std::to_string(names++);
   emit({{"op", "norm"}, {"to", name}});
   return name;
 }
 
-void Generator::layer() {
+void SegmentSpecGenerator::layer() {
   Json stage = {{"op", "layer"}};
   if (mistake()) {
     stage["mask"] = "bidirectional";
@@ -92,7 +92,7 @@ void Generator::layer() {
   emit(stage);
 }
 
-void Generator::shift() {
+void SegmentSpecGenerator::shift() {
   emit({{"op", "shift"}, {"by", 1}});
   if (chance(0.4)) {
     stages.back()["start"] = "null";
@@ -100,7 +100,7 @@ void Generator::shift() {
 }
 
 /// A small model of its own, whose softmax may cut tokens.
-void Generator::smallModel() {
+void SegmentSpecGenerator::smallModel() {
   layer();
   emit({{"op", "loss"}, {"name", "small"}});
   emit({{"op", "embedding"}});
@@ -108,7 +108,7 @@ void Generator::smallModel() {
 }
 
 /// Groups of two around the inner stages.
-void Generator::group(const std::function<void()> &inside) {
+void SegmentSpecGenerator::group(const std::function<void()> &inside) {
   std::string fine = nameNorm();
   if (!mistake()) {
     emit({{"op", "shift"}, {"by", 1}});
@@ -119,7 +119,7 @@ void Generator::group(const std::function<void()> &inside) {
   emit({{"op", "add"}, {"with", fine}});
 }
 
-void Generator::onSegments(int level, CutPlace place, const Json &made) {
+void SegmentSpecGenerator::onSegments(int level, CutPlace place, const Json &made) {
   if (chance(0.4)) {
     layer();
   }
@@ -137,7 +137,7 @@ void Generator::onSegments(int level, CutPlace place, const Json &made) {
 
 /// The source of the bits: a rule, a predictor or a router. `below` are the settings of the
 /// segments that are cut, which end where documents do if these are to.
-Json Generator::bits(CutPlace place, bool begins, Makers makers, const Json *below) {
+Json SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers makers, const Json *below) {
   Json made = Json::object();
   if (begins) {
     made["at"] = "start";
@@ -160,7 +160,7 @@ Json Generator::bits(CutPlace place, bool begins, Makers makers, const Json *bel
 
 /// A rule, whose bits a predictor may learn. As printed, coding rates are the rates of the whole
 /// text.
-void Generator::addRule(Json &made, CutPlace place, bool begins) {
+void SegmentSpecGenerator::addRule(Json &made, CutPlace place, bool begins) {
   if (place == CutPlace::Groups || chance(0.3)) {
     made["rule"] = "coding_rate";
     made["window"] = number(1, 3);
@@ -178,7 +178,7 @@ void Generator::addRule(Json &made, CutPlace place, bool begins) {
 }
 
 /// How segments become rows. A mean alone has a derivative by drawn bits.
-std::string Generator::chooseMethod(const Json &made, const std::string &otherwise) {
+std::string SegmentSpecGenerator::chooseMethod(const Json &made, const std::string &otherwise) {
   if (made.contains("ratio")) {
     return "first";
   }
@@ -189,7 +189,7 @@ std::string Generator::chooseMethod(const Json &made, const std::string &otherwi
 
 /// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
 /// that were moved are not those that a router's chances belong to, so they leak where smoothed.
-void Generator::cut(int level, CutPlace place, const Json *below) {
+void SegmentSpecGenerator::cut(int level, CutPlace place, const Json *below) {
   std::string name = "cut" + std::to_string(level), fine = nameNorm();
   if (mistake()) {
     emit({{"op", "layer"}, {"mask", "bidirectional"}}); // of what bits read
@@ -220,7 +220,7 @@ void Generator::cut(int level, CutPlace place, const Json *below) {
 //===----------------------------------------------------------------------===//
 
 /// Settings of the layers on one scale. A mistake lets them look ahead.
-Json Generator::settings() {
+Json SegmentSpecGenerator::settings() {
   Json made = Json::object();
   if (mistake()) {
     made["mask"] = "bidirectional";
@@ -235,7 +235,7 @@ Json Generator::settings() {
 
 /// Blocks of two to four, whose columns are as many at least. Two whole blocks lie within the
 /// lengths that are enumerated.
-void Generator::patches(const std::string &op, CutPlace place) {
+void SegmentSpecGenerator::patches(const std::string &op, CutPlace place) {
   int64_t size = place == CutPlace::Groups || levels > 1 ? 2 : number(2, 4);
   Json stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
   stage["layers"] = {count(), count()};
@@ -247,7 +247,7 @@ void Generator::patches(const std::string &op, CutPlace place) {
 }
 
 /// An H-Net of one level, or of two. Returns what makes the outer segments.
-Json Generator::chunksInside(Json &stage, CutPlace place) {
+Json SegmentSpecGenerator::chunksInside(Json &stage, CutPlace place) {
   Json outer = bits(place, true, {.draws = false}, nullptr);
   stage["layers"] = {count(), count(), count()};
   stage["boundaries"] = outer;
@@ -262,7 +262,7 @@ Json Generator::chunksInside(Json &stage, CutPlace place) {
 }
 
 /// Returns what makes the segments.
-Json Generator::cutInside(const std::string &op, Json &stage, CutPlace place) {
+Json SegmentSpecGenerator::cutInside(const std::string &op, Json &stage, CutPlace place) {
   if (op == "hnet") {
     return chunksInside(stage, place);
   }
@@ -293,7 +293,8 @@ Json Generator::cutInside(const std::string &op, Json &stage, CutPlace place) {
 
 /// The same segments once more, in addition to the stage that cut them. A mistake reads the one
 /// that is not closed.
-void Generator::readAgain(const std::string &whole, const std::string &segments, const Json &made) {
+void SegmentSpecGenerator::readAgain(const std::string &whole, const std::string &segments,
+                                     const Json &made) {
   std::string result = nameNorm();
   emit({{"op", "shorten"},
         {"from", whole},
@@ -313,7 +314,7 @@ void Generator::readAgain(const std::string &whole, const std::string &segments,
 }
 
 /// A whole model in one stage. The stream that it reads may be added to its result.
-void Generator::composite(CutPlace place) {
+void SegmentSpecGenerator::composite(CutPlace place) {
   std::string whole = nameNorm();
   if (mistake()) {
     layer(); // which may look ahead
@@ -337,7 +338,7 @@ void Generator::composite(CutPlace place) {
   }
 }
 
-std::string Generator::spec() {
+std::string SegmentSpecGenerator::spec() {
   emit({{"op", "embedding"}});
   if (chance(0.3)) {
     layer();
@@ -368,5 +369,5 @@ std::string Generator::spec() {
 } // namespace
 
 std::string sluice::fuzz::generateSegmentedSpec(uint64_t seed, int levels) {
-  return Generator(seed, levels).spec();
+  return SegmentSpecGenerator(seed, levels).spec();
 }

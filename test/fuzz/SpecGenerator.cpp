@@ -13,9 +13,9 @@ namespace {
 constexpr int64_t coarsest = 84; ///< largest factor: lengths to enumerate grow with it
 constexpr size_t mostStages = 16;
 
-class Generator {
+class ScaleSpecGenerator {
 public:
-  Generator(uint64_t seed, bool replaces)
+  ScaleSpecGenerator(uint64_t seed, bool replaces)
       : engine(seed), mistakes(seed % 2 ? 0.3 : 0), replaces(replaces) {}
   std::string spec();
 
@@ -68,7 +68,7 @@ private:
   int losses = 0;
 };
 
-std::string Generator::nameLast() {
+std::string ScaleSpecGenerator::nameLast() {
   Json &last = stages.back();
   if (!last.contains("to")) {
     last["to"] = "x" + std::to_string(streams.size());
@@ -81,7 +81,7 @@ std::string Generator::nameLast() {
 // Layers
 //===----------------------------------------------------------------------===//
 
-Json Generator::mask() {
+Json ScaleSpecGenerator::mask() {
   if (mistake()) {
     return "bidirectional";
   }
@@ -92,7 +92,7 @@ Json Generator::mask() {
   return {{"window", {begin, begin + number(1, 6)}}};
 }
 
-void Generator::addLayerSettings(Json &stage) {
+void ScaleSpecGenerator::addLayerSettings(Json &stage) {
   int64_t heads = number(1, 2);
   bool rotary = chance(0.3);
   stage["heads"] = heads;
@@ -133,7 +133,7 @@ void Generator::addLayerSettings(Json &stage) {
 }
 
 /// Attention by hashes; as published it leaks.
-void Generator::hash(Json &stage) {
+void ScaleSpecGenerator::hash(Json &stage) {
   for (const char *key :
        {"rotary", "relative", "distances", "key_value_heads", "attention_dropout"}) {
     stage.erase(key);
@@ -147,7 +147,7 @@ void Generator::hash(Json &stage) {
 }
 
 /// For keys on another scale; most of its results are right for groups that were not shifted.
-Json Generator::sourceMask() {
+Json ScaleSpecGenerator::sourceMask() {
   if (chance(0.2)) {
     return mask();
   }
@@ -156,7 +156,7 @@ Json Generator::sourceMask() {
 }
 
 /// Two heads, each with keys of its own: streams, or means of the layer's input.
-void Generator::groupHeads(Json &stage) {
+void ScaleSpecGenerator::groupHeads(Json &stage) {
   for (const char *key :
        {"rotary", "relative", "distances", "key_value_heads", "mask", "head_size"}) {
     stage.erase(key);
@@ -176,7 +176,7 @@ void Generator::groupHeads(Json &stage) {
   }
 }
 
-void Generator::layer() {
+void ScaleSpecGenerator::layer() {
   Json stage = {{"op", "layer"}};
   if (chance(0.15)) {
     stage = {{"op", "layers"}, {"count", number(1, 2)}};
@@ -201,7 +201,7 @@ void Generator::layer() {
 
 /// For the current stream, which continues after it. By default it fits groups that were not
 /// shifted.
-void Generator::loss() {
+void ScaleSpecGenerator::loss() {
   Json stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
   stage["factor"] = pick({0.25, 2.0});
   stage["tied"] = chance(0.5);
@@ -216,7 +216,7 @@ void Generator::loss() {
 }
 
 /// A named input through a layer of its own, and a layer of the tokens that reads it.
-void Generator::readInput() {
+void ScaleSpecGenerator::readInput() {
   std::string text = nameLast();
   emit({{"op", "embedding"}, {"input", "source"}});
   auto buildLayer = [&](const char *mask) {
@@ -238,7 +238,7 @@ void Generator::readInput() {
   emit(reader);
 }
 
-void Generator::hourglass() {
+void ScaleSpecGenerator::hourglass() {
   int64_t k = number(2, 5), inner = number(2, 3);
   std::string outside = std::to_string(number(0, 1)) + "@1", middle = std::to_string(number(0, 1));
   std::string level = middle + "@" + std::to_string(k), hierarchy = "1@1";
@@ -263,12 +263,12 @@ void Generator::hourglass() {
 // Scales
 //===----------------------------------------------------------------------===//
 
-void Generator::shift(int64_t by) {
+void ScaleSpecGenerator::shift(int64_t by) {
   by = std::max<int64_t>(0, mistake() ? by - number(1, 2) : by);
   emit({{"op", "shift"}, {"by", by}});
 }
 
-void Generator::shorten(int64_t k) {
+void ScaleSpecGenerator::shorten(int64_t k) {
   emit({{"op", "shorten"}, {"factor", k}, {"method", pick({"average", "linear", "max"})}});
   if (chance(0.3)) {
     stages.back()["window"] = number(1, 2 * k + 1);
@@ -279,7 +279,7 @@ void Generator::shorten(int64_t k) {
   factor *= k;
 }
 
-void Generator::upsample(int64_t k) {
+void ScaleSpecGenerator::upsample(int64_t k) {
   emit({{"op", "upsample"}, {"factor", k}, {"method", pick({"repeat", "linear"})}});
   if (stages.back()["method"] == "linear" && chance(0.3)) {
     stages.back()["window"] = k * number(1, 3);
@@ -289,7 +289,7 @@ void Generator::upsample(int64_t k) {
 }
 
 /// A stage that keeps the scale and, without mistakes, causality.
-void Generator::filler() {
+void ScaleSpecGenerator::filler() {
   constexpr int64_t coarsestLoss = 8; // its first row is within every context
   if (factor <= coarsestLoss && chance(0.08)) {
     return loss();
@@ -310,7 +310,7 @@ void Generator::filler() {
 
 /// Down and up again by k. The delay is before the shortening, on the coarse scale or after
 /// the upsampling.
-void Generator::detour(int depth) {
+void ScaleSpecGenerator::detour(int depth) {
   int64_t k = pick<int64_t>({1, 2, 2, 3, 3, 4, 4, 5, 6, 7});
   if (factor * k > coarsest) {
     return filler();
@@ -348,7 +348,7 @@ void Generator::detour(int depth) {
 //===----------------------------------------------------------------------===//
 
 /// Adds an earlier stream of the same scale, if there is one, or takes every k-th row from it.
-void Generator::skip() {
+void ScaleSpecGenerator::skip() {
   std::vector<std::string> names;
   for (const StreamDraft &stream : streams) {
     if (stream.factor == factor && stages.back().value("to", "") != stream.name) {
@@ -369,7 +369,7 @@ void Generator::skip() {
 }
 
 /// An unused stage may look anywhere.
-void Generator::unusedBranch() {
+void ScaleSpecGenerator::unusedBranch() {
   std::string fork = nameLast();
   Json stage = {{"op", "layer"}};
   addLayerSettings(stage);
@@ -384,7 +384,7 @@ void Generator::unusedBranch() {
 }
 
 /// A second path next to the main one, added to it in the end.
-void Generator::sideBranch() {
+void ScaleSpecGenerator::sideBranch() {
   std::string fork = nameLast();
   filler();
   std::string side = nameLast();
@@ -393,7 +393,7 @@ void Generator::sideBranch() {
   emit({{"op", "add"}, {"with", side}});
 }
 
-void Generator::body(int depth) {
+void ScaleSpecGenerator::body(int depth) {
   int64_t pieces = number(1, depth == 0 ? 3 : 2);
   for (int64_t i = 0; i < pieces; ++i) {
     if (stages.size() > mostStages) {
@@ -424,7 +424,7 @@ void Generator::body(int depth) {
 // The whole
 //===----------------------------------------------------------------------===//
 
-Json Generator::training() {
+Json ScaleSpecGenerator::training() {
   Json schedule = {{"kind", pick({"cosine", "constant", "inverse_root"})},
                    {"warmup", number(0, 2)},
                    {"steps", 10}};
@@ -436,7 +436,7 @@ Json Generator::training() {
           {"schedule", schedule}};
 }
 
-std::string Generator::spec() {
+std::string ScaleSpecGenerator::spec() {
   width = pick<int64_t>({3, 4, 6}); // a norm of 2 numbers leaves only a sign
   Json embedding = {{"op", "embedding"},
                     {"positions", pick({"none", "none", "learned", "sinusoidal"})}};
@@ -476,5 +476,5 @@ std::string Generator::spec() {
 } // namespace
 
 std::string sluice::fuzz::generateSpec(uint64_t seed, bool replaces) {
-  return Generator(seed, replaces).spec();
+  return ScaleSpecGenerator(seed, replaces).spec();
 }

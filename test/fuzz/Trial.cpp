@@ -57,7 +57,7 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
     }
     inputs.scored.assign(static_cast<size_t>(facts.batch), inputs.length);
   }
-  testing::Gradient step = model.train(inputs);
+  testing::ReferenceGradient step = model.train(inputs);
   if (!std::isfinite(step.loss) || !allFinite(step.losses)) {
     return {Trained::Failed, "the loss is not finite"};
   }

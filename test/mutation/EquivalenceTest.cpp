@@ -75,7 +75,7 @@ TEST(NoFault, ABoundThatNoThreadReaches) {
   EXPECT_EQ(proved(bound("191"), Operator::ShiftBound), Variants{});
 }
 
-TEST(NoFault, ABoundOfWhatIsLoadedIsNotProved) {
+TEST(NoFault, ABoundOfALoadedNumberIsNotProved) {
   EXPECT_EQ(proved("  %x = load i64, ptr %to\n  %c = icmp ult i64 %x, 1000\n"
                    "  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void",
                    Operator::ShiftBound),
@@ -147,7 +147,7 @@ TEST(NoFault, ABoundThatNoIterationReaches) {
   EXPECT_EQ(proved(loop("7"), Operator::ShiftBound), Variants{});
 }
 
-TEST(NoFault, TheEndOfAGroupOfCopiesThatNobodyWaitsFor) {
+TEST(NoFault, TheEndOfAGroupOfCopiesWithoutAWait) {
   std::string commit = "  call void @llvm.nvvm.cp.async.commit.group()\n";
   std::string wait = "  call void @llvm.nvvm.cp.async.wait.group(i32 0)\n";
   EXPECT_EQ(proved(commit + "  ret void", Operator::RemoveCommit), Variants{0});
@@ -162,7 +162,7 @@ TEST(NoFault, TheEndOfAGroupOfCopiesThatNobodyWaitsFor) {
 }
 
 /// For a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
-TEST(NoFault, ABoundThatNoTurnOfALoopWithAVariableEndReaches) {
+TEST(NoFault, ABoundThatNoIterationOfALoopWithAVariableEndReaches) {
   auto loop = [](const std::string &bound, const std::string &end) {
     return "  %last = add i64 %block, 4\n  br label %loop\nloop:\n"
            "  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n  %c = icmp ult i64 %k, " +

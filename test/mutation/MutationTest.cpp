@@ -77,11 +77,11 @@ end:
 }
 )";
 
-class Planted : public ::testing::Test {
+class PlantFaultTest : public ::testing::Test {
 protected:
-  Planted() : in(tiles * 64), out(tiles * 64, 7.0f) {
+  PlantFaultTest() : in(tiles * 64), out(tiles * 64, 7.0f) {
     std::iota(in.begin(), in.end(), 1.0f);
-    emulator::Launch launch;
+    emulator::EmulatedLaunch launch;
     launch.grid = {1, 1, 1};
     launch.block = {64, 1, 1};
     launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
@@ -108,7 +108,7 @@ protected:
 
 } // namespace
 
-TEST_F(Planted, FindsASiteOfEveryOperator) {
+TEST_F(PlantFaultTest, FindsASiteOfEveryOperator) {
   std::map<Operator, int> sites;
   for (const Mutation &mutation : mutationsIn(subject)) {
     ++sites[mutation.op];
@@ -121,7 +121,7 @@ TEST_F(Planted, FindsASiteOfEveryOperator) {
 }
 
 /// One fault is none: where the clamp matters nothing is read.
-TEST_F(Planted, AreFoundSaveTheHarmlessOne) {
+TEST_F(PlantFaultTest, HarmfulFaultsAreFound) {
   Faults faults(subject, mutationsIn(subject));
   std::vector<std::string> survivors;
   for (const auto &[mutation, outcome] : llvm::zip_equal(faults.all, Trials(subject).run(faults))) {
@@ -132,7 +132,7 @@ TEST_F(Planted, AreFoundSaveTheHarmlessOne) {
   EXPECT_EQ(survivors, std::vector<std::string>{"clamp removed: survived"});
 }
 
-TEST_F(Planted, AKernelThatBreaksARuleIsNoSubject) {
+TEST_F(PlantFaultTest, AKernelThatBreaksARuleIsNoSubject) {
   subject.ir.erase(subject.ir.rfind("  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"),
                    58);
   EXPECT_THROW(Trials{subject}, std::runtime_error);

@@ -219,7 +219,7 @@ std::string MutationStep::judge(const Visit &visit,
     return "expected counters of blocks that are zero after the launch, found others";
   }
   const auto &operands = visit.kernel.operands;
-  oracle::Launch done;
+  oracle::OracleLaunch done;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].written) {
       done.results.push_back(arena.get() + (*visit.arguments)[i]);
@@ -263,7 +263,7 @@ MutationStep::Visit MutationStep::getVisit(const runtime::Launch &launch,
 }
 
 Subject MutationStep::getSubject(const Visit &visit) {
-  const runtime::Kernel &kernel = visit.kernel;
+  const runtime::PlanKernel &kernel = visit.kernel;
   const runtime::DeviceVariant &variant = kernel.deviceVariants.at(target);
   auto bitcode = artifact.blob(variant.module + "_bitcode");
   Subject subject;
@@ -276,8 +276,8 @@ Subject MutationStep::getSubject(const Visit &visit) {
     }
   }
   subject.outputs.emplace_back(getCounters(visit));
-  for (const runtime::Stage &stage : variant.stages) {
-    emulator::Launch request;
+  for (const runtime::DeviceStage &stage : variant.stages) {
+    emulator::EmulatedLaunch request;
     request.grid = {uint32_t(stage.blocks), 1, 1};
     request.block = {uint32_t(stage.threads), 1, 1};
     request.dynamicSharedBytes = uint64_t(stage.sharedBytes);
@@ -347,7 +347,7 @@ void MutationStep::run(const std::function<void(const Occasion &, const Subject 
         visit(occasion, getSubject(getVisit(launch, occasion)));
       }
       Subject subject = getSubject(getVisit(launch, occasions.front()));
-      for (Subject::Stage &stage : subject.stages) {
+      for (Subject::SubjectStage &stage : subject.stages) {
         emulator::Report report = stage.emulator->launch(stage.launch, {.countTraffic = false});
         if (!report.passed()) {
           throw std::runtime_error(subject.name + ": " + report.str());

@@ -42,7 +42,7 @@ private:
   /// A launch on an occasion.
   struct Visit {
     const Occasion &occasion;
-    const runtime::Kernel &kernel;
+    const runtime::PlanKernel &kernel;
     mlir::Operation *op;
     std::shared_ptr<const std::vector<int64_t>> arguments;
   };

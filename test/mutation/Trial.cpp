@@ -46,9 +46,9 @@ emulator::Options adverse() {
 }
 
 /// The first violation, or nothing. A program with faults gets the fault's number.
-std::string launchStage(emulator::Emulator &emulator, const Subject::Stage &stage,
+std::string launchStage(emulator::Emulator &emulator, const Subject::SubjectStage &stage,
                         std::optional<uint64_t> fault = std::nullopt) {
-  emulator::Launch launch = stage.launch;
+  emulator::EmulatedLaunch launch = stage.launch;
   fault ? launch.arguments.push_back(*fault) : void();
   emulator::Report report = emulator.launch(launch, adverse());
   return report.passed() ? "" : report.violations.front().str();
@@ -176,7 +176,7 @@ sluice::mutation::makeStage(const std::string &ir, const std::string &function,
 
 /// Made once, before processes part.
 static std::shared_ptr<emulator::Emulator> buildEmulator(const Subject &subject, size_t stage) {
-  const Subject::Stage &it = subject.stages[stage];
+  const Subject::SubjectStage &it = subject.stages[stage];
   return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
 }
 
@@ -230,7 +230,7 @@ void Trials::readBaseline(const std::string &said) {
 bool sluice::mutation::isProvablyNoFault(const Subject &subject, const Mutation &mutation) {
   llvm::LLVMContext context;
   auto module = parse(subject.ir, context);
-  return llvm::all_of(subject.stages, [&](const Subject::Stage &stage) {
+  return llvm::all_of(subject.stages, [&](const Subject::SubjectStage &stage) {
     Space space = stage.space;
     space.blocks = int64_t(stage.launch.grid.count());
     space.threads = int64_t(stage.launch.block.count());

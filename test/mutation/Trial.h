@@ -19,13 +19,13 @@ namespace sluice::mutation {
 /// its own process.
 struct Subject {
   std::string name, ir; ///< bitcode or text, as it ships
-  struct Stage {
+  struct SubjectStage {
     std::string function;
-    emulator::Launch launch;
+    emulator::EmulatedLaunch launch;
     Space space = {}; ///< of which `blocks` and `threads` follow from the launch
     std::shared_ptr<emulator::Emulator> emulator = nullptr; ///< the function's; made where absent
   };
-  std::vector<Stage> stages;
+  std::vector<SubjectStage> stages;
   std::vector<std::pair<const void *, uint64_t>> outputs; ///< with their bytes
   /// Before the launches, in the process of the trials; may be empty.
   std::function<void()> prepare;

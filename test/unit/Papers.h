@@ -12,17 +12,17 @@
 namespace sluice::test {
 
 /// True if a spec is tried where a test takes long. Many rows of the papers' tables differ in sizes
-/// alone, so of each kind one stands for all (test/one-row-a-kind.txt). Most of models/small have
+/// alone, so of each kind one stands for all (test/paper-sample.txt). Most of models/small have
 /// the stages of models/tiny.
 inline bool standsForItsKind(const std::filesystem::path &spec) {
   static const std::set<std::string> chosen = [] {
-    std::ifstream file(SLUICE_SOURCE_DIR "/test/one-row-a-kind.txt");
+    std::ifstream file(SLUICE_SOURCE_DIR "/test/paper-sample.txt");
     std::set<std::string> names;
     for (std::string name; std::getline(file, name);) {
       names.insert(name);
     }
     if (names.empty()) {
-      throw std::runtime_error("test/one-row-a-kind.txt: expected names of specs, found none");
+      throw std::runtime_error("test/paper-sample.txt: expected names of specs, found none");
     }
     return names;
   }();

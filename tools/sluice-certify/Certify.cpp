@@ -27,7 +27,7 @@ std::string sha256(const std::string &text) {
 /// Reads one mode's graph and its bounds, and decides the theorem about it without the spec.
 class ModeReader : public LinePart {
 public:
-  ModeReader(Lines &lines, Judge &judge) : LinePart{graph, lines, judge} {}
+  ModeReader(Lines &lines, ObligationSolver &judge) : LinePart{graph, lines, judge} {}
 
   void read(const std::string &mode) {
     lines.expect("mode " + mode);
@@ -42,7 +42,7 @@ public:
     graph.markSampled();
   }
 
-  Graph graph;
+  ModelGraph graph;
   std::vector<Bound> bounds;
 
 private:
@@ -52,8 +52,8 @@ private:
 };
 
 /// Parses NAME OP of OPERAND... scale FACTOR [segments ENDS] stored|lazy|given
-Value parseValue(Line line) {
-  Value value;
+ModelValue parseValue(Line line) {
+  ModelValue value;
   value.name = line.word();
   line.need(" ");
   value.op = &findOp(line.word());
@@ -76,7 +76,7 @@ void ModeReader::value() {
   size_t index = graph.values.size();
   std::string number = std::to_string(index);
   graph.values.push_back(parseValue(Line(lines.rest("value " + number + " "))));
-  Value &value = graph.values.back();
+  ModelValue &value = graph.values.back();
   value.line = lines.number;
   checkOperands(graph, index);
   bounds.push_back(parseBound(lines.rest("bound " + number + " ")));
@@ -95,7 +95,7 @@ void ModeReader::value() {
     }
   }
   if (value.op->endsSegments()) { // where a segment ends is a position that must exist
-    const Value &bits = graph.values[value.operands[0]];
+    const ModelValue &bits = graph.values[value.operands[0]];
     if (!bits.segments) {
       obligation("exist " + number + " " + std::to_string(bits.factor));
       Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
@@ -112,15 +112,15 @@ void ModeReader::value() {
 /// replacing it with the positions that bound the others. With more than one q this requires a
 /// bound that never falls.
 void ModeReader::read(size_t index, size_t operand) {
-  const Value &value = graph.values[index];
+  const ModelValue &value = graph.values[index];
   size_t source = value.operands[operand];
   const Bound &from = bounds[source], &to = bounds[index];
-  const Relation &relation = value.reads[operand];
+  const RowRelation &relation = value.reads[operand];
   if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
     return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
   }
   demand(relation.hasSample(), vacuous);
-  demand(relation.kind == Relation::At || isNonDecreasing(from),
+  demand(relation.kind == RowRelation::At || isNonDecreasing(from),
          "the operand's bound falls somewhere, so that the latest position that is read does not "
          "bound the others");
   if (!relation.last) { // no position of a given value may need a token
@@ -152,8 +152,8 @@ void ModeReader::conclude() {
   graph.losses.push_back(loss);
 }
 
-std::string spell(const Graph &graph, size_t index) {
-  const Value &value = graph.values[index];
+std::string spell(const ModelGraph &graph, size_t index) {
+  const ModelValue &value = graph.values[index];
   std::string text =
       "value " + std::to_string(index) + " " + value.name + " " + value.op->name + " of";
   for (size_t operand : value.operands) {
@@ -164,12 +164,12 @@ std::string spell(const Graph &graph, size_t index) {
 }
 
 /// Checks that a certificate's graph is the expansion of the stages of its spec.
-void demandSame(const Graph &graph, const Graph &stages, Lines &lines) {
+void demandSame(const ModelGraph &graph, const ModelGraph &stages, Lines &lines) {
   auto same = [](bool holds, const std::string &expected, const std::string &found) {
     demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
   };
   for (size_t i = 0; i < std::min(graph.values.size(), stages.values.size()); ++i) {
-    const Value &value = graph.values[i], &expected = stages.values[i];
+    const ModelValue &value = graph.values[i], &expected = stages.values[i];
     std::string stage = spell(stages, i), found = spell(graph, i);
     lines.number = value.line;
     same(stage == found && value.isGiven == expected.isGiven, "'" + stage + "'", "'" + found + "'");
@@ -205,8 +205,8 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
       lines.expect("factor " + std::to_string(model.factor));
       factors += (factors.empty() ? " and each factor of " : ", ") + std::to_string(model.factor);
     }
-    Judge judge;
-    auto mode = [&](const char *name, const Graph &stages) {
+    ObligationSolver judge;
+    auto mode = [&](const char *name, const ModelGraph &stages) {
       ModeReader reader(lines, judge);
       reader.read(name);
       int64_t line = lines.number;
@@ -216,7 +216,7 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
       longest = walks ? std::max(longest, enumerate(reader.graph, reader.bounds)) : 0;
       return std::move(reader.graph);
     };
-    const Graph graph = mode("eval", model.evaluate);
+    const ModelGraph graph = mode("eval", model.evaluate);
     if (model.train) {
       mode("train", *model.train);
     } else {

@@ -38,13 +38,13 @@ public:
   }
 
   /// A row of the table of lists: the keys that the stage may have, and the method that expands it.
-  struct Row {
+  struct CompositeRow {
     std::string keys;
     void (CompositeWriter::*write)();
   };
-  static const std::map<std::string, Row> &table() {
+  static const std::map<std::string, CompositeRow> &table() {
     using W = CompositeWriter;
-    static const std::map<std::string, Row> rows = {
+    static const std::map<std::string, CompositeRow> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
         {"megabyte", {"layers patch width local global from to", &W::megabyte}},
         {"block_transformer", {"layers block width local global from to", &W::blocks}},

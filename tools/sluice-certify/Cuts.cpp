@@ -159,7 +159,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
               "the name of earlier segments, and no groups with them");
   SegmentCut cut = found->second;
-  const Value &on = graph.values[isPool ? cut.bits : cut.ends];
+  const ModelValue &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
   auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})

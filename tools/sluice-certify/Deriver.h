@@ -11,14 +11,14 @@
 namespace certify {
 
 /// Paths of the stages that a composite stage expands to, in order.
-struct Names {
+struct StageNames {
   std::string prefix;
   int64_t count = 0;
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
 /// A value whose relations have not been read yet.
-struct Draft : Value {
+struct Draft : ModelValue {
   std::string rows, distances; ///< choices that the table leaves open
   int64_t by = 0;              ///< of rows of segments
   std::string input;           ///< the owner of its axis; empty: the axis of the tokens
@@ -32,7 +32,7 @@ class Deriver {
 public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
-  Graph run();
+  ModelGraph run();
   /// Returns true if training and evaluation differ; known after run().
   bool trainsOtherwise() const { return dropout; }
 
@@ -66,7 +66,7 @@ private:
   }
 
   // Their operands
-  Graph finish() const;
+  ModelGraph finish() const;
   /// Derives a layer with keys and values of the streams `over`: its own stream if empty; one per
   /// group of heads if several.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
@@ -77,7 +77,7 @@ private:
   size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
                    const std::vector<size_t> &sources);
   /// Layers, and a norm after them where they are pre-norm.
-  size_t stack(const Layer &settings, int64_t layers, Names &next, size_t x);
+  size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);

@@ -34,7 +34,7 @@ uint64_t mix(uint64_t digest, uint64_t next) {
 /// All positions of all values at one length.
 class Walk {
 public:
-  Walk(const Graph &graph, int64_t length) : graph(graph), length(length) {
+  Walk(const ModelGraph &graph, int64_t length) : graph(graph), length(length) {
     stored.resize(graph.values.size());
     for (size_t i = 0; i < graph.values.size(); ++i) {
       for (int64_t p = 0; !graph.values[i].op->isLazy() && p < computeLength(i); ++p) {
@@ -64,17 +64,17 @@ public:
 
 private:
   Reading compute(size_t index, int64_t p) const {
-    const Value &value = graph.values[index];
+    const ModelValue &value = graph.values[index];
     Reading result = {-1, mix(index, 1)};
     if (value.operands.empty()) { // tokens; positions, which are constants
       return {value.op->trait == Op::Tokens && !value.isGiven ? p : -1,
               mix(result.digest, static_cast<uint64_t>(p))};
     }
     for (size_t i = 0; i < value.operands.size(); ++i) {
-      const Relation &relation = value.reads[i];
+      const RowRelation &relation = value.reads[i];
       int64_t n = computeLength(value.operands[i]);
       relation.each(p, n, [&](int64_t q) {
-        if (relation.kind != Relation::Keys || q < n) {
+        if (relation.kind != RowRelation::Keys || q < n) {
           Reading read = at(value.operands[i], q);
           result.latest = std::max(result.latest, read.latest);
           result.digest = mix(result.digest, read.digest + i);
@@ -84,28 +84,28 @@ private:
     return result;
   }
 
-  const Graph &graph;
+  const ModelGraph &graph;
   int64_t length;
   std::vector<std::vector<Reading>> stored;
 };
 
 /// Counts the rows that some row reads, and the rows between them and itself.
-int64_t computeReach(const Relation &relation) {
+int64_t computeReach(const RowRelation &relation) {
   int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
-  if (relation.kind != Relation::At && relation.first) {
+  if (relation.kind != RowRelation::At && relation.first) {
     for (int64_t p = 0, period = computePeriod(*relation.first); p < period; ++p) {
       rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }
   }
   bool isGroup =
-      relation.kind == Relation::Rows && rows == relation.last->at(1) - relation.last->at(0);
+      relation.kind == RowRelation::Rows && rows == relation.last->at(1) - relation.last->at(0);
   return behind + (isGroup ? 0 : rows) + relation.from;
 }
 
 /// Returns twice the product of the factors plus the largest shift or window, in tokens.
-int64_t getLongest(const Graph &graph) {
+int64_t getLongest(const ModelGraph &graph) {
   __int128 product = 1, reach = 0;
-  for (const Value &value : graph.values) {
+  for (const ModelValue &value : graph.values) {
     for (size_t i = 0; i < value.operands.size(); ++i) {
       int64_t factor = graph.values[value.operands[i]].factor;
       bool coarser = value.getPattern(i) == Pattern::Group;
@@ -118,7 +118,7 @@ int64_t getLongest(const Graph &graph) {
 
 } // namespace
 
-int64_t certify::enumerate(const Graph &graph, const std::vector<Bound> &bounds) {
+int64_t certify::enumerate(const ModelGraph &graph, const std::vector<Bound> &bounds) {
   if (graph.hasSegments()) {
     throw BadInput("expected scales of constant factors for --enumerate, found segments that "
                    "depend on data; leave it out");

@@ -11,6 +11,6 @@ namespace certify {
 /// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
 /// a token beyond its bound, if bounds are given; BadInput where that would take more than some
 /// seconds, or has segments. Returns the longest length.
-int64_t enumerate(const Graph &graph, const std::vector<Bound> &bounds);
+int64_t enumerate(const ModelGraph &graph, const std::vector<Bound> &bounds);
 
 } // namespace certify

@@ -10,7 +10,7 @@
 namespace certify {
 
 /// The rows q of an operand that row p reads.
-struct Relation {
+struct RowRelation {
   enum Kind {
     At,   ///< q = last(p), which is first(p)
     Rows, ///< first(p) <= q <= last(p); rows outside the operand are null, as for At
@@ -32,7 +32,7 @@ struct Relation {
   int64_t firstRow() const;
   /// Returns true if the relation has a pair p, q >= 0.
   bool hasSample() const;
-  bool isSame(const Relation &other) const;
+  bool isSame(const RowRelation &other) const;
   /// Calls `read` with each q that p reads of an operand of n rows.
   template <typename Read> void each(int64_t p, int64_t n, Read read) const {
     if (!holds(p)) {
@@ -90,11 +90,11 @@ struct Op {
 
 constexpr size_t mostValues = size_t{1} << 20;
 
-struct Value {
+struct ModelValue {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   const Op *op = nullptr;
   std::vector<size_t> operands = {};
-  std::vector<Relation> reads = {};    ///< of each operand; of one that is unread, none that counts
+  std::vector<RowRelation> reads = {}; ///< of each operand; of one that is unread, none that counts
   int64_t factor = 1;                  ///< tokens a row
   bool isGiven = false;                ///< on an input's axis, all known before the first token
   std::optional<size_t> segments = {}; ///< its rows are segments: the value of their ends
@@ -105,7 +105,7 @@ struct Value {
     return op->patterns[std::min(operand, op->patterns.size() - 1)];
   }
   bool isUnread(size_t operand) const { return getPattern(operand) == Pattern::Unread; }
-  bool isOnScale(const Value &other) const {
+  bool isOnScale(const ModelValue &other) const {
     return factor == other.factor && segments == other.segments && isGiven == other.isGiven;
   }
 };
@@ -119,8 +119,8 @@ struct Loss {
 };
 
 /// The values from which the losses are computed, operands first.
-struct Graph {
-  std::vector<Value> values;
+struct ModelGraph {
+  std::vector<ModelValue> values;
   std::vector<Loss> losses; ///< the last one scores the row that is sampled
 
   const Loss &head() const { return losses.back(); }
@@ -133,15 +133,15 @@ struct Graph {
     }
   }
   bool hasSegments() const {
-    return std::ranges::any_of(values, [](const Value &v) { return v.segments.has_value(); });
+    return std::ranges::any_of(values, [](const ModelValue &v) { return v.segments.has_value(); });
   }
 };
 
 struct Model {
   std::vector<std::string> inputs; ///< in addition to the tokens
-  Graph evaluate;
-  std::optional<Graph> train; ///< where dropout or smoothed labels make it another computation
-  int64_t factor = 0;         ///< the one of those that an hourglass draws; 0: it draws none
+  ModelGraph evaluate;
+  std::optional<ModelGraph> train; ///< where dropout or smoothed labels make it another computation
+  int64_t factor = 0;              ///< the one of those that an hourglass draws; 0: it draws none
 };
 
 /// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where

@@ -35,7 +35,7 @@ public:
 
   /// Expands from level `at` inwards and back to its factor.
   size_t descend(size_t at, const std::string &path, size_t x) {
-    Names next{path};
+    StageNames next{path};
     x = make.stack(settings, levels[at].layers, next, x);
     if (at == bottom) {
       return x;
@@ -67,7 +67,7 @@ private:
     return layer;
   }
 
-  size_t goDown(int64_t k, Names &next, size_t x) {
+  size_t goDown(int64_t k, StageNames &next, size_t x) {
     bool attends = down >= Attention, linear = isLinear(down);
     x = attends && settings.preNorm ? make.norm(next(), x) : x;
     size_t late = shiftsOutput ? x : make.shift(next(), findShift(k), learns, x);
@@ -80,7 +80,7 @@ private:
     return make.layer(resampler(mask), next(), groups, {x});
   }
 
-  size_t goUp(int64_t k, Names &next, size_t x, std::optional<size_t> skip) {
+  size_t goUp(int64_t k, StageNames &next, size_t x, std::optional<size_t> skip) {
     if (upwards < AttentionUp) {
       x = make.upsample(next(), k, upwards == LinearUp, x, fields);
       x = shiftsOutput ? make.shift(next(), findShift(k), learns, x) : x;
@@ -126,7 +126,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
   Layer settings = readLayer(fields), gathers = settings;
   gathers.isXl = false;
   bool repooled = fields.choice("pooling", {"cascaded", "repooled"}) == 1;
-  Names next{path};
+  StageNames next{path};
   std::vector<size_t> scales;
   for (size_t i = 1, finer = x; i < levels.size(); ++i) {
     int64_t factor = repooled ? levels[i].factor : levels[i].factor / levels[i - 1].factor;
@@ -148,7 +148,7 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   bool folds = isLinear(fields.choice("shorten", shortenMethods));
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
-  Names next{path};
+  StageNames next{path};
   int64_t before = 0;
   size_t above = input;
   for (const FieldLevel &level : levels) {

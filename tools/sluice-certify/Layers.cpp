@@ -131,7 +131,7 @@ size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
   return x;
 }
 
-size_t Deriver::stack(const Layer &settings, int64_t layers, Names &next, size_t x) {
+size_t Deriver::stack(const Layer &settings, int64_t layers, StageNames &next, size_t x) {
   for (int64_t i = 0; i < layers; ++i) {
     x = layer(settings, next(), x);
   }

@@ -49,7 +49,7 @@ private:
 };
 
 /// Decides what obligations ask. Equal questions are asked once.
-class Judge {
+class ObligationSolver {
 public:
   /// Requires left(x) <= right(x) for every x >= 0, or for every integer; `name` is x in messages.
   void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
@@ -76,9 +76,9 @@ inline std::string nameBehind(int64_t rows) {
 
 /// A part of a certificate that is being read.
 struct LinePart {
-  const Graph &graph;
+  const ModelGraph &graph;
   Lines &lines;
-  Judge &judge;
+  ObligationSolver &judge;
   int64_t obligations = 0; ///< read so far
 
   void obligation(const std::string &line) {
@@ -94,19 +94,19 @@ struct LinePart {
 /// The incremental step of a graph: the step that computes each stored value's rows, and the rows
 /// that are kept.
 struct LineStep {
-  struct Value {
+  struct ScheduledValue {
     Bound schedule;   ///< row m is computed at step schedule(m)
     int64_t ring = 0; ///< newest rows that are kept; 0: the lines of one step; -1: all
     int64_t burst = 1;
   };
-  std::vector<Value> values; ///< as the graph's; lines of lazy values have no meaning
+  std::vector<ScheduledValue> values; ///< as the graph's; lines of lazy values have no meaning
   int64_t obligations = 0;
 };
 
 /// Reads and decides "mode step". Throws Refusal if the step would read a row that does not exist.
-LineStep readStep(const Graph &graph, Lines &lines, Judge &judge);
+LineStep readStep(const ModelGraph &graph, Lines &lines, ObligationSolver &judge);
 
 /// Checks the step by enumeration: `length` steps, every read of every row. Throws Refusal.
-void walkStep(const Graph &graph, const LineStep &step, int64_t length);
+void walkStep(const ModelGraph &graph, const LineStep &step, int64_t length);
 
 } // namespace certify

@@ -47,7 +47,7 @@ std::string certify::spellLinear(int64_t slope, int64_t constant) {
                                 : "");
 }
 
-std::string certify::spellPattern(const Value &value, size_t operand, int64_t by) {
+std::string certify::spellPattern(const ModelValue &value, size_t operand, int64_t by) {
   std::string ends = std::to_string(value.operands.back());
   switch (value.getPattern(operand)) {
   case Pattern::UpTo:
@@ -68,13 +68,13 @@ std::string certify::spellPattern(const Value &value, size_t operand, int64_t by
   }
 }
 
-static void allow(bool holds, const Value &value, const std::string &what) {
+static void allow(bool holds, const ModelValue &value, const std::string &what) {
   certify::demand(holds,
                   "expected of '" + std::string(value.op->name) + "' " + what + ", found others");
 }
 
-void certify::checkOperands(const Graph &graph, size_t index) {
-  const Value &value = graph.values[index];
+void certify::checkOperands(const ModelGraph &graph, size_t index) {
+  const ModelValue &value = graph.values[index];
   size_t count = value.operands.size();
   allow(count >= value.op->least &&
             (value.op->trait == Op::Many || count <= value.op->patterns.size()) &&
@@ -87,14 +87,14 @@ void certify::checkOperands(const Graph &graph, size_t index) {
   allow(!value.op->endsSegments() || value.segments == index, value, "rows of its own segments");
 }
 
-void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
-  const Value &value = graph.values[index], &source = graph.values[value.operands[operand]];
-  const Relation &relation = value.reads[operand];
+void certify::checkRelation(const ModelGraph &graph, size_t index, size_t operand) {
+  const ModelValue &value = graph.values[index], &source = graph.values[value.operands[operand]];
+  const RowRelation &relation = value.reads[operand];
   Pattern pattern = value.getPattern(operand);
   if (pattern >= Pattern::BitsToEnd && pattern != Pattern::Ends) {
     bool isSpread = pattern == Pattern::OfSegments; // to the cut rows; the others from there
     size_t ends = value.op->endsSegments() ? index : value.operands.back();
-    const Value &rows = isSpread ? source : value, &cut = isSpread ? value : source;
+    const ModelValue &rows = isSpread ? source : value, &cut = isSpread ? value : source;
     allow(graph.values[ends].op->endsSegments() && rows.segments == ends && rows.factor == 1 &&
               cut.isOnScale(graph.values[graph.values[ends].operands[0]]),
           value, "rows of segments and of what was cut");
@@ -106,18 +106,18 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   bool isMasked = pattern == Pattern::Keys || pattern == Pattern::Distances;
   allow(!relation.hasEnds(), value, "a relation without ends");
   if (pattern == Pattern::OnRows || pattern == Pattern::OffRows) {
-    const Relation &on = value.reads[0];
-    Relation own = parseRelation("at p");
+    const RowRelation &on = value.reads[0];
+    RowRelation own = parseRelation("at p");
     own.every = on.every;
     own.start = on.start;
     own.isOff = pattern == Pattern::OffRows;
     allow(on.every >= 2 && relation.isSame(own), value,
           "its own row on every k-th row, or off these");
   } else if (pattern == Pattern::Moved || pattern == Pattern::Group || isMasked) {
-    Relation::Kind kind = isMasked                    ? Relation::Keys
-                          : pattern == Pattern::Moved ? Relation::At
-                                                      : Relation::Rows;
-    allow(relation.kind == kind && (kind != Relation::At || relation.last->at(-1) < 0), value,
+    RowRelation::Kind kind = isMasked                    ? RowRelation::Keys
+                             : pattern == Pattern::Moved ? RowRelation::At
+                                                         : RowRelation::Rows;
+    allow(relation.kind == kind && (kind != RowRelation::At || relation.last->at(-1) < 0), value,
           "rows that its row in the table allows");
   } else {
     std::string spelled = spellPattern(value, operand);
@@ -136,9 +136,9 @@ void certify::checkRelation(const Graph &graph, size_t index, size_t operand) {
   }
 }
 
-Relation certify::parseRelation(const std::string &text) {
+RowRelation certify::parseRelation(const std::string &text) {
   Line line(text);
-  Relation relation;
+  RowRelation relation;
   if (line.accept("at ")) {
     relation.first = relation.last = line.sum();
     relation.isOff = line.accept(" off ");
@@ -148,17 +148,17 @@ Relation certify::parseRelation(const std::string &text) {
       relation.start = line.natural();
     }
   } else if (line.accept("keys all")) {
-    relation.kind = Relation::Keys;
+    relation.kind = RowRelation::Keys;
   } else {
-    relation.kind = line.accept("keys") ? Relation::Keys : Relation::Rows;
-    if (relation.kind == Relation::Rows || !line.isNext(" to ")) {
-      line.need(relation.kind == Relation::Rows ? "rows " : " ");
+    relation.kind = line.accept("keys") ? RowRelation::Keys : RowRelation::Rows;
+    if (relation.kind == RowRelation::Rows || !line.isNext(" to ")) {
+      line.need(relation.kind == RowRelation::Rows ? "rows " : " ");
       relation.first = line.sum();
     }
     line.need(" to ");
     relation.last = line.sum();
   }
-  if (relation.kind == Relation::Keys) {
+  if (relation.kind == RowRelation::Keys) {
     relation.step = relation.first && line.accept(" step ") ? line.natural() : 1;
     relation.from = line.accept(" from ") ? line.natural() : 0;
   }
@@ -172,11 +172,11 @@ Relation certify::parseRelation(const std::string &text) {
   return relation;
 }
 
-bool Relation::hasEnds() const {
+bool RowRelation::hasEnds() const {
   return (first && certify::hasEnds({*first})) || (last && certify::hasEnds({*last}));
 }
 
-std::vector<Expression> Relation::rows() const {
+std::vector<Expression> RowRelation::rows() const {
   std::vector<Expression> rows;
   int64_t period = std::max<int64_t>(every, 1);
   for (int64_t row = 0; row < period; ++row) {
@@ -187,11 +187,11 @@ std::vector<Expression> Relation::rows() const {
   return rows;
 }
 
-int64_t Relation::firstRow() const {
+int64_t RowRelation::firstRow() const {
   return last ? firstAtLeast(*last, kind == Keys ? from : 0) : 0;
 }
 
-bool Relation::hasSample() const {
+bool RowRelation::hasSample() const {
   // A window may be empty for some rows; its part of keys repeats after a period.
   int64_t period = std::lcm(first ? computePeriod(*first) : 1, last ? computePeriod(*last) : 1);
   for (int64_t p = firstRow(), end = p + period; p < end; ++p) {
@@ -202,7 +202,7 @@ bool Relation::hasSample() const {
   return false;
 }
 
-bool Relation::isSame(const Relation &other) const {
+bool RowRelation::isSame(const RowRelation &other) const {
   auto same = [](const std::optional<Expression> &x, const std::optional<Expression> &y) {
     return x.has_value() == y.has_value() && (!x || isSameFunction(*x, *y));
   };
@@ -211,7 +211,7 @@ bool Relation::isSame(const Relation &other) const {
          same(last, other.last);
 }
 
-std::vector<bool> Graph::findLive(const std::vector<size_t> &rows) const {
+std::vector<bool> ModelGraph::findLive(const std::vector<size_t> &rows) const {
   std::vector<bool> live(values.size());
   for (size_t row : rows) {
     live[row] = true;

@@ -11,16 +11,16 @@ namespace certify {
 const Op &findOp(const std::string &name);
 
 /// Reads the grammar of docs/certificate.md; throws Refusal for anything else.
-Relation parseRelation(const std::string &text);
+RowRelation parseRelation(const std::string &text);
 
 /// Returns "4*p + 3".
 std::string spellLinear(int64_t slope, int64_t constant);
 /// Returns the relation of an operand whose pattern has one alone; of segments, `by` before.
-std::string spellPattern(const Value &value, size_t operand, int64_t by = 0);
+std::string spellPattern(const ModelValue &value, size_t operand, int64_t by = 0);
 
 /// Throws Refusal where a value's operands, scale or relations do not fit its op's row in the
 /// table.
-void checkOperands(const Graph &graph, size_t value);
-void checkRelation(const Graph &graph, size_t value, size_t operand);
+void checkOperands(const ModelGraph &graph, size_t value);
+void checkRelation(const ModelGraph &graph, size_t value, size_t operand);
 
 } // namespace certify

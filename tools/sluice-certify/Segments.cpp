@@ -232,7 +232,7 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right, bool everywher
 
 /// Relates row p and the rows q that it reads. In a step it reads only the last one of the counted
 /// segments.
-static void relate(Question &question, const Relation &relation, const Form &p, const Form &q,
+static void relate(Question &question, const RowRelation &relation, const Form &p, const Form &q,
                    bool isLast = false) {
   if (relation.every > 0) { // p - start - every i is 0, or from 1 to every - 1
     Form i = question.fresh();
@@ -240,7 +240,7 @@ static void relate(Question &question, const Relation &relation, const Form &p, 
     question.require(rest.plus(Form::number(relation.isOff ? -1 : 0)));
     question.require(Form::number(relation.isOff ? relation.every - 1 : 0).plus(rest, -1));
   }
-  if (relation.kind == Relation::At || isLast) {
+  if (relation.kind == RowRelation::At || isLast) {
     return question.requireEqual(q, question.of(*relation.last, p));
   }
   if (relation.first) {
@@ -249,14 +249,14 @@ static void relate(Question &question, const Relation &relation, const Form &p, 
   if (relation.last) {
     question.require(question.of(*relation.last, p).plus(q, -1));
   }
-  if (relation.kind == Relation::Keys) {
+  if (relation.kind == RowRelation::Keys) {
     question.require(q.plus(Form::number(-relation.from)));
   }
 }
 
-EndsRead::EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep)
+EndsRead::EndsRead(const ModelGraph &graph, size_t value, size_t operand, bool inStep)
     : source(graph.values[value].operands[operand]) {
-  const Value &result = graph.values[value];
+  const ModelValue &result = graph.values[value];
   if (!result.op->isLazy()) {
     question.require(p);
   }

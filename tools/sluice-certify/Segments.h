@@ -62,7 +62,7 @@ struct EndsRead {
   Form p = question.fresh(), q = question.fresh();
   size_t source = 0;
 
-  EndsRead(const Graph &graph, size_t value, size_t operand, bool inStep = false);
+  EndsRead(const ModelGraph &graph, size_t value, size_t operand, bool inStep = false);
   bool isNeverAbove(const Bound &left, const Bound &right) const {
     return question.isNeverAbove(left, q, right, p);
   }

@@ -62,7 +62,7 @@ static std::vector<std::string> namesOfInputs(const json &spec) {
   return names;
 }
 
-Graph Deriver::run() {
+ModelGraph Deriver::run() {
   size_t previous = make("tokens", "tokens", {});
   for (const std::string &name : namesOfInputs(spec)) {
     axis = name;
@@ -105,8 +105,8 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
 }
 
 /// Keeps the values that the losses are computed from, in order, and spells its relations.
-Graph Deriver::finish() const {
-  Graph whole, kept;
+ModelGraph Deriver::finish() const {
+  ModelGraph whole, kept;
   std::vector<size_t> rows, numbers(graph.values.size());
   whole.values.assign(graph.values.begin(), graph.values.end());
   for (const Loss &loss : graph.losses) {
@@ -118,7 +118,7 @@ Graph Deriver::finish() const {
       continue;
     }
     numbers[i] = kept.values.size();
-    Value &value = kept.values.emplace_back(std::move(whole.values[i]));
+    ModelValue &value = kept.values.emplace_back(std::move(whole.values[i]));
     for (size_t &operand : value.operands) {
       operand = numbers[operand];
     }

@@ -19,7 +19,7 @@ struct StoredRead {
 
 /// All positions in between count as read, because each lazy value advances by at most one. Keys
 /// that a mask excludes at the front count as read, which is stricter.
-StoredRead followRead(const Graph &graph, const Relation &relation, size_t operand) {
+StoredRead followRead(const ModelGraph &graph, const RowRelation &relation, size_t operand) {
   if (graph.values[operand].isGiven) { // all of it, there before the first token
     return {operand, {}, {}, {}};
   }
@@ -44,7 +44,8 @@ Bound plusOne(Bound bound) {
 
 class StepReader : LinePart {
 public:
-  StepReader(const Graph &graph, Lines &lines, Judge &judge) : LinePart{graph, lines, judge} {}
+  StepReader(const ModelGraph &graph, Lines &lines, ObligationSolver &judge)
+      : LinePart{graph, lines, judge} {}
 
   LineStep read();
 
@@ -71,7 +72,7 @@ int64_t StepReader::number(const std::string &start, bool orAll) {
 /// Requires s_source(last read) <= s_reader(p), and s_reader(p) < s_source(first read + ring): the
 /// row that replaces the oldest one is computed later. Rows before 0 are null and not read.
 void StepReader::demandRead(const std::string &name, const Bound &reader, const StoredRead &read) {
-  const LineStep::Value &source = step.values[read.source];
+  const LineStep::ScheduledValue &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   std::vector<int64_t> from(read.rows.size());
@@ -102,7 +103,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
 /// Requires the same for all boundaries.
 void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
                                    const EndsRead &read) {
-  const LineStep::Value &source = step.values[read.source];
+  const LineStep::ScheduledValue &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   demandOfEnds(read.isNeverAbove(source.schedule, reader));
@@ -133,9 +134,9 @@ void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
 }
 
 void StepReader::value(size_t index) {
-  const Value &value = graph.values[index];
+  const ModelValue &value = graph.values[index];
   std::string number = std::to_string(index);
-  LineStep::Value &mine = step.values[index];
+  LineStep::ScheduledValue &mine = step.values[index];
   if (value.isGiven) {
     mine.ring = this->number("keep " + number + " ", /*orAll=*/true);
     return;
@@ -163,8 +164,8 @@ void StepReader::value(size_t index) {
     if (value.isUnread(i) || value.getPattern(i) == Pattern::Bits) {
       continue; // counts, or ends, give it
     }
-    const Relation &relation = value.reads[i];
-    demand(relation.kind != Relation::Keys || !graph.values[value.operands[i]].op->isLazy(),
+    const RowRelation &relation = value.reads[i];
+    demand(relation.kind != RowRelation::Keys || !graph.values[value.operands[i]].op->isLazy(),
            "attention over positions that are not stored is not known to the step");
     if (value.segments || relation.hasEnds()) {
       demandThroughEnds(reader, mine.schedule, EndsRead(graph, index, i, /*inStep=*/true));
@@ -193,7 +194,7 @@ LineStep StepReader::read() {
   return step;
 }
 
-LineStep certify::readStep(const Graph &graph, Lines &lines, Judge &judge) {
+LineStep certify::readStep(const ModelGraph &graph, Lines &lines, ObligationSolver &judge) {
   return StepReader(graph, lines, judge).read();
 }
 
@@ -202,13 +203,13 @@ namespace {
 /// Runs steps token after token. Row q is in slot q mod ring, so a ring has the newest rows.
 class StepWalk {
 public:
-  StepWalk(const Graph &graph, const LineStep &step)
+  StepWalk(const ModelGraph &graph, const LineStep &step)
       : graph(graph), step(step), before(graph.values.size()), computed(before) {}
 
   void run(int64_t t) {
     before = computed;
     for (size_t i = 0; i < graph.values.size(); ++i) {
-      const Value &value = graph.values[i];
+      const ModelValue &value = graph.values[i];
       for (; !value.op->isLazy() && !value.isGiven && value.isSampled &&
              step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
@@ -231,7 +232,7 @@ private:
   }
 
   /// Visits the rows of an operand that row p reads at step t, through lazy values.
-  void visit(const Relation &relation, size_t operand, int64_t p, int64_t t) {
+  void visit(const RowRelation &relation, size_t operand, int64_t p, int64_t t) {
     relation.each(p, t / graph.values[operand].factor + 1, [&](int64_t q) {
       if (graph.values[operand].op->isLazy()) {
         visit(graph.values[operand].reads[0], graph.values[operand].operands[0], q, t);
@@ -242,14 +243,14 @@ private:
     });
   }
 
-  const Graph &graph;
+  const ModelGraph &graph;
   const LineStep &step;
   std::vector<int64_t> before, computed; ///< rows of each value: at the step's begin, and so far
 };
 
 } // namespace
 
-void certify::walkStep(const Graph &graph, const LineStep &step, int64_t length) {
+void certify::walkStep(const ModelGraph &graph, const LineStep &step, int64_t length) {
   StepWalk walk(graph, step);
   for (int64_t t = 0; t < length; ++t) {
     walk.run(t);

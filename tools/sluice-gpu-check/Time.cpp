@@ -136,7 +136,7 @@ double stepSeconds(Trainer &trainer) {
 
 /// Seconds a step spends in each kernel, by the GPU's own events.
 Json kernelTimes(Trainer &trainer) {
-  const std::vector<Kernel> &kernels = trainer.device->plan().kernels;
+  const std::vector<PlanKernel> &kernels = trainer.device->plan().kernels;
   std::vector<std::vector<double>> seconds(kernels.size());
   std::vector<int64_t> launches(kernels.size());
   for (int i = 0; i < repetitions; ++i) {

@@ -275,7 +275,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   checkOutputs({{"--picture", flags.picture, FileKind::Html}},
                joinPaths({{flags.artifact, flags.weights}, flags.data, flags.train}), flags.force);
   std::unique_ptr<Executor> executor;
-  Stream stream;
+  ModelStream stream;
   if (flags.kind == "neighbours") {
     std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
     warnOfLeak(*artifact);

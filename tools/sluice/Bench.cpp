@@ -87,7 +87,7 @@ Json computeShare(double gflops, const Peak &peak) {
 Json kernelTable(const Executor &executor, int64_t steps, const Peak &peak, double attended = 1) {
   std::vector<Json> rows;
   for (size_t i = 0; i < executor.times().size(); ++i) {
-    const Kernel &kernel = executor.plan().kernels[i];
+    const PlanKernel &kernel = executor.plan().kernels[i];
     const KernelTime &time = executor.times()[i];
     if (time.launches == 0) {
       continue;

@@ -40,7 +40,7 @@ double cli::flopsOfStep(Executor &executor) {
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.getLaunches(entry)) {
-      const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+      const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
       Share share = launch.axis.empty() ? Share{1, 1} : filled.at(launch.axis);
       flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
                (kernel.kind == "attention" ? share.pairs : share.rows);

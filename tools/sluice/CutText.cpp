@@ -19,11 +19,11 @@ std::string describeCut(const BoundaryFacts &boundaries) {
 SegmentedText cutText(Executor &executor, const BoundaryFacts &boundaries, const ByteFile &text,
                       int64_t mostShown, const std::function<void(double)> &progress) {
   int64_t context = executor.plan().model.context;
-  bool areLogits = boundaries.numbers == BoundaryFacts::Numbers::logits;
+  bool areLogits = boundaries.numbers == BoundaryFacts::BoundaryEncoding::logits;
   ByteCursor bytes(text.bytes);
   SegmentedText found;
   found.name = boundaries.name;
-  found.isRouted = boundaries.numbers == BoundaryFacts::Numbers::probabilities;
+  found.isRouted = boundaries.numbers == BoundaryFacts::BoundaryEncoding::probabilities;
   found.isPredicted = areLogits || found.isRouted;
   found.begins = boundaries.begins;
   found.mostShown = mostShown;

@@ -26,7 +26,7 @@ std::string extractCode(const Artifact &artifact, const Path &folder) {
   for (const std::string &target : artifact.plan().gpuTargets()) {
     makeFolder(folder / target);
     names += ", " + target + "/";
-    for (const Kernel &kernel : artifact.plan().kernels) {
+    for (const PlanKernel &kernel : artifact.plan().kernels) {
       auto variant = kernel.deviceVariants.find(target);
       if (variant == kernel.deviceVariants.end()) {
         continue;

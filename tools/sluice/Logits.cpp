@@ -33,7 +33,7 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
     throw UserError("expected no --window and no --stride with --stream, whose windows are those "
                     "of the context, one after the other, found one; leave it out");
   }
-  Stream stream = findStream(artifact.plan(), "--stream", flags.stream);
+  ModelStream stream = findStream(artifact.plan(), "--stream", flags.stream);
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);

@@ -15,7 +15,7 @@ using namespace sluice::runtime;
 namespace {
 
 /// Rejects an artifact of model IR, which is compiled only from a file.
-void requireSpec(const Plan &plan, const std::vector<spec::Setting> &settings) {
+void requireSpec(const Plan &plan, const std::vector<spec::SpecOverride> &settings) {
   size_t first = plan.model.spec.find_first_not_of(" \t\r\n");
   if (first == std::string::npos || plan.model.spec[first] != '{') {
     throw UserError((settings.empty() ? "" : settings.front().flag + ": ") +
@@ -35,7 +35,7 @@ std::optional<int64_t> mainFactor(const Plan &plan) {
 /// Returns the library products of the artifact.
 std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
   std::vector<driver::LibraryProduct> list;
-  for (const Kernel &kernel : plan.kernels) {
+  for (const PlanKernel &kernel : plan.kernels) {
     for (const auto &[target, variant] : kernel.deviceVariants) {
       if (kernel.product && variant.library) {
         const Product &product = *kernel.product;
@@ -75,11 +75,11 @@ void addSettings(CLI::App &command, std::vector<std::string> &written, const std
       ->allow_extra_args(false);
 }
 
-std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written) {
-  std::vector<spec::Setting> settings;
+std::vector<spec::SpecOverride> parseSettings(const std::vector<std::string> &written) {
+  std::vector<spec::SpecOverride> settings;
   for (const std::string &each : written) {
     std::string mistake;
-    std::optional<spec::Setting> setting = spec::parseSetting(each, mistake);
+    std::optional<spec::SpecOverride> setting = spec::parseSetting(each, mistake);
     if (!setting) {
       throw UserError(mistake);
     }
@@ -88,7 +88,7 @@ std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written
   return settings;
 }
 
-void checkSettings(const Plan &plan, const std::vector<spec::Setting> &settings) {
+void checkSettings(const Plan &plan, const std::vector<spec::SpecOverride> &settings) {
   requireSpec(plan, settings);
   if (auto error = driver::findSpecError(plan.model.spec, getFileName(plan), settings)) {
     throw UserError(error->format());

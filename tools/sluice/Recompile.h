@@ -14,7 +14,7 @@ namespace sluice::cli {
 void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help);
 
 /// Parses the values of `--set`. Throws UserError.
-std::vector<spec::Setting> parseSettings(const std::vector<std::string> &written);
+std::vector<spec::SpecOverride> parseSettings(const std::vector<std::string> &written);
 
 /// Compiles the spec that `artifact` holds once more, in memory, with the options of `request`
 /// except spec and targets (settings, everyRow), for the device alone, and opens it. The same
@@ -35,7 +35,7 @@ std::unique_ptr<runtime::Executor> compileForCpu(driver::CompileRequest request,
 
 /// Reads the artifact's spec with settings. Throws UserError, whose places are in NAME.json, if it
 /// is not valid, or if the artifact has model IR instead of a spec.
-void checkSettings(const runtime::Plan &plan, const std::vector<spec::Setting> &settings);
+void checkSettings(const runtime::Plan &plan, const std::vector<spec::SpecOverride> &settings);
 
 /// Returns the facts of the artifact's spec. Throws UserError if the plan has none: the artifact
 /// has model IR instead of a spec, or is of an earlier version.

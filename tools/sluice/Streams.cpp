@@ -14,7 +14,7 @@ static std::optional<StreamFacts> findLast(const std::vector<StreamFacts> &strea
   std::optional<StreamFacts> last;
   for (const StreamFacts &each : streams) {
     bool isOfStage = each.stage == stage || each.stage.starts_with(stage + ".");
-    bool isTaken = each.rows == StreamFacts::Rows::tokens || !ofTokens;
+    bool isTaken = each.rows == StreamFacts::RowAxis::tokens || !ofTokens;
     last = isOfStage && isTaken ? each : last;
   }
   return last;
@@ -25,14 +25,14 @@ static std::string describeOther(const std::optional<StreamFacts> &result) {
   if (!result) {
     return "";
   }
-  return result->rows == StreamFacts::Rows::input
+  return result->rows == StreamFacts::RowAxis::input
              ? ", whose rows are those of the input " + result->of
-         : result->rows == StreamFacts::Rows::segments
+         : result->rows == StreamFacts::RowAxis::segments
              ? ", whose rows are segments (" + result->of + ")"
              : ", which makes no rows";
 }
 
-Stream findStream(const Plan &plan, const std::string &flag, const std::string &name) {
+ModelStream findStream(const Plan &plan, const std::string &flag, const std::string &name) {
   const SpecFacts &facts = requireFacts(plan);
   std::string stage = name;
   for (const StreamName &each : facts.names) {
@@ -55,7 +55,7 @@ Stream findStream(const Plan &plan, const std::string &flag, const std::string &
   return {last->value, last->factor};
 }
 
-std::unique_ptr<Executor> openStream(const Artifact &artifact, const Stream &stream,
+std::unique_ptr<Executor> openStream(const Artifact &artifact, const ModelStream &stream,
                                      const DeviceOptions &device) {
   driver::CompileRequest request;
   request.everyRow = stream.stage;

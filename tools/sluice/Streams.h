@@ -6,17 +6,18 @@
 
 namespace sluice::cli {
 
-struct Stream {
+struct ModelStream {
   std::string stage;  ///< what makes it: "stages.1.inside.4"
   int64_t factor = 1; ///< of its scale: row m stands for tokens from factor * m
 };
 
 /// The stream that a stage's `to` names, or the result of a stage ("stages.1.inside.4"). Throws
 /// UserError with `flag` where the artifact's spec has none like it on the tokens' axis.
-Stream findStream(const runtime::Plan &plan, const std::string &flag, const std::string &name);
+ModelStream findStream(const runtime::Plan &plan, const std::string &flag, const std::string &name);
 
 /// An executor whose entry `predict` gives the stream's rows.
 std::unique_ptr<runtime::Executor> openStream(const runtime::Artifact &artifact,
-                                              const Stream &stream, const DeviceOptions &device);
+                                              const ModelStream &stream,
+                                              const DeviceOptions &device);
 
 } // namespace sluice::cli

@@ -62,9 +62,9 @@ void checkFlags(const TrainFlags &flags) {
 }
 
 /// Flags that a run may change: nothing that its tensors, data or causality depend on.
-std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> &written) {
-  std::vector<spec::Setting> settings = parseSettings(written);
-  for (const spec::Setting &setting : settings) {
+std::vector<spec::SpecOverride> parseTrainingSettings(const std::vector<std::string> &written) {
+  std::vector<spec::SpecOverride> settings = parseSettings(written);
+  for (const spec::SpecOverride &setting : settings) {
     if (setting.path.front() != "training" || setting.path.size() < 2) {
       throw UserError(setting.flag +
                       ": expected a key below training, such as "
@@ -78,7 +78,7 @@ std::vector<spec::Setting> parseTrainingSettings(const std::vector<std::string> 
 
 /// A run's position in its data follows from the order that it began with.
 void checkResumedSettings(const std::vector<std::string> &written) {
-  for (const spec::Setting &setting : parseSettings(written)) {
+  for (const spec::SpecOverride &setting : parseSettings(written)) {
     if (setting.path.size() == 2 && setting.path[0] == "training" && setting.path[1] == "order") {
       throw UserError(setting.flag + ": expected the order of the data that the run began with, "
                                      "found it set anew; leave it out, or begin another run");
@@ -103,7 +103,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
     written = told->settings(); // else it is the changed spec already, or none of this run's
   }
   written.insert(written.end(), flags.options.settings.begin(), flags.options.settings.end());
-  std::vector<spec::Setting> settings = parseTrainingSettings(written);
+  std::vector<spec::SpecOverride> settings = parseTrainingSettings(written);
   if (settings.empty()) {
     return openExecutor(artifact, flags.device);
   }

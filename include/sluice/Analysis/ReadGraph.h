@@ -32,28 +32,28 @@ public:
     bool isEnd;          ///< else a count
     mlir::AffineExpr at; ///< the row, of d0 = p and of symbols 1 + i, the terms before
   };
-  struct Read : dispatch::RowRead {
+  struct GraphRead : dispatch::RowRead {
     size_t source = length; ///< index in `values`
     MaskBounds bounds;      ///< Relation without terms: solved for q
     /// Terms of a relation that depends on segments: symbol 1 + i is the value of term i.
     std::vector<Term> terms;
   };
-  struct Value {
+  struct GraphValue {
     std::string name;       ///< as ValueNames has it; "tokens", "length", "output 0"; may be empty
     std::string gradientOf; ///< name of the value that this is the gradient of, if any
     std::string op;         ///< what made it, for messages
     mlir::Location place;
-    int64_t factor = 1;        ///< ceil(rows of the axis / factor) rows; 0: one row
-    bool lazy = false;         ///< rows past its ends are read through it
-    bool isTokens = false;     ///< rows past its end stand in memory too: targets
-    std::vector<Read> reads{}; ///< of earlier values
-    size_t maker = 0;          ///< the same for results of one op
-    size_t axis = 0;           ///< 0: tokens; 1 + i: segments of segmentation i
-    size_t measuredBy = 0;     ///< the axis that factors of its reads count rows of
-    bool isEnds = false;       ///< rows from the first without an end on are all alike
+    int64_t factor = 1;             ///< ceil(rows of the axis / factor) rows; 0: one row
+    bool lazy = false;              ///< rows past its ends are read through it
+    bool isTokens = false;          ///< rows past its end stand in memory too: targets
+    std::vector<GraphRead> reads{}; ///< of earlier values
+    size_t maker = 0;               ///< the same for results of one op
+    size_t axis = 0;                ///< 0: tokens; 1 + i: segments of segmentation i
+    size_t measuredBy = 0;          ///< the axis that factors of its reads count rows of
+    bool isEnds = false;            ///< rows from the first without an end on are all alike
   };
   /// A length, and the positions of the bits of each segmentation.
-  struct Setting {
+  struct SegmentLayout {
     int64_t length = 0;
     std::vector<std::vector<int64_t>> bits = {};
     std::vector<int64_t> rows = {}; ///< of factor 1, of each axis: as many segments as there may be
@@ -66,21 +66,21 @@ public:
   explicit ReadGraph(mlir::func::FuncOp function, bool byMember = false,
                      const ReadGraph *before = nullptr);
 
-  const std::vector<Value> &getValues() const { return values; }
+  const std::vector<GraphValue> &getValues() const { return values; }
   /// Returns the index of the value with this name; none if there is none.
   std::optional<size_t> find(llvm::StringRef name) const;
   bool hasSegments() const { return !segmentations.empty(); }
   /// Returns a length with bits that depend on it and on the names of segmentations: they differ
   /// from length to length, and are the same before and after a pass.
-  Setting at(int64_t length) const;
+  SegmentLayout at(int64_t length) const;
   /// Valid rows.
-  static int64_t countValidRows(const Value &value, const Setting &setting);
+  static int64_t countValidRows(const GraphValue &value, const SegmentLayout &setting);
   /// Calls `visit(source, q)` for every row that row p of a value reads; q is `pastEnd(source)` for
   /// a row in memory that holds none of the sequence.
-  void forEachRead(const Value &value, int64_t p, const Setting &setting,
+  void forEachRead(const GraphValue &value, int64_t p, const SegmentLayout &setting,
                    llvm::function_ref<void(size_t, int64_t)> visit) const;
   /// Returns the number of numbered rows: the valid ones and, for tokens, some targets past them.
-  static int64_t pastEnd(const Value &value, const Setting &setting);
+  static int64_t pastEnd(const GraphValue &value, const SegmentLayout &setting);
   /// Returns twice the coarsest factor and the largest shift, in tokens, or `most` if that is less;
   /// with enough segments to have some of each kind.
   int64_t lengthsToWalk(int64_t most) const;
@@ -91,18 +91,22 @@ private:
   void addOp(mlir::Operation &op);
   void addResult(mlir::Operation &op, unsigned result);
   void addOutput(mlir::Value value, size_t number);
-  void add(mlir::Value value, Value description);
-  void setAxis(Value &description, mlir::OpResult value, llvm::ArrayRef<SegmentRead> reads) const;
-  const Value *findAxis(const Value &like, mlir::Operation *op,
-                        llvm::ArrayRef<SegmentRead> reads) const;
-  std::optional<Read> buildRead(mlir::Operation &op, const SegmentRead &read) const;
-  std::vector<Read> collectOpReads(mlir::Operation &op, llvm::ArrayRef<SegmentRead> reads) const;
-  void visitRow(size_t source, int64_t q, const Read &read, int64_t valid, const Setting &setting,
+  void add(mlir::Value value, GraphValue description);
+  void setAxis(GraphValue &description, mlir::OpResult value,
+               llvm::ArrayRef<SegmentRead> reads) const;
+  const GraphValue *findAxis(const GraphValue &like, mlir::Operation *op,
+                             llvm::ArrayRef<SegmentRead> reads) const;
+  std::optional<GraphRead> buildRead(mlir::Operation &op, const SegmentRead &read) const;
+  std::vector<GraphRead> collectOpReads(mlir::Operation &op,
+                                        llvm::ArrayRef<SegmentRead> reads) const;
+  void visitRow(size_t source, int64_t q, const GraphRead &read, int64_t valid,
+                const SegmentLayout &setting,
                 llvm::function_ref<void(size_t, int64_t)> visit) const;
-  void visitFound(const Value &value, const Read &read, int64_t p, const Setting &setting,
+  void visitFound(const GraphValue &value, const GraphRead &read, int64_t p,
+                  const SegmentLayout &setting,
                   llvm::function_ref<void(size_t, int64_t)> visit) const;
 
-  std::vector<Value> values;
+  std::vector<GraphValue> values;
   std::vector<Segmentation> segmentations;
   llvm::StringMap<size_t> axes; ///< of segments: number, by name
   /// Counts and ends: the segmentation, and whether it is the ends.

@@ -45,11 +45,11 @@ struct ParsedSpec {
 /// the result is not a valid spec; an error that a setting causes names its flag.
 std::optional<ParsedSpec> parseSpec(mlir::MLIRContext &context, const std::string &text,
                                     const std::string &file, spec::Diagnostic &error,
-                                    const std::vector<spec::Setting> &settings = {});
+                                    const std::vector<spec::SpecOverride> &settings = {});
 
 /// Reads a spec from a file. Throws runtime::JobError if the file cannot be read.
 std::optional<ParsedSpec> parseSpecFile(mlir::MLIRContext &context, const std::string &path,
                                         spec::Diagnostic &error,
-                                        const std::vector<spec::Setting> &settings = {});
+                                        const std::vector<spec::SpecOverride> &settings = {});
 
 } // namespace sluice

@@ -31,7 +31,7 @@ struct CompileRequest {
   std::string spec; ///< path
   /// The spec itself, where it is in memory; `spec` then only names it in messages.
   std::optional<std::string> text = std::nullopt;
-  std::vector<spec::Setting> settings = {}; ///< put into the spec before it is read
+  std::vector<spec::SpecOverride> settings = {}; ///< put into the spec before it is read
   std::string output;               ///< path of the artifact; none with `emit` and `inMemory`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit;           ///< stage to print instead of writing an artifact; see emitStages()
@@ -98,7 +98,7 @@ struct CheckRequest {
   std::string spec; ///< path of a spec, or of model IR (.mlir)
   /// The spec itself, where it is in memory; `spec` then only names it in messages.
   std::optional<std::string> text = std::nullopt;
-  std::vector<spec::Setting> settings = {};         ///< put into the spec before it is read
+  std::vector<spec::SpecOverride> settings = {};    ///< put into the spec before it is read
   bool replay = true;                               ///< run a witness, if there is one
   bool picture = false;                             ///< make one
   std::optional<int64_t> pictureRow = std::nullopt; ///< none: an informative one

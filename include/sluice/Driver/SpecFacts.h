@@ -17,7 +17,7 @@ struct SpecDescription {
 
 /// Returns the error of a spec in memory with `settings` applied; none where it is valid.
 std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std::string &file,
-                                              const std::vector<spec::Setting> &settings);
+                                              const std::vector<spec::SpecOverride> &settings);
 
 /// Reads the spec at `path`, without compiling it; none where the file is no valid spec. Throws
 /// runtime::JobError where the machine cannot read.

@@ -38,7 +38,7 @@ struct Buffer {
   bool initialized = true; ///< else a byte must be written before it is read
 };
 
-struct Launch {
+struct EmulatedLaunch {
   Dim3 grid, block;
   uint64_t dynamicSharedBytes = 0;
   /// One per parameter: the bits of a scalar, or a pointer (for `byval`, to the aggregate).
@@ -64,7 +64,7 @@ struct Options {
   bool countTraffic = true;     ///< sectors and bank conflicts
 };
 
-enum class Kind {
+enum class ViolationKind {
   OutOfBounds,
   Misaligned,
   Uninitialized,
@@ -81,10 +81,10 @@ enum class Kind {
   Limit,            ///< of the architecture
   Argument          ///< the launch does not fit the kernel
 };
-llvm::StringRef name(Kind kind);
+llvm::StringRef name(ViolationKind kind);
 
 struct Violation {
-  Kind kind;
+  ViolationKind kind;
   std::string kernel;
   Dim3 block, thread;      ///< indices, from 0; without meaning where no instruction is to blame
   std::string instruction; ///< LLVM IR; empty where the launch is to blame
@@ -155,7 +155,7 @@ public:
   ~Emulator();
 
   /// Runs every block, one after the other. Not for several threads at once on one emulator.
-  Report launch(const Launch &launch, const Options &options = {});
+  Report launch(const EmulatedLaunch &launch, const Options &options = {});
 
 private:
   struct Implementation;

@@ -19,7 +19,7 @@ struct BlindPattern {
   int64_t firstRow = 0; ///< three periods from here on were compared
   bool repeats = false; ///< they agreed
   std::string segments; ///< "segments of 4 tokens", which were taken; empty where there are none
-  struct Row {
+  struct BlindRow {
     /// Runs of tokens that are never seen, relative to the start of the row's period: first and
     /// last token.
     std::vector<std::pair<int64_t, int64_t>> holes;
@@ -27,7 +27,7 @@ struct BlindPattern {
     /// Residues of tokens, further back than all `holes`, that are never seen though others are.
     std::vector<int64_t> farHoles;
   };
-  std::vector<Row> rows; ///< of t mod period
+  std::vector<BlindRow> rows; ///< of t mod period
   bool hasHoles() const;
   /// Describes the pattern: "rows 4m+2 to 4m+3 never see tokens 4m+1 to the one before their own".
   std::string describe() const;

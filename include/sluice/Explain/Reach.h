@@ -46,7 +46,7 @@ private:
   };
   using Ranges = std::vector<std::pair<int64_t, int64_t>>;
   /// One operand's relation, solved; `ranges` if it is a range for each position of the result.
-  struct Read {
+  struct SolvedRead {
     mlir::Value source;
     unsigned operand = 0;
     mlir::IntegerSet relation;
@@ -56,15 +56,15 @@ private:
   };
   struct Node {
     mlir::Operation *op = nullptr;
-    llvm::SmallVector<Read, 2> reads;
+    llvm::SmallVector<SolvedRead, 2> reads;
   };
   class Search;
 
   const Info &getNodeInfo(mlir::Value value) const;
   void addInfo(const Scales &scales, mlir::Value value);
   Node makeNode(mlir::Operation *op);
-  std::optional<Read> buildRead(mlir::OpOperand &operand, int64_t rows);
-  std::pair<int64_t, int64_t> computeRange(const Read &read, int64_t p) const;
+  std::optional<SolvedRead> buildRead(mlir::OpOperand &operand, int64_t rows);
+  std::pair<int64_t, int64_t> computeRange(const SolvedRead &read, int64_t p) const;
 
   int64_t length;
   std::shared_ptr<const FixedSegments> segments;

@@ -21,14 +21,16 @@ public:
   explicit ReadPlan(mlir::func::FuncOp function);
 
   /// One operand of an op: its relation, and the relation solved for q.
-  struct Read {
+  struct OperandRead {
     mlir::Value operand;
     mlir::IntegerSet relation;
     MaskBounds bounds;
     bool mentionsLength;
     bool endsLazy; ///< endsLazySource
   };
-  llvm::ArrayRef<Read> getOpReads(mlir::Operation *op) const { return reads.find(op)->second; }
+  llvm::ArrayRef<OperandRead> getOpReads(mlir::Operation *op) const {
+    return reads.find(op)->second;
+  }
   /// Returns null if the value is stored or is not such a map.
   const LazyMap *getLazyMap(mlir::Value value) const;
   int64_t computeLength(mlir::Value value, int64_t length) const;
@@ -38,7 +40,7 @@ public:
   std::vector<mlir::Operation *> ops; ///< that make sequences, in order
 
 private:
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Read, 2>> reads;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<OperandRead, 2>> reads;
   llvm::DenseMap<mlir::Value, LazyMap> maps;
 };
 
@@ -47,7 +49,7 @@ private:
 class ReadWalk {
 public:
   /// The latest token that a position reaches, or the first token of a position that it reads.
-  struct Reach {
+  struct ReachedToken {
     int64_t token = -1;
     mlir::Value
         operand; ///< read next on the way; null at the token, or at the position of that token
@@ -58,20 +60,20 @@ public:
   /// end; otherwise it is null there. Every followed read takes one of `budget`; once that is
   /// negative, further reads are null.
   ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
-  Reach at(mlir::Value value, int64_t position) const;
+  ReachedToken at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const { return plan.computeLength(value, length); }
   /// Returns the reads from position `position` of `value` back to its latest token.
   std::vector<std::pair<mlir::Value, int64_t>> pathFrom(mlir::Value value, int64_t position) const;
 
 private:
-  Reach compute(mlir::Operation *op, int64_t position) const;
+  ReachedToken compute(mlir::Operation *op, int64_t position) const;
   int64_t latestUpTo(mlir::Value value, int64_t last) const;
 
   const ReadPlan &plan;
   int64_t length;
   bool missing;
   int64_t *budget;
-  llvm::DenseMap<mlir::Value, std::vector<Reach>> stored;
+  llvm::DenseMap<mlir::Value, std::vector<ReachedToken>> stored;
   /// For each position, the first one up to it that reaches the latest token.
   llvm::DenseMap<mlir::Value, std::vector<int64_t>> latest;
 };

@@ -71,10 +71,10 @@ private:
   std::optional<size_t> findCut(mlir::Value bits) const;
   /// The tokens of row p of a segmentation: its first and last token, the token that rules read,
   /// and the number of levels up to there.
-  struct Row {
+  struct CutRow {
     int64_t first, last, asked, level = 1;
   };
-  Row computeRow(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
+  CutRow computeRow(const Boundaries &boundaries, size_t cut, int64_t p, int64_t length) const;
 
   mlir::func::FuncOp function;
   llvm::SmallVector<SegmentOp> cuts;

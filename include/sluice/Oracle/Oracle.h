@@ -16,7 +16,7 @@ namespace sluice::oracle {
 
 /// The expected value of an element of a result or, if `row` is -1, of the sum of a column over all
 /// rows.
-struct Expectation {
+struct ExpectedElement {
   unsigned result = 0;
   int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
   double value = 0, bound = 0;
@@ -24,7 +24,7 @@ struct Expectation {
 
 /// A launch that ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
 /// rank 3 are padded); operands have their contents before the launch.
-struct Launch {
+struct OracleLaunch {
   std::vector<const void *> operands, results;
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   /// For a domain on an axis of segments, instead of `length`: one per row of the batch.
@@ -33,7 +33,7 @@ struct Launch {
   /// Number of partial sums that a kernel may add at the end of a long sum.
   int64_t splits = 0;
   /// Receives every judged element, whether or not it is correct; may be empty.
-  std::function<void(const Expectation &)> observe = {};
+  std::function<void(const ExpectedElement &)> observe = {};
 };
 
 /// An element that is farther from its value than rounding explains.
@@ -68,6 +68,6 @@ struct Judgement {
 /// Judges the results of `dispatch`, any kernel op of the dialect. Elements that a launch may leave
 /// alone (rows that are not valid) are not judged, unless they must be zero. Fails with a
 /// diagnostic on the op where a body holds something unknown.
-llvm::FailureOr<Judgement> judge(mlir::Operation *dispatch, const Launch &launch);
+llvm::FailureOr<Judgement> judge(mlir::Operation *dispatch, const OracleLaunch &launch);
 
 } // namespace sluice::oracle

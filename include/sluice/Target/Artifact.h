@@ -24,7 +24,7 @@ struct KernelRecord {
     int64_t counters = 0; ///< i32 counters before the workspace
   };
   /// One launch of the kernel on a GPU.
-  struct Stage {
+  struct StageRecord {
     std::string symbol;
     int64_t blocks = 0, threads = 0;
     int64_t sharedBytes = 0;          ///< dynamic shared memory per block
@@ -41,7 +41,7 @@ struct KernelRecord {
     const cuda::Target *target = nullptr;
     size_t source = 0; ///< index into KernelSet::deviceModules
     std::string module;
-    std::vector<Stage> stages;
+    std::vector<StageRecord> stages;
     int64_t workspaceBytes = 0;
     int64_t counters = 0;    ///< i32 counters before the workspace
     double plannedBytes = 0; ///< moved by all stages; the workspace is written and read once

@@ -9,11 +9,11 @@
 namespace sluice {
 
 /// Functions consist of model dialect ops, or of dispatches over named memory.
-enum class Level { Model, Dispatches };
+enum class ModuleLevel { Model, Dispatches };
 
 /// Rejects a module on another level, or without functions to build entries from; a pass would
 /// silently drop such code.
-mlir::LogicalResult verifyLevel(mlir::ModuleOp module, Level level);
+mlir::LogicalResult verifyLevel(mlir::ModuleOp module, ModuleLevel level);
 
 /// Verifies the requirements of memory planning on an entry of dispatches: it communicates only
 /// through named memory, its guards follow the rules of the dispatch dialect, and in an update of

@@ -19,7 +19,7 @@ public:
 
   Value run() {
     Hierarchy hierarchy = *parseHierarchy(op, op.getHierarchy(), HierarchyOrder::Rising);
-    ArrayRef<Level> levels = hierarchy.levels;
+    ArrayRef<HierarchyLevel> levels = hierarchy.levels;
     bool isRepooled = op.getPooling() == PoolingSource::repooled;
     SmallVector<Value> streams = {op.getInput()};
     for (size_t i = 1; i < levels.size(); ++i) {

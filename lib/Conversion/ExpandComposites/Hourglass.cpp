@@ -35,7 +35,7 @@ public:
                               : addLevel(depth + 1, inside.next(), x);
     bool isBack = false;
     while (!isBack && levels[up].factor >= levels[depth].factor) { // the last one's factor is 1
-      const Level &to = levels[up++];
+      const HierarchyLevel &to = levels[up++];
       isBack = to.factor == levels[depth].factor;
       x = upsample(factor / to.factor, x, isBack ? skip : Value(), inside);
       factor = to.factor;
@@ -121,7 +121,7 @@ private:
 
   HourglassOp op;
   const Hierarchy hierarchy;
-  const std::vector<Level> &levels;
+  const std::vector<HierarchyLevel> &levels;
   const size_t coarsest;
   size_t up; ///< the next level on the way up
   int64_t factor = 1;

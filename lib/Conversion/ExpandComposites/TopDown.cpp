@@ -24,7 +24,7 @@ public:
     coarsest = hierarchy.levels.front().factor;
     Value above;
     int64_t factorAbove = 0;
-    for (const Level &level : hierarchy.levels) {
+    for (const HierarchyLevel &level : hierarchy.levels) {
       above = addLevel(level, above, factorAbove);
       factorAbove = level.factor;
     }
@@ -46,7 +46,7 @@ private:
   }
 
   /// Adds one scale; `above` is the result of the next coarser one, null for the coarsest.
-  Value addLevel(const Level &level, Value above, int64_t factorAbove) {
+  Value addLevel(const HierarchyLevel &level, Value above, int64_t factorAbove) {
     int64_t k = level.factor;
     Value aligned = above ? alignAbove(above, factorAbove / k) : Value();
     Value x = op.getInput();

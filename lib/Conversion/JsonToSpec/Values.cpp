@@ -80,7 +80,7 @@ Attribute ValueReader::readValue(const Fields &fields, const KeyInfo &key, const
 Attribute ValueReader::readWord(const Fields &fields, const KeyInfo &key) const {
   bool isOfSegments = !key.wordsWithSegments.empty() && fields.find("segments");
   const std::vector<std::string_view> &words = isOfSegments ? key.wordsWithSegments : key.words;
-  Names<std::string_view> names;
+  EnumNames<std::string_view> names;
   for (std::string_view word : words) {
     names.emplace_back(word, word);
   }
@@ -248,7 +248,7 @@ Attribute ValueReader::readRelative(const Fields &fields, const KeyInfo &key,
   if (value.kind != JsonKind::String) {
     fields.mismatch(value, "relative", "\"none\", \"xl\", \"xl_shared\" or {\"bias\": distances}");
   }
-  Names<RelativeTerms> names;
+  EnumNames<RelativeTerms> names;
   for (std::string_view word : key.words) {
     names.emplace_back(word, *symbolizeRelativeTerms(word));
   }

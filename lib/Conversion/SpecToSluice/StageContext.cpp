@@ -111,11 +111,11 @@ Value StageContext::read(StringRef symbol, Type element) {
   return value;
 }
 
-Value StageContext::createMap(ValueRange inputs, Code code) {
+Value StageContext::createMap(ValueRange inputs, ScalarBuilder code) {
   return createMap(cast<SequenceType>(inputs.front().getType()), inputs, code);
 }
 
-Value StageContext::createMap(SequenceType result, ValueRange inputs, Code code) {
+Value StageContext::createMap(SequenceType result, ValueRange inputs, ScalarBuilder code) {
   auto op = MapOp::create(b, result, inputs);
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&op.getBody());

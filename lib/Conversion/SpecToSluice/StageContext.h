@@ -63,7 +63,7 @@ struct LossTerm {
 
 /// A function under construction. Parameters are found by symbol in the module and read once.
 struct StageContext {
-  using Code = llvm::function_ref<mlir::Value(llvm::ArrayRef<ScalarValue>)>;
+  using ScalarBuilder = llvm::function_ref<mlir::Value(llvm::ArrayRef<ScalarValue>)>;
 
   StageContext(spec::ModelOp model, mlir::func::FuncOp function, Purpose purpose);
 
@@ -96,8 +96,8 @@ struct StageContext {
   ScalarValue createNumber(double value) { return {b, value}; }
   /// Creates a map whose region is `code` over one scalar per input; the result has the type of the
   /// first input, or another one.
-  mlir::Value createMap(mlir::ValueRange inputs, Code code);
-  mlir::Value createMap(SequenceType result, mlir::ValueRange inputs, Code code);
+  mlir::Value createMap(mlir::ValueRange inputs, ScalarBuilder code);
+  mlir::Value createMap(SequenceType result, mlir::ValueRange inputs, ScalarBuilder code);
   /// Creates the elementwise product of two sequences; a sum likewise.
   mlir::Value createProduct(mlir::Value x, mlir::Value y);
   mlir::Value createSum(mlir::ValueRange terms);

@@ -77,10 +77,10 @@ static LogicalResult verifyShifted(HourglassOp op) {
 /// Verifies that the queries of attention on the way up exist: the stream that was shortened there.
 static LogicalResult verifyQueries(HourglassOp op, const Hierarchy &hierarchy) {
   size_t coarsest = hierarchy.getCoarsest();
-  ArrayRef<Level> levels = hierarchy.levels;
-  for (const Level &up : levels.drop_front(coarsest + 1)) {
+  ArrayRef<HierarchyLevel> levels = hierarchy.levels;
+  for (const HierarchyLevel &up : levels.drop_front(coarsest + 1)) {
     bool isShortened = llvm::any_of(levels.take_front(coarsest),
-                                    [&](const Level &l) { return l.factor == up.factor; });
+                                    [&](const HierarchyLevel &l) { return l.factor == up.factor; });
     if (op.attendsUp() && !isShortened) {
       return emitKeyError(op, "upsample")
              << "expected a level of factor " << up.factor

@@ -16,26 +16,27 @@ static constexpr int64_t mostLayers = 10000;
 static constexpr size_t mostFactors = 16;
 
 /// Returns true if factors read the same from both ends, around one level in the middle.
-static bool isMirrored(const std::vector<Level> &levels) {
-  return levels.size() % 2 == 1 &&
-         std::equal(levels.begin(), levels.end(), levels.rbegin(),
-                    [](const Level &a, const Level &b) { return a.factor == b.factor; });
+static bool isMirrored(const std::vector<HierarchyLevel> &levels) {
+  return levels.size() % 2 == 1 && std::equal(levels.begin(), levels.end(), levels.rbegin(),
+                                              [](const HierarchyLevel &a, const HierarchyLevel &b) {
+                                                return a.factor == b.factor;
+                                              });
 }
 
 void Hierarchy::setDrawn(int64_t factor) {
-  for (Level &level : levels) {
+  for (HierarchyLevel &level : levels) {
     level.factor = level.isDrawn ? factor : level.factor;
   }
 }
 
 size_t Hierarchy::getCoarsest() const {
-  auto greatest = std::ranges::max_element(levels, {}, &Level::factor);
+  auto greatest = std::ranges::max_element(levels, {}, &HierarchyLevel::factor);
   return isMirrored(levels) ? levels.size() / 2 : static_cast<size_t>(greatest - levels.begin());
 }
 
 std::string Hierarchy::toString() const {
   std::string text;
-  for (const Level &level : levels) {
+  for (const HierarchyLevel &level : levels) {
     text += (text.empty() ? "" : " ") + std::to_string(level.layers) + "@" +
             std::to_string(level.factor);
   }
@@ -78,13 +79,13 @@ private:
     return emitError(FileLineColLoc::get(place.getFilename(), place.getLine(),
                                          place.getColumn() + 1 + static_cast<unsigned>(offset)));
   }
-  const std::vector<Level> &levels() const { return hierarchy.levels; }
+  const std::vector<HierarchyLevel> &levels() const { return hierarchy.levels; }
   std::string describeLevel(size_t i) const {
     return std::to_string(levels()[i].layers) + "@" + std::to_string(levels()[i].factor);
   }
 
   LogicalResult parseLevel(size_t offset, StringRef level) {
-    Level result;
+    HierarchyLevel result;
     auto [layers, factor] = level.split('@');
     bool hasSign = level.contains('@');
     result.isDrawn = hasSign && factor.starts_with("{");

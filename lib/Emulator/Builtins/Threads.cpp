@@ -101,7 +101,7 @@ template <From Way> static void exchange(Machine &machine, void *const *brought,
     Exchange &mine = *static_cast<Exchange *>(brought[lane]);
     uint32_t source = sourceLane<Way>(mine, lane, mine.inside);
     if (!(present >> source & 1)) {
-      machine.fail(Kind::AbsentLane, mine.site,
+      machine.fail(ViolationKind::AbsentLane, mine.site,
                    "expected lane " + std::to_string(source) + ", which lane " +
                        std::to_string(lane) + " reads from, to take part in the shuffle");
     }
@@ -233,7 +233,7 @@ static uint32_t either(uint32_t x, uint32_t y) { return x | y; }
 static uint32_t different(uint32_t x, uint32_t y) { return x ^ y; }
 
 static void endThread(uint32_t site) {
-  Machine::current().fail(Kind::Limit, site, "expected threads that end by returning");
+  Machine::current().fail(ViolationKind::Limit, site, "expected threads that end by returning");
 }
 
 template <Scope Reach> static void fence(uint32_t) {

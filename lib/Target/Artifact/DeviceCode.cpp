@@ -97,7 +97,7 @@ static void record(DeviceJob &job, std::vector<Blob> &blobs) {
     return;
   }
   blobs.push_back({variant.module + "_cubin", std::move(job.binary->cubin)});
-  for (KernelRecord::Stage &stage : variant.stages) {
+  for (KernelRecord::StageRecord &stage : variant.stages) {
     for (const cuda::Usage &usage : job.binary->usage) {
       if (usage.kernel == stage.symbol) {
         stage.usage = usage;

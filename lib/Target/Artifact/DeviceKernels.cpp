@@ -47,7 +47,7 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
 /// the same in every artifact.
 static void nameByContents(const cuda::Kernel &kernel, ModuleOp module) {
   std::string symbol = llvm::join_items('_', kernel.kind, toShortHash(hashModule(module)));
-  for (const cuda::Stage &stage : kernel.stages) {
+  for (const cuda::KernelStage &stage : kernel.stages) {
     func::FuncOp function = stage.function;
     function.setName(symbol + function.getName().drop_front(initialName.size()).str());
   }
@@ -87,7 +87,7 @@ static LogicalResult generateFor(Operation *dispatch, size_t number,
                                         kernel->counters,
                                         kernel->bytes + kernel->rereadBytes +
                                             2 * double(kernel->workspaceBytes)};
-    for (cuda::Stage &stage : kernel->stages) {
+    for (cuda::KernelStage &stage : kernel->stages) {
       variant.stages.push_back({stage.function.getSymName().str(), stage.blocks, stage.threads,
                                 stage.sharedBytes, std::nullopt});
     }

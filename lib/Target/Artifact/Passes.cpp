@@ -52,7 +52,7 @@ static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> name
                                              : SluiceDialect::ContextAttrHelper::getNameStr())
                               << ", an i64 that a GPU's products are known by, found none";
   }
-  if (failed(verifyLevel(module, Level::Dispatches))) {
+  if (failed(verifyLevel(module, ModuleLevel::Dispatches))) {
     return failure();
   }
   std::string unsupported;

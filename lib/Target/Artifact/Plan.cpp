@@ -40,7 +40,7 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
     }
     for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
       SmallVector<Attribute> stages;
-      for (const KernelRecord::Stage &stage : variant.stages) {
+      for (const KernelRecord::StageRecord &stage : variant.stages) {
         stages.push_back(b.getDictionaryAttr({
             b.getNamedAttr("blocks", b.getI64IntegerAttr(stage.blocks)),
             b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(stage.sharedBytes)),
@@ -381,7 +381,7 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
   return buffers;
 }
 
-static json::Object stageToJson(const KernelRecord::Stage &stage) {
+static json::Object stageToJson(const KernelRecord::StageRecord &stage) {
   json::Object object{{"symbol", stage.symbol},
                       {"blocks", stage.blocks},
                       {"threads", stage.threads},
@@ -409,7 +409,7 @@ static json::Object variantsToJson(const KernelRecord &record) {
   }
   for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
     json::Array stages;
-    for (const KernelRecord::Stage &stage : variant.stages) {
+    for (const KernelRecord::StageRecord &stage : variant.stages) {
       stages.push_back(stageToJson(stage));
     }
     json::Object object{{"module", variant.module},

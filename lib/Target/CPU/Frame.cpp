@@ -73,7 +73,7 @@ Value Frame::firstRow() {
              : Value();
 }
 
-Frame::Run Frame::run(Value batch) {
+Frame::RowSchedule Frame::run(Value batch) {
   Value schedule = buffer(dispatch_->getNumOperands() - 1);
   auto number = [&](int64_t column) -> Value {
     Value loaded = memref::LoadOp::create(b, schedule, ValueRange{batch, index(column)});

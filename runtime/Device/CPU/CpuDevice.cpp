@@ -71,7 +71,7 @@ private:
   /// pieces per thread, enough to balance items of unequal cost at about 20 ns per piece.
   int64_t getGrain(int64_t number, int64_t items) const {
     constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
-    const Kernel &kernel = plan().kernels[static_cast<size_t>(number)];
+    const PlanKernel &kernel = plan().kernels[static_cast<size_t>(number)];
     bool isShort = kernel.bytes < fewBytes && kernel.flops < fewFlops;
     return isShort ? items : std::max<int64_t>(1, items / (16 * threadCount));
   }

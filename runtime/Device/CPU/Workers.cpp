@@ -35,7 +35,7 @@ template <typename Ready> bool spin(Ready ready, std::chrono::microseconds limit
 
 } // namespace
 
-Workers::Workers(int threads) : count(threads), parts(std::make_unique<Part[]>(threads)) {
+Workers::Workers(int threads) : count(threads), parts(std::make_unique<WorkerShare[]>(threads)) {
   try {
     for (int thread = 1; thread < count; ++thread) {
       this->threads.emplace_back([this, thread] { work(thread); });
@@ -105,7 +105,7 @@ void Workers::takeAll(int thread) {
   }
 }
 
-int64_t Workers::takeFrom(Part &part, int thread) {
+int64_t Workers::takeFrom(WorkerShare &part, int thread) {
   int64_t done = 0;
   uint64_t ticket = part.ticket.load(std::memory_order_acquire);
   while (uint32_t left = static_cast<uint32_t>(ticket)) {

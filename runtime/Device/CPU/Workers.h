@@ -33,18 +33,18 @@ private:
   /// A thread's part of the job. The ticket has the job's number and, in its low half, the number
   /// of items that no thread has taken. A thread takes items by compare-and-swap with a lower
   /// number.
-  struct alignas(64) Part {
+  struct alignas(64) WorkerShare {
     std::atomic<uint64_t> ticket = 0;
     std::atomic<int64_t> end = 0;
   };
 
   void work(int thread);
   void takeAll(int thread);
-  int64_t takeFrom(Part &part, int thread);
+  int64_t takeFrom(WorkerShare &part, int thread);
   void close();
 
   const int count;
-  std::unique_ptr<Part[]> parts;
+  std::unique_ptr<WorkerShare[]> parts;
   std::vector<std::thread> threads;
   // Parameters of the current job. They change only when no ticket has items left, so values that
   // were read before a successful swap belong to the ticket's job.

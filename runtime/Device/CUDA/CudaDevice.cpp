@@ -38,7 +38,8 @@ public:
     arenaBytes = plan().arenaFor(0);
     makeArena();
     bool takesCubin = chosen == "sm_90a" || gpu.major == 8;
-    code = std::make_unique<Code>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
+    code =
+        std::make_unique<LoadedFunctions>(driver, *loaded, chosen, takesCubin, gpu.mostSharedBytes);
     said = joinNotices(code->notice(), products->notice());
     makeArguments();
     products->warmUp(arena.get(), arenaBytes, stream.get()); // the arena is cleared afterwards
@@ -374,7 +375,7 @@ private:
   int64_t arenaBytes = 0;    // size of the arena: of a bucket or the plan's total
   size_t allocatedBytes = 0; // the arena and the memory after it
   Owned<void *> pinned;
-  std::unique_ptr<Code> code;
+  std::unique_ptr<LoadedFunctions> code;
   std::string said; // message to show to the user once
   std::map<const Launch *, Address> argumentsOf;
   std::map<std::string, std::vector<Segment>> segments; // by entry

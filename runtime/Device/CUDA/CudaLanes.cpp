@@ -15,7 +15,7 @@ struct Touch {
 /// Returns the ranges of the arena that a launch touches; the whole arena if the plan does not list
 /// them.
 std::vector<Touch> listTouches(const Plan &plan, const Launch &launch) {
-  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+  const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   std::vector<Touch> touches;
   for (size_t i = 0; i < kernel.operands.size(); ++i) {
     auto found = std::ranges::find(launch.runs, i, &Runs::operand);
@@ -104,7 +104,7 @@ private:
 } // namespace
 
 SideMemory getWorkspace(const Plan &plan, const std::string &target, const Launch &launch) {
-  const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+  const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
   auto found = kernel.deviceVariants.find(target);
   if (found == kernel.deviceVariants.end()) {
     return {};

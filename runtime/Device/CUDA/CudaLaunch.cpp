@@ -10,14 +10,15 @@
 
 namespace sluice::runtime::cuda {
 
-Code::Code(const Driver &driver, const Artifact &artifact, const std::string &target,
-           bool takesCubin, int64_t mostSharedBytes)
+LoadedFunctions::LoadedFunctions(const Driver &driver, const Artifact &artifact,
+                                 const std::string &target, bool takesCubin,
+                                 int64_t mostSharedBytes)
     : driver(driver), artifact(artifact), target(target) {
-  for (const Kernel &kernel : artifact.plan().kernels) {
+  for (const PlanKernel &kernel : artifact.plan().kernels) {
     const DeviceVariant &variant = requireVariant(artifact, kernel, target);
     modules.push_back(loadModule(variant.module, takesCubin));
     std::vector<Loaded> stages;
-    for (const Stage &stage : variant.stages) {
+    for (const DeviceStage &stage : variant.stages) {
       Function function = nullptr;
       driver.check(driver.moduleGetFunction(&function, modules.back().get(), stage.symbol.c_str()),
                    "find the kernel " + stage.symbol + " in " + variant.module);
@@ -29,8 +30,8 @@ Code::Code(const Driver &driver, const Artifact &artifact, const std::string &ta
 }
 
 /// Requests the shared memory that the driver reports, since the compiler may not have run ptxas.
-void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function function,
-                         int64_t mostSharedBytes) const {
+void LoadedFunctions::reserveShared(const PlanKernel &kernel, const DeviceStage &stage,
+                                    Function function, int64_t mostSharedBytes) const {
   constexpr int64_t sharedWithoutAsking = 48 << 10;
   int fixed = 0;
   driver.check(driver.functionGetAttribute(&fixed, functionSharedBytes, function),
@@ -51,7 +52,7 @@ void Code::reserveShared(const Kernel &kernel, const Stage &stage, Function func
   }
 }
 
-Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) {
+Owned<Module> LoadedFunctions::loadModule(const std::string &name, bool takesCubin) {
   std::span<const uint8_t> cubin = artifact.blob(name + "_cubin");
   if (!takesCubin || cubin.empty()) {
     return {compilePtx(name), driver.moduleUnload};
@@ -69,7 +70,7 @@ Owned<Module> Code::loadModule(const std::string &name, bool takesCubin) {
   return compiled;
 }
 
-std::string Code::notice() const {
+std::string LoadedFunctions::notice() const {
   if (refusal.count == 0) {
     return "";
   }
@@ -87,7 +88,7 @@ std::string joinNotices(const std::string &first, const std::string &second) {
   return first + (first.empty() || second.empty() ? "" : "\nsluice: ") + second;
 }
 
-Module Code::compilePtx(const std::string &name) const {
+Module LoadedFunctions::compilePtx(const std::string &name) const {
   std::span<const uint8_t> ptx = artifact.blob(name + "_ptx");
   if (ptx.empty()) {
     throw UserError(artifact.path() + ": expected the PTX of " + name +
@@ -104,10 +105,11 @@ Module Code::compilePtx(const std::string &name) const {
   return module;
 }
 
-void Code::launch(const Launch &launch, Address arena, Address arguments, Stream stream) const {
+void LoadedFunctions::launch(const Launch &launch, Address arena, Address arguments,
+                             Stream stream) const {
   void *parameters[] = {&arena, &arguments};
   for (const Loaded &loaded : kernels[static_cast<size_t>(launch.kernel)]) {
-    const Stage &stage = *loaded.stage;
+    const DeviceStage &stage = *loaded.stage;
     driver.check(driver.launchKernel(loaded.function, static_cast<unsigned>(stage.blocks), 1, 1,
                                      static_cast<unsigned>(stage.threads), 1, 1,
                                      static_cast<unsigned>(stage.sharedBytes), stream, parameters,

@@ -8,12 +8,12 @@
 namespace sluice::runtime::cuda {
 
 /// The loaded functions of every kernel's stages.
-class Code {
+class LoadedFunctions {
 public:
   /// Loads cubins if `takesCubin`. Otherwise, and for cubins that the driver rejects, the driver
   /// compiles PTX, which `notice` reports. Throws UserError.
-  Code(const Driver &driver, const Artifact &artifact, const std::string &target, bool takesCubin,
-       int64_t mostSharedBytes);
+  LoadedFunctions(const Driver &driver, const Artifact &artifact, const std::string &target,
+                  bool takesCubin, int64_t mostSharedBytes);
 
   /// Returns a message to show to the user once; empty: none.
   std::string notice() const;
@@ -23,7 +23,7 @@ public:
 
 private:
   struct Loaded {
-    const Stage *stage = nullptr;
+    const DeviceStage *stage = nullptr;
     Function function = nullptr;
   };
   /// Cubins that the driver rejected, and the cost of the replacement.
@@ -34,7 +34,7 @@ private:
   };
   Owned<Module> loadModule(const std::string &name, bool takesCubin);
   Module compilePtx(const std::string &name) const;
-  void reserveShared(const Kernel &kernel, const Stage &stage, Function function,
+  void reserveShared(const PlanKernel &kernel, const DeviceStage &stage, Function function,
                      int64_t mostSharedBytes) const;
 
   const Driver &driver;

@@ -7,7 +7,7 @@
 
 namespace sluice::runtime::cuda {
 
-static const LibraryChoice *findLibraryChoice(const Kernel &kernel, const std::string &target) {
+static const LibraryChoice *findLibraryChoice(const PlanKernel &kernel, const std::string &target) {
   auto found = kernel.deviceVariants.find(target);
   return found != kernel.deviceVariants.end() && found->second.library ? &*found->second.library
                                                                        : nullptr;
@@ -15,9 +15,9 @@ static const LibraryChoice *findLibraryChoice(const Kernel &kernel, const std::s
 
 Products::Products(const Driver &driver, const Artifact &artifact, const std::string &target)
     : driver(driver), plan(artifact.plan()) {
-  const std::vector<Kernel> &kernels = plan.kernels;
+  const std::vector<PlanKernel> &kernels = plan.kernels;
   if (std::none_of(kernels.begin(), kernels.end(),
-                   [&](const Kernel &kernel) { return findLibraryChoice(kernel, target); })) {
+                   [&](const PlanKernel &kernel) { return findLibraryChoice(kernel, target); })) {
     return;
   }
   std::string missing;

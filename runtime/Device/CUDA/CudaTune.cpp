@@ -53,7 +53,8 @@ public:
     workspace = allocate(cublas::Matmul::mostWorkspace, "allocate cuBLASLt's workspace");
     makeArena();
     bool takesCubin = target == "sm_90a" || gpu.major == 8;
-    code = std::make_unique<Code>(driver, artifact, target, takesCubin, gpu.mostSharedBytes);
+    code = std::make_unique<LoadedFunctions>(driver, artifact, target, takesCubin,
+                                             gpu.mostSharedBytes);
   }
   ~Tuner() { driver.streamSynchronize(stream.get()); }
   Tuner(const Tuner &) = delete;
@@ -129,7 +130,7 @@ private:
   /// Fills the factors with random bf16 numbers of magnitude 1 to 2 and either sign: multiplying
   /// zeros would take less power, and therefore less time.
   void fill(const Launch &launch) const {
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     for (size_t i = 0; i < 2; ++i) {
       std::vector<uint16_t> numbers(static_cast<size_t>(kernel.operands[i].bytes) / 2);
       for (size_t j = 0; j < numbers.size(); ++j) {
@@ -181,7 +182,7 @@ private:
   Owned<Stream> stream;
   Owned<cublas::Handle> handle;
   Owned<Address> workspace, arena, arguments;
-  std::unique_ptr<Code> code;
+  std::unique_ptr<LoadedFunctions> code;
 };
 
 } // namespace

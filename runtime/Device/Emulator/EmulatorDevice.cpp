@@ -86,7 +86,7 @@ public:
         chosen(loaded->requireGpuTargets("emulator", wanted).front()), plugin(openPlugin()),
         observer(std::move(observer)) {
     arena = makeArena(*loaded);
-    for (const Kernel &kernel : plan().kernels) {
+    for (const PlanKernel &kernel : plan().kernels) {
       kernels.emplace_back(requireVariant(*loaded, kernel, chosen).stages.size());
     }
     judges.resize(kernels.size());
@@ -107,10 +107,10 @@ public:
 
 private:
   void runStages(const Launch &launch) {
-    const Kernel &kernel = plan().kernels[static_cast<size_t>(launch.kernel)];
+    const PlanKernel &kernel = plan().kernels[static_cast<size_t>(launch.kernel)];
     const DeviceVariant &variant = kernel.deviceVariants.at(chosen);
     for (size_t i = 0; i < variant.stages.size(); ++i) {
-      const Stage &stage = variant.stages[i];
+      const DeviceStage &stage = variant.stages[i];
       std::vector<SluiceEmulatorBuffer> buffers = getBuffers(kernel, variant, launch, i > 0);
       uint64_t arguments[] = {reinterpret_cast<uint64_t>(arena.get()),
                               reinterpret_cast<uint64_t>(launch.arguments.data())};
@@ -153,7 +153,7 @@ private:
   }
 
   /// Checks that the counters are zero, as the next launch requires.
-  void checkCounters(const Kernel &kernel, const DeviceVariant &variant, const Launch &launch) {
+  void checkCounters(const PlanKernel &kernel, const DeviceVariant &variant, const Launch &launch) {
     std::span<const uint8_t> counters = getCounters(variant, launch);
     if (std::any_of(counters.begin(), counters.end(), [](uint8_t byte) { return byte != 0; })) {
       throw JobError("kernel \"" + kernel.name + "\" (" + chosen +
@@ -170,7 +170,7 @@ private:
     return {arena.get() + launch.arguments.back() - bytes, bytes};
   }
 
-  const Kernel &getLaunchKernel(const Launch &launch) const {
+  const PlanKernel &getLaunchKernel(const Launch &launch) const {
     return plan().kernels[static_cast<size_t>(launch.kernel)];
   }
 
@@ -187,7 +187,7 @@ private:
 
   /// Checks the results of a launch with the operands `before` against a float64 reference.
   void judgeLaunch(const Launch &launch, const std::vector<std::vector<uint8_t>> &before) {
-    const Kernel &kernel = getLaunchKernel(launch);
+    const PlanKernel &kernel = getLaunchKernel(launch);
     if (kernel.operands.empty()) {
       return; // a handwritten plan without dispatches
     }
@@ -250,8 +250,9 @@ private:
 
   /// Returns the buffers that a launch may touch; for an operand that exists only in part in a
   /// bucket, that part. Results and the workspace are uninitialized before the first stage.
-  std::vector<SluiceEmulatorBuffer> getBuffers(const Kernel &kernel, const DeviceVariant &variant,
-                                               const Launch &launch, bool later) {
+  std::vector<SluiceEmulatorBuffer> getBuffers(const PlanKernel &kernel,
+                                               const DeviceVariant &variant, const Launch &launch,
+                                               bool later) {
     std::vector<SluiceEmulatorBuffer> buffers;
     auto add = [&](const char *name, int64_t offset, int64_t bytes, bool written, bool filled) {
       buffers.push_back(

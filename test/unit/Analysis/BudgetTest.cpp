@@ -100,7 +100,7 @@ TEST(Budget, SpentOperationsAreNoVerdict) {
 }
 
 /// With little work left for the proof, a leak near the beginning is found all the same.
-TEST(Budget, ALeakIsSearchedForWithWhatTheProofLeaves) {
+TEST(Budget, ALeakIsSearchedForWithTheRestOfTheBudget) {
   Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   CausalVerdict verdict = checkWithin(model, 2000);
   EXPECT_EQ(verdict.kind, Kind::Leak) << verdict.message;

@@ -86,7 +86,7 @@ TEST_P(Causal, IsProved) {
   EXPECT_FALSE(verdict.witness);
 }
 
-/// TwinsTest.cpp proves all of the papers' rows; one of each kind is enumerated.
+/// LeakyVariantsTest.cpp proves all of the papers' rows; one of each kind is enumerated.
 std::vector<std::string> modelsToEnumerate() {
   std::vector<std::string> specs = specsUnder("models");
   llvm::erase_if(specs, [](const std::string &spec) {

@@ -81,7 +81,7 @@ bool has(const std::string &text, const std::string &part) {
 // Chains
 //===----------------------------------------------------------------------===//
 
-TEST(Chains, OfHourglasses) {
+TEST(Chains, HourglassReads) {
   std::string one = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1" },)";
   EXPECT_EQ(checkQuickly(repeated(one, 400)).kind, Kind::Proved);
   std::string leaky = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shift": 0 },)";
@@ -90,7 +90,7 @@ TEST(Chains, OfHourglasses) {
   EXPECT_TRUE(has(verdict.message, "shift by 1, not 0")) << verdict.message;
 }
 
-TEST(Chains, OfShorteningsAndUpsamplings) {
+TEST(Chains, ShorteningAndUpsamplingReads) {
   auto least = [](int, int64_t k) { return k - 1; };
   EXPECT_EQ(checkQuickly(zigzag(1500, false, least)).kind, Kind::Proved);
   EXPECT_EQ(checkQuickly(zigzag(1500, false, [](int, int64_t k) { return k; })).kind, Kind::Proved);
@@ -114,7 +114,7 @@ TEST(Chains, ThatAreLateInTheEnd) {
 }
 
 /// Recursion over a chain of maps would end in the stack's guard page.
-TEST(Chains, OfShifts) {
+TEST(Chains, ShiftReads) {
   std::string one = stage("shift", "by", 1);
   EXPECT_EQ(checkQuickly(repeated(one, 60000)).kind, Kind::Proved);
   EXPECT_EQ(checkQuickly(repeated(stage("shift", "by", (int64_t{1} << 31) - 1), 2000)).kind,
@@ -183,7 +183,7 @@ TEST(Staircase, IsTheExpression) {
 }
 
 /// The period of what goes down and up the scales does not grow with how often it does.
-TEST(Staircase, APeriodIsThatOfTheScales) {
+TEST(Staircase, ThePeriodIsTheLeastCommonMultipleOfTheScales) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr e = getAffineDimExpr(0, &context);
   for (int i = 0; i < 30; ++i) {
@@ -256,7 +256,7 @@ TEST(Residues, PointsOutOfReachAreNotExcluded) {
 }
 
 /// Sets and periods decide every obligation alike, those that do not hold included.
-TEST(Chains, BothWaysOfDecidingAgree) {
+TEST(Chains, BothDecisionProceduresAgree) {
   std::mt19937 generator(6);
   int held = 0, failed = 0;
   for (int i = 0; i < 40; ++i) {

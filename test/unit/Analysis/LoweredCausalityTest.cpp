@@ -76,15 +76,15 @@ public:
 };
 
 /// Sets an attribute for as long as it lives.
-class Planted {
+class ScopedAttribute {
 public:
-  Planted(Operation *op, StringRef name, Attribute value)
+  ScopedAttribute(Operation *op, StringRef name, Attribute value)
       : op(op), name(name), before(op->getAttr(name)) {
     op->setAttr(name, value);
   }
-  ~Planted() { op->setAttr(name, before); }
-  Planted(const Planted &) = delete;
-  Planted &operator=(const Planted &) = delete;
+  ~ScopedAttribute() { op->setAttr(name, before); }
+  ScopedAttribute(const ScopedAttribute &) = delete;
+  ScopedAttribute &operator=(const ScopedAttribute &) = delete;
 
 private:
   Operation *op;
@@ -128,7 +128,7 @@ template <typename Op> int plantMasks(Road &road, StringRef pass) {
       if (!differ(op.getMask(), widened(op.getMask(), i))) {
         continue;
       }
-      Planted mutant(op, "mask", IntegerSetAttr::get(widened(op.getMask(), i)));
+      ScopedAttribute mutant(op, "mask", IntegerSetAttr::get(widened(op.getMask(), i)));
       expectCaught(road, pass, op, "a mask widened by one");
       ++planted;
     }
@@ -148,7 +148,7 @@ AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor)
 void forEachAccess(
     ModuleOp module,
     llvm::function_ref<void(Operation *, AccessAttr,
-                            llvm::function_ref<std::unique_ptr<Planted>(AccessAttr)>)>
+                            llvm::function_ref<std::unique_ptr<ScopedAttribute>(AccessAttr)>)>
         visit) {
   module.walk([&](Operation *op) {
     auto accesses = op->getAttrOfType<ArrayAttr>("accesses");
@@ -163,7 +163,8 @@ void forEachAccess(
       visit(op, access, [&](AccessAttr other) {
         SmallVector<Attribute> all(accesses.begin(), accesses.end());
         all[i] = other;
-        return std::make_unique<Planted>(op, "accesses", ArrayAttr::get(op->getContext(), all));
+        return std::make_unique<ScopedAttribute>(op, "accesses",
+                                                 ArrayAttr::get(op->getContext(), all));
       });
     }
   });
@@ -264,7 +265,7 @@ TEST(LoweredCausality, SelectsOfOtherRowsAreCaught) {
 
 class WrongMaps : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(WrongMaps, OfDispatchesAreCaught) {
+TEST_P(WrongMaps, DispatchesAreCaught) {
   Road road(source + GetParam());
   road.formDispatches();
   int planted = 0;
@@ -275,7 +276,7 @@ TEST_P(WrongMaps, OfDispatchesAreCaught) {
       if (readsLast && by > 0) {
         continue;
       }
-      std::unique_ptr<Planted> mutant =
+      std::unique_ptr<ScopedAttribute> mutant =
           plant(changed(access, by, access.getGroup(), access.getSourceFactor()));
       expectCaught(road, "sluice-form-dispatches", op, by > 0 ? "an index too far" : "too near");
       ++planted;
@@ -355,7 +356,7 @@ TEST(LoweredCausality, WrongAdjointsAreCaught) {
     for (auto shift : gradient.getOps<ShiftOp>()) {
       if (isBackward(shift)) {
         int64_t by = static_cast<int64_t>(shift.getBy()) + 1;
-        Planted mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(by));
+        ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(by));
         expectCaught(road, "sluice-differentiate", shift, "an adjoint's shift");
         ++planted;
       }
@@ -374,7 +375,7 @@ TEST(LoweredCausality, WrongForwardShiftsAreCaught) {
     for (int64_t by : {1, -1}) {
       if (!isBackward(shift)) {
         int64_t changed = static_cast<int64_t>(shift.getBy()) + by;
-        Planted mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(changed));
+        ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(changed));
         expectCaught(road, "sluice-differentiate", shift, "a shift");
         ++planted;
       }
@@ -439,13 +440,13 @@ TEST(LoweredSegments, WrongIndicesOfDifferentiationAreCaught) {
   gradient.walk([&](Operation *op) {
     if (isa<SpreadSegmentsOp, SpreadSegmentsBackwardOp>(op)) {
       for (int64_t by : {0, 2}) {
-        Planted mutant(op, "by", OpBuilder(op).getI64IntegerAttr(by));
+        ScopedAttribute mutant(op, "by", OpBuilder(op).getI64IntegerAttr(by));
         expectCaught(road, "sluice-differentiate", op, "a spread by " + std::to_string(by));
         ++planted;
       }
     }
     if (isa<PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp>(op)) {
-      Planted mutant(op, "starts", UnitAttr::get(op->getContext()));
+      ScopedAttribute mutant(op, "starts", UnitAttr::get(op->getContext()));
       expectCaught(road, "sluice-differentiate", op, "a mean of the segment behind");
       ++planted;
     }
@@ -506,7 +507,7 @@ protected:
   }
   StringRef getFunction() const { return GetParam().second; }
   void expectCaughtWith(dispatch::RowsOp op, ArrayAttr accesses, const std::string &what) {
-    Planted mutant(op, "accesses", accesses);
+    ScopedAttribute mutant(op, "accesses", accesses);
     expectCaught(road, "sluice-form-dispatches", op, what);
     ++planted;
   }
@@ -516,7 +517,7 @@ protected:
 
 /// Results of an index or a range, one row too far and one too near. A range loses a row at one
 /// end, and wins one at the other.
-TEST_P(WrongIndices, OfRowsAreCaught) {
+TEST_P(WrongIndices, RowErrorsAreCaught) {
   forEachFound(*road.module, getFunction(),
                [&](dispatch::RowsOp op, unsigned i, AccessAttr access) {
                  for (int64_t by : {1, -1}) {
@@ -528,7 +529,7 @@ TEST_P(WrongIndices, OfRowsAreCaught) {
 }
 
 /// A range that begins at an earlier end, or ends at a later one.
-TEST_P(WrongIndices, OfEndsAreCaught) {
+TEST_P(WrongIndices, EndErrorsAreCaught) {
   forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
     for (auto [index, by] : {std::pair(access.getIndex(), -1), std::pair(access.getLast(), 1)}) {
       bool isEnd = access.getKind() == AccessKind::Range && index >= 0;
@@ -543,7 +544,7 @@ TEST_P(WrongIndices, OfEndsAreCaught) {
 }
 
 /// Counts that are read a row away, and ends in their place.
-TEST_P(WrongIndices, OfCountsAreCaught) {
+TEST_P(WrongIndices, CountErrorsAreCaught) {
   forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
     auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
     auto scan = op.getInputs()[number].getDefiningOp<dispatch::SegmentScanOp>();

@@ -110,7 +110,7 @@ TEST(Pictures, TheLegendExplainsTheMarks) {
   EXPECT_FALSE(has(svg, "what attention reads"));
 }
 
-TEST(Pictures, OneTooWideIsRefused) {
+TEST(Pictures, ATooWidePictureIsRejected) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@1024 1@1" },)");
   std::string error;
   CausalVerdict verdict = checkCausality(*model.module);
@@ -231,7 +231,7 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
 
 /// Every token is like a space: one after another begins nothing, the first and one after a
 /// document do.
-TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
+TEST(Pictures, SegmentsOfATextBeginAfterDocuments) {
   Imported model(R"({ "op": "boundaries", "name": "words", "rule": "space_like", "at": "start",
       "document_end": 6 }, { "op": "shorten", "segments": "words", "method": "first" },
     { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
@@ -249,7 +249,7 @@ TEST(Pictures, SegmentsOfATextBeginBehindDocuments) {
 
 /// Segments that begin at bits begin after a mark, and with the first token; nothing follows the
 /// last of them.
-TEST(Pictures, SegmentsOfATextBeginBehindItsMarks) {
+TEST(Pictures, SegmentsOfATextBeginAfterItsMarks) {
   Imported model(R"({ "op": "boundaries", "name": "words", "at": "start", "predictor": 2,
       "rule": "whitespace" },
     { "op": "shorten", "segments": "words", "method": "first" }, { "op": "layer" },

@@ -59,7 +59,7 @@ TEST(QuasiAffine, LargeFactorsAreDecided) {
   EXPECT_EQ(isNeverPositive(p - k - p.floorDiv(k) * k).kind, SignAnswer::Always);
 }
 
-TEST(QuasiAffine, WhatIsNotAffineIsUnknown) {
+TEST(QuasiAffine, NonAffineExpressionsAreUnknown) {
   MLIRContext context;
   AffineExpr p = getAffineDimExpr(0, &context);
   EXPECT_EQ(isNeverPositive(p * p).kind, SignAnswer::Unknown);

@@ -21,7 +21,7 @@ namespace {
 
 /// Inputs of the head, for all rows, of the reference with fixed random weights.
 std::vector<double> headRows(Imported &model, std::vector<int32_t> tokens, int64_t length) {
-  reference::Setting setting;
+  reference::RuntimeValues setting;
   setting.length = length;
   reference::Evaluator<double> evaluator(*model.module, setting);
   std::mt19937_64 generator(3);
@@ -54,11 +54,11 @@ const char *const shapes[] = {
 
 } // namespace
 
-class Reach : public ::testing::TestWithParam<const char *> {};
+class ReachTest : public ::testing::TestWithParam<const char *> {};
 
 /// Row t of the reference changes with token j exactly where (t, j) is in the reach set: for a
 /// model that leaks too.
-TEST_P(Reach, IsWhatPerturbingTheReferenceShows) {
+TEST_P(ReachTest, EqualsDependencesOfThePerturbedReference) {
   Imported model(GetParam());
   int64_t seen = 0, unseen = 0;
   for (int64_t length : {1, 2, 5, 11, 12}) {
@@ -90,9 +90,9 @@ TEST_P(Reach, IsWhatPerturbingTheReferenceShows) {
   EXPECT_GT(unseen, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Reach, ::testing::ValuesIn(shapes));
+INSTANTIATE_TEST_SUITE_P(Shapes, ReachTest, ::testing::ValuesIn(shapes));
 
-TEST(Reach, SeveralPositionsSeeTheUnion) {
+TEST(ReachTest, SeveralPositionsSeeTheUnion) {
   Imported model(shapes[0]);
   ReachGraph graph(model.evaluate(), 12);
   Value input = model.loss().getInput(), tokens = model.loss().getTokens();
@@ -133,7 +133,7 @@ TEST(BlindSpots, TheHourglassPapersExample) {
   EXPECT_EQ(findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
 }
 
-TEST(BlindSpots, TheLeastPeriodIsTold) {
+TEST(BlindSpots, TheMinimumPeriodIsReported) {
   std::string text =
       findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
@@ -174,12 +174,12 @@ TEST(BlindSpots, ABoundedContextIsANoteAndNoBlindSpot) {
   EXPECT_TRUE(has(verdict.notes[0].format(), ": note: ")) << verdict.notes[0].format();
 }
 
-TEST(BlindSpots, AContextAsLongAsTheModelsIsNotToldOf) {
+TEST(BlindSpots, AContextAsLongAsTheModelsIsNotReported) {
   EXPECT_TRUE(
       Imported(R"({ "op": "layer", "mask": {"window": [0, 512]} },)").check().notes.empty());
 }
 
-TEST(BlindSpots, WhatCannotBeEnumeratedIsSaidToBeSo) {
+TEST(BlindSpots, PatternsThatAreNotEnumeratedAreReported) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@1000003 0@1" },)").check();
   EXPECT_EQ(verdict.kind, CausalVerdict::Kind::Proved);
@@ -225,7 +225,7 @@ std::string randomCausalStages(std::mt19937 &generator) {
 
 /// True if a row sees a token by the pattern, the token at most `nearby` back.
 bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
-  const BlindPattern::Row &of = pattern.rows[static_cast<size_t>(row % pattern.period)];
+  const BlindPattern::BlindRow &of = pattern.rows[static_cast<size_t>(row % pattern.period)];
   int64_t offset = token - row / pattern.period * pattern.period;
   bool inHole = llvm::any_of(
       of.holes, [&](auto hole) { return hole.first <= offset && offset <= hole.second; });
@@ -308,7 +308,7 @@ bool leaksAtSomeLength(const std::string &stages) {
 
 /// The last shift of the model is lowered first, then the ones before: each to the least value that
 /// enumeration finds causal. (A shift of 4 on the coarse scale is 4 tokens: all of a group.)
-TEST(Waste, LeastShiftsAgreeWithEnumeration) {
+TEST(Waste, MinimumShiftsAgreeWithEnumeration) {
   int wasteful = 0;
   for (auto [fine, coarse, after] : {std::array{3, 0, 0},
                                      {9, 0, 0},
@@ -398,7 +398,7 @@ TEST(BlindSpots, ARemedyIsOne) {
 }
 
 /// Parts that were not examined are listed, and nothing is claimed about them.
-TEST(Advice, StopsInTimeAndSaysWhere) {
+TEST(Advice, StopsInTimeAndReportsWhere) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "shift": 5 },)").check(0);
   EXPECT_TRUE(verdict.isProved());

@@ -218,11 +218,11 @@ TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
 }
 
 /// z[t] = y[c(t + 1) - 2] reads no later token, but its index reveals the bit of t + 1.
-TEST(SegmentProof, ABoundaryReadAheadLeaksByWhatIsRead) {
+TEST(SegmentProof, ABoundaryReadAheadLeaksItsInput) {
   EXPECT_EQ(getVerdict({.countsBy = -1, .by = 2}), Kind::Leak);
 }
 
-TEST(SegmentProof, BitsOfLaterTokensMayDecideForRowsThatMuchLater) {
+TEST(SegmentProof, BitsOfLaterTokensMayDecideForRowsAsMuchLater) {
   EXPECT_EQ(getVerdict({.bitsBy = -1}), Kind::Leak);
   EXPECT_EQ(getVerdict({.bitsBy = -1, .countsBy = 1, .by = 1}), Kind::Proved);
 }
@@ -274,7 +274,7 @@ Choice randomChoice(std::mt19937_64 &generator) {
 
 /// Rows of the loss's input, in float64.
 std::vector<double> evaluateRows(Parsed &model, std::vector<int32_t> tokens, int64_t rows) {
-  reference::Setting setting;
+  reference::RuntimeValues setting;
   setting.length = static_cast<int64_t>(tokens.size()) - 1; // the last one is a target
   reference::Evaluator<double> evaluator(*model.module, setting);
   std::mt19937_64 generator(7);

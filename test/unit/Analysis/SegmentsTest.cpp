@@ -309,7 +309,7 @@ TEST(SegmentsEngine, DoesNotWrapAround) {
 
 /// Row t reads segment c(t) - by, which ends by t if by >= 1: earlier by the distance of
 /// boundaries for each more.
-TEST(SegmentsEngine, KnowsWhatALaterSegmentHides) {
+TEST(SegmentsEngine, DecidesRowsThatALaterSegmentHides) {
   for (int64_t least : {1, 3}) {
     for (int64_t by : {0, 1, 2, 4}) {
       Formula formula;

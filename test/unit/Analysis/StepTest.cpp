@@ -87,7 +87,7 @@ TEST(Step, ShorteningKeepsItsGroupAndItsShift) {
   }
 }
 
-TEST(Step, AWholeGroupIsDueWithItsLastRow) {
+TEST(Step, ACompleteGroupIsDueWithItsLastRow) {
   Derived derived(R"({"op": "embedding"}, {"op": "shorten", "factor": 4}, {"op": "upsample",
     "factor": 4}, {"op": "norm"}, {"op": "shift", "by": 3}, {"op": "norm"})");
   EXPECT_EQ(derived.at("stages.0.token").ring, 4);
@@ -130,7 +130,7 @@ TEST(Step, ALaterStepReadsAValueAtItsOwnPosition) {
   EXPECT_EQ(findFailure(*derived.plan), "");
 }
 
-TEST(Step, WhatNoPredictionReadsIsNotComputed) {
+TEST(Step, UnusedValuesAreNotComputed) {
   Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "layer", "mask": "bidirectional"},
     {"op": "norm", "from": "x"})");
   ASSERT_TRUE(derived.plan);
@@ -140,7 +140,7 @@ TEST(Step, WhatNoPredictionReadsIsNotComputed) {
 }
 
 /// A plan with one claim changed is refused.
-TEST(Step, PlantedFaultsAreRefused) {
+TEST(Step, InjectedFaultsAreRejected) {
   const std::string stages = R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 5},
     {"op": "shorten", "factor": 4}, {"op": "layer", "mask": {"window": [1, 3]}},
     {"op": "upsample", "factor": 4}, {"op": "add", "with": "x"}, {"op": "layer"})";
@@ -172,7 +172,7 @@ TEST(Step, PlantedFaultsAreRefused) {
 }
 
 /// Results of a named input have no schedule, and are kept whole where the tokens' rows read it.
-TEST(Step, AnInputIsKeptWhole) {
+TEST(Step, AnInputIsStoredCompletely) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module =
       importSpec(sluice::test::parseValidFile(context, SLUICE_SOURCE_DIR "/models/tiny/copy.json"));

@@ -100,7 +100,7 @@ std::string withEncoder(const std::string &body) {
 }
 } // namespace
 
-TEST(Axes, AnEncoderMayBeReadWhole) {
+TEST(Axes, AnEncoderMayBeReadCompletely) {
   CausalVerdict verdict =
       Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "y", "0 == 0", "e1") +
                          loss("l", "c", "v", 1)))
@@ -117,7 +117,7 @@ TEST(Axes, TheTargetMayNot) {
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
 }
 
-TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRefused) {
+TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRejected) {
   // Targets shifted back: row t would be scored against token t, which it reads.
   std::string late =
       causal + "    %s = sluice.shift %t by 1 : (!sluice.seq<@s1, 0, i32>) -> "
@@ -148,7 +148,7 @@ TEST(Obligations, AnEmptyRelationProvesNothing) {
   EXPECT_NE(verdict.message.find("reads nothing at all"), std::string::npos) << verdict.message;
 }
 
-TEST(Obligations, AWrongBoundIsRefused) {
+TEST(Obligations, AWrongBoundIsRejected) {
   Parsed parsed(evaluate(causal + loss("l", "a", "v", 1)));
   ModeProof proof = collectProof(parsed.lookup("evaluate"), "eval");
   AffineExpr p = getAffineDimExpr(0, &parsed.context);

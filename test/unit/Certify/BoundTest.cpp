@@ -21,7 +21,7 @@ TEST(Bound, ReadsItsGrammar) {
   EXPECT_EQ(bound.at(100), 99);
 }
 
-TEST(Bound, RefusesWhatIsNotInItsGrammar) {
+TEST(Bound, RejectsTextOutsideItsGrammar) {
   for (const char *text :
        {"", "p", "max(0, p)", "max(-2, p)", "max(-1, p", "max(-1,p)", "max(-1, p) ", "max(-1, q)",
         "max(-1, floor(p/0))", "max(-1, floor(p/-2))", "max(-1, 01*p)", "max(-1, 2 * p)",
@@ -31,7 +31,7 @@ TEST(Bound, RefusesWhatIsNotInItsGrammar) {
   }
 }
 
-TEST(Bound, RefusesWhatWouldExhaustIt) {
+TEST(Bound, RejectsExhaustingInput) {
   std::string deep = "max(-1, " + std::string(100000, '(') + "p", sum = "max(-1, p";
   for (int i = 0; i < 100000; ++i) {
     sum += " + p";
@@ -61,13 +61,13 @@ TEST(Bound, FarBreakpointsCostNothing) {
   EXPECT_EQ(findAbove(right, parseBound("max(-1, p, 2*p - 2000000000000)"), false), std::nullopt);
 }
 
-TEST(Bound, PositionsBeforeZeroCountWhereAskedFor) {
+TEST(Bound, PositionsBeforeZeroCountOnRequest) {
   Bound left = parseBound("max(-1, -1*p)"), right = parseBound("max(-1, p)");
   EXPECT_EQ(findAbove(left, right, false), std::nullopt);
   EXPECT_TRUE(findAbove(left, right, true));
 }
 
-TEST(Bound, LongPeriodsAreDecidedByEliminationOrRefused) {
+TEST(Bound, LongPeriodsAreDecidedByEliminationOrRejected) {
   Bound slow = parseBound("max(-1, floor(p/1000000007))"), p = parseBound("max(-1, p)");
   EXPECT_EQ(findAbove(slow, p, false), std::nullopt);
   EXPECT_TRUE(isNonDecreasing(slow));
@@ -156,13 +156,13 @@ TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
   EXPECT_GT(falling, 200);
 }
 
-TEST(Relation, HasASampleWhereSomeRowReads) {
+TEST(RowRelation, HasASampleWhereSomeRowReads) {
   for (const char *text :
        {"at p", "at p - 5", "at floor(p/4)", "rows 4*p to 4*p + 3", "rows 4*p + 2 to 4*p + 3",
         "rows p - 2 to p", "keys to p", "keys p - 3 to p - 3",
         "keys floor(p/4) to floor((p - 3)/4)", "keys floor((2*p + 1)/3) to floor((2*p - 1)/3)",
         "keys all", "keys to p from 3", "keys p - 8 to p step 4 from 3", "keys p - 2 to p - 3"}) {
-    Relation relation = parseRelation(text);
+    RowRelation relation = parseRelation(text);
     bool holds = false;
     for (int64_t p = 0; p < 20; ++p) {
       relation.each(p, 20, [&](int64_t q) { holds |= q >= 0; });
@@ -172,7 +172,7 @@ TEST(Relation, HasASampleWhereSomeRowReads) {
   }
 }
 
-TEST(Relation, IsTheSameWhereItsFunctionsAre) {
+TEST(RowRelation, IsTheSameWhereItsFunctionsAre) {
   auto same = [](const char *x, const char *y) {
     return parseRelation(x).isSame(parseRelation(y));
   };
@@ -186,7 +186,7 @@ TEST(Relation, IsTheSameWhereItsFunctionsAre) {
   EXPECT_FALSE(same("rows p to p", "keys p to p"));
 }
 
-TEST(Relation, IsNotReadFromAnythingElse) {
+TEST(RowRelation, IsNotReadFromAnythingElse) {
   for (const char *text : {"",
                            "at",
                            "at ",

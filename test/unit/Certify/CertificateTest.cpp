@@ -111,7 +111,7 @@ TEST(Certificate, BoundsHoldWhereAllPathsAreWalked) {
   EXPECT_GT(walked, 12);
 }
 
-TEST(Certificate, LeakySpecsAreRefused) {
+TEST(Certificate, LeakySpecsAreRejected) {
   int count = 0;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
     EXPECT_FALSE(judge(readCase(path))) << path;
@@ -164,7 +164,7 @@ TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
   EXPECT_EQ(groups.check().status, 0) << groups.check().message;
 }
 
-TEST(Certificate, PeriodsTooLongToEnumerateAreRefusedAndSaidSo) {
+TEST(Certificate, PeriodsTooLongToEnumerateAreRejectedWithAMessage) {
   CorpusCase huge =
       makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,

@@ -157,7 +157,7 @@ std::vector<size_t> countTo(size_t n) {
 }
 
 /// True if the checker rejects a text; counts which half of it did.
-struct Judge {
+struct ForgeryChecker {
   CorpusCase original;
   int byTable = 0, byStages = 0;
 
@@ -183,11 +183,11 @@ std::string bare(std::string line) {
 
 } // namespace
 
-TEST(Forgery, OfAnOpOrARelationIsRefused) {
+TEST(Forgery, AForgedOpOrRelationIsRejected) {
   int byTable = 0, byStages = 0;
   std::set<std::string> tried; // alike: one of each
   for (const std::string &path : families) {
-    Judge judge{readFamily(path)};
+    ForgeryChecker judge{readFamily(path)};
     TextLines lines = splitLines(judge.original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::string line = bare(lines[i]);
@@ -212,10 +212,10 @@ TEST(Forgery, OfAnOpOrARelationIsRefused) {
 }
 
 /// Each read of another operand, said in both lines.
-TEST(Forgery, OfAnOperandIsRefused) {
+TEST(Forgery, AForgedOperandIsRejected) {
   int count = 0;
   for (const std::string &path : families) {
-    Judge judge{readFamily(path)};
+    ForgeryChecker judge{readFamily(path)};
     TextLines lines = splitLines(judge.original.certificate.text);
     size_t end = std::find(lines.begin(), lines.end(), "mode generate\n") - lines.begin();
     for (size_t i = 0; i < end; i += 40) {
@@ -243,12 +243,12 @@ TEST(Forgery, OfAnOperandIsRefused) {
 
 /// Where one value is made of one other: its readers read that, and all numbers are right. And two
 /// values in the other order.
-TEST(Forgery, OfAMissingValueOrTheOrderIsRefused) {
+TEST(Forgery, AMissingValueOrAnotherOrderIsRejected) {
   int missing = 0, swapped = 0;
   for (const std::string &path : families) {
-    Judge judge{readFamily(path)};
+    ForgeryChecker judge{readFamily(path)};
     TextLines lines = splitLines(judge.original.certificate.text);
-    certify::Graph graph = certify::deriveModels(judge.original.spec.text).front().evaluate;
+    certify::ModelGraph graph = certify::deriveModels(judge.original.spec.text).front().evaluate;
     std::vector<size_t> all = countTo(graph.values.size());
     EXPECT_EQ(judge.original.checkText(arrange(lines, all, [](size_t n) { return n; })).status, 0);
     if (graph.hasSegments()) {
@@ -300,7 +300,7 @@ TEST(Forgery, InOtherWordsIsTheSameGraph) {
   }
 }
 
-TEST(Forgery, AnEarlierVersionIsRefusedWithItsRemedy) {
+TEST(Forgery, AnEarlierVersionIsRejectedWithItsRemedy) {
   CorpusCase original = readFamily("models/tiny/vanilla.json");
   std::string text = original.certificate.text;
   text.replace(text.find(" 3\n"), 2, " 2");

@@ -105,7 +105,7 @@ TEST(SegmentBounds, AreComparedLikeUnderAllBoundaries) {
 /// Segment c(t) - by ends by t if by >= 1.
 TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
   for (int64_t by : {0, 1, 2}) {
-    Graph graph;
+    ModelGraph graph;
     graph.values.resize(4);
     graph.values[0].op = &findOp("pool_segments");
     graph.values[3].op = &findOp("spread_segments");
@@ -138,7 +138,7 @@ TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
 }
 
 /// A row that needs the end of a segment does not exist at the previous end.
-TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRefused) {
+TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRejected) {
   std::string root = std::string(SLUICE_SOURCE_DIR) + "/test/causality/segments/";
   sluice::test::CorpusCase subject = sluice::test::readCase(root + "words.json");
   ASSERT_TRUE(subject.proved);

@@ -39,7 +39,7 @@ struct Claims {
 /// Steps under one bit string, the same for all segmentations.
 class BitWalk {
 public:
-  BitWalk(const Graph &graph, const Claims &claims, unsigned bits)
+  BitWalk(const ModelGraph &graph, const Claims &claims, unsigned bits)
       : graph(graph), claims(claims), before(graph.values.size()), computed(before) {
     for (int64_t t = 0; t < length; ++t) {
       if (bits >> t & 1) {
@@ -95,7 +95,7 @@ private:
   }
 
   void compute(size_t index, int64_t t) {
-    const Value &value = graph.values[index];
+    const ModelValue &value = graph.values[index];
     for (; getStepOfRow(index, computed[index]) <= t; ++computed[index]) {
       int64_t row = computed[index];
       // The number of closed segments is counted on, and an end is the step's own position.
@@ -110,12 +110,12 @@ private:
     }
   }
 
-  void readOperand(const Value &value, size_t operand, int64_t p) {
+  void readOperand(const ModelValue &value, size_t operand, int64_t p) {
     size_t source = value.operands[operand];
     if (value.isUnread(operand) || value.getPattern(operand) == Pattern::Bits) {
       return;
     }
-    const Relation &relation = value.reads[operand];
+    const RowRelation &relation = value.reads[operand];
     int64_t last = at(*relation.last, p);
     int64_t first = relation.first ? at(*relation.first, p) : relation.from;
     for (int64_t q = value.op->isCountedOn() ? last : first; q <= last; ++q) {
@@ -126,7 +126,7 @@ private:
   }
 
   void read(size_t index, int64_t row) {
-    const Value &value = graph.values[index];
+    const ModelValue &value = graph.values[index];
     if (value.op->isLazy()) {
       return read(value.operands[0], value.reads[0].last->at(row));
     }
@@ -135,14 +135,14 @@ private:
     good &= row < 0 || (oldest <= row && row < computed[index]);
   }
 
-  const Graph &graph;
+  const ModelGraph &graph;
   const Claims &claims;
   std::vector<int64_t> ends, before, computed;
   bool good = true;
 };
 
 bool runsUnderAllBits(const CorpusCase &subject, const std::string &text) {
-  Graph graph = deriveModels(subject.spec.text).front().evaluate;
+  ModelGraph graph = deriveModels(subject.spec.text).front().evaluate;
   Claims claims(text);
   for (unsigned bits = 0; bits < 1U << length; ++bits) {
     if (!BitWalk(graph, claims, bits).runs()) {
@@ -168,7 +168,7 @@ CorpusCase makeMixed() {
 }
 
 /// Every number of the step, one more and one less: accepted steps run under all bits.
-TEST(StepSegments, AChangedNumberIsRefusedOrAStepThatRuns) {
+TEST(StepSegments, AChangedNumberIsRejectedOrAStepThatRuns) {
   CorpusCase original = makeMixed();
   Answer whole = original.check();
   ASSERT_EQ(whole.status, 0) << whole.message;

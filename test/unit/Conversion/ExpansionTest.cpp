@@ -165,7 +165,7 @@ TEST(Expansion, StacksWithoutLayersHaveNoNorm) {
                                                               "5 head <- 4 @1 2\n");
 }
 
-TEST(Expansion, ShiftsByTheRelativeFactorLessOneUnlessTold) {
+TEST(Expansion, ShiftsByTheRelativeFactorLessOneByDefault) {
   auto shifts = [](const std::string &settings) {
     std::vector<int64_t> result;
     ParsedSpec expanded = readGood(specText("{ \"op\": \"hourglass\", \"hierarchy\": "

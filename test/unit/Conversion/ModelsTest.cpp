@@ -69,7 +69,7 @@ void expectMultiscale(const ParsedSpec &spec, Operation *stage) {
   EXPECT_EQ(model.getBatch() * getOnly<TrainingOp>(spec).getAccumulate(), 256);
 }
 
-TEST_P(MultiscaleRow, IsWhatItsNameSays) {
+TEST_P(MultiscaleRow, HasTheStructureOfItsName) {
   ParsedSpec spec = readGoodFile(GetParam());
   ModelOp model = spec.getModel();
   std::string name = "multiscale";
@@ -80,11 +80,11 @@ TEST_P(MultiscaleRow, IsWhatItsNameSays) {
     name += "-top-down";
     int64_t factor = 1;
     Hierarchy hierarchy = getHierarchy(topDown, HierarchyOrder::Falling);
-    for (const Level &level : llvm::reverse(hierarchy.levels)) {
+    for (const HierarchyLevel &level : llvm::reverse(hierarchy.levels)) {
       EXPECT_EQ(level.factor, factor);
       factor *= 4;
     }
-    for (const Level &level : hierarchy.levels) {
+    for (const HierarchyLevel &level : hierarchy.levels) {
       name += "-" + std::to_string(level.layers);
     }
     EXPECT_EQ(topDown.getUpsample(), UpsampleMethod::linear);
@@ -127,7 +127,7 @@ std::string describeLevels(HourglassOp hourglass) {
   for (int64_t factor : hierarchy.drawn) {
     drawn += (drawn.empty() ? "" : ",") + std::to_string(factor);
   }
-  for (const Level &level : hierarchy.levels) {
+  for (const HierarchyLevel &level : hierarchy.levels) {
     name += "-" + std::to_string(level.layers) + "@" +
             (level.isDrawn ? drawn : std::to_string(level.factor));
   }
@@ -145,7 +145,7 @@ std::string describeLevels(HourglassOp hourglass) {
 
 class PaperRow : public testing::TestWithParam<std::string> {};
 
-TEST_P(PaperRow, IsWhatItsNameSays) {
+TEST_P(PaperRow, HasTheStructureOfItsName) {
   ParsedSpec spec = readGoodFile(GetParam());
   std::string stem = std::filesystem::path(GetParam()).stem().string();
   auto hourglass = getStage<HourglassOp>(spec, 1);
@@ -163,13 +163,13 @@ TEST_P(PaperRow, IsWhatItsNameSays) {
 class GroupedRow : public testing::TestWithParam<std::string> {};
 
 /// Bottom-up and retina models: layers from coarse to fine, or layers and windows.
-TEST_P(GroupedRow, IsWhatItsNameSays) {
+TEST_P(GroupedRow, HasTheStructureOfItsName) {
   ParsedSpec spec = readGoodFile(GetParam());
   std::string name = "multiscale";
   Operation *stage = getStages(spec)[1];
   if (auto bottomUp = dyn_cast<BottomUpOp>(stage)) {
     name += "-bottom-up";
-    std::vector<Level> levels = getHierarchy(bottomUp, HierarchyOrder::Rising).levels;
+    std::vector<HierarchyLevel> levels = getHierarchy(bottomUp, HierarchyOrder::Rising).levels;
     for (size_t i = levels.size(); i-- > 0;) {
       EXPECT_EQ(levels[i].factor, int64_t{1} << (2 * i));
       name += "-" + std::to_string(levels[i].layers);
@@ -254,22 +254,20 @@ void expectMillions(const std::string &section, const std::string &paper, size_t
   }
 }
 
-TEST(Models, HourglassesHaveTheSizesThatThePageSays) {
-  expectMillions("Hourglass", "hourglass", 16);
-}
+TEST(Models, HourglassesHaveTheDocumentedSizes) { expectMillions("Hourglass", "hourglass", 16); }
 
-TEST(Models, DynamicOnesHaveTheSizesThatThePageSays) {
+TEST(Models, DynamicModelsHaveTheDocumentedSizes) {
   expectMillions("Dynamic pooling", "dynamic", 13);
 }
 
 /// Table 8 prints gigabytes of half precision; the vocabulary is the one of the paper's BookCorpus.
-TEST(Models, MultiscaleOnesHaveTheSizesThatThePageSays) {
+TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {
   std::vector<SizeRow> rows = sizesOnPage("Multi-scale transformers");
   EXPECT_EQ(rows.size(), 3u);
   for (const SizeRow &row : rows) {
     std::string path = SPEC_MODELS_DIR "/papers/multiscale-" + row.spec + ".json";
     spec::Diagnostic error;
-    spec::Setting vocabulary = {"--set vocabulary", {"vocabulary"}, "31300"};
+    spec::SpecOverride vocabulary = {"--set vocabulary", {"vocabulary"}, "31300"};
     std::optional<ParsedSpec> spec = parseSpecFile(getContext(), path, error, {vocabulary});
     ASSERT_TRUE(spec) << error.format();
     double gigabytes = 2 * double(spec->countParameters()) / 1e9;

@@ -14,13 +14,13 @@ std::string specWith(const std::string &line) {
          "    { \"op\": \"layer\", \"heads\": 2 },\n    { \"op\": \"head\" }\n  ]\n}\n";
 }
 
-std::vector<Setting> parse(const std::vector<std::string> &written) {
-  std::vector<Setting> settings;
+std::vector<SpecOverride> parse(const std::vector<std::string> &written) {
+  std::vector<SpecOverride> settings;
   for (const std::string &each : written) {
     std::string mistake;
-    std::optional<Setting> setting = parseSetting(each, mistake);
+    std::optional<SpecOverride> setting = parseSetting(each, mistake);
     EXPECT_TRUE(setting) << mistake;
-    settings.push_back(setting.value_or(Setting{}));
+    settings.push_back(setting.value_or(SpecOverride{}));
   }
   return settings;
 }
@@ -55,7 +55,7 @@ TEST(Override, KeysThatAreNoUtf8AreUnknownKeys) {
       << change(specWith(""), {"stages.1.fac\xefor=2"});
 }
 
-TEST(Override, ReplacesWholeValuesOfAnyKind) {
+TEST(Override, ReplacesCompleteValuesOfAnyKind) {
   std::string text = specWith("\"name\": \"a \\\" , } ]\", \"training\": {\"betas\": [0.8, 0.9]},");
   EXPECT_EQ(change(text, {"name=b"}),
             specWith("\"name\": \"b\", \"training\": {\"betas\": [0.8, 0.9]},"));

@@ -166,7 +166,7 @@ TEST(Reader, ReadsLosses) {
                                              "stages.3.bias", "stages.5.weight"}));
 }
 
-TEST(Reader, KnowsWhereStagesAndValuesStand) {
+TEST(Reader, HasPlacesOfStagesAndValues) {
   ParsedSpec spec = readGood(specText(R"(    { "op": "shift",
       "by":	12 },
     { "op": "layer" },)"));
@@ -234,7 +234,7 @@ TEST(Reader, SurvivesDamage) {
 }
 
 // The search for a key given twice must not cost the square of their number.
-TEST(Reader, TellsOfOneOfManyKeys) {
+TEST(Reader, ReportsOneOfManyKeys) {
   std::string text = "{\"sluice\": 1";
   for (int i = 0; i < 200000; ++i) {
     text += ",\"k" + std::to_string(i) + "\":0";

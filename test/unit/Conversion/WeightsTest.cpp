@@ -38,7 +38,7 @@ private:
   ParsedSpec expanded;
 };
 
-TEST(Weights, OfALayer) {
+TEST(Weights, ParametersOfALayer) {
   Weights weights(readGood(specText(R"({ "op": "layer", "feed_forward": 7 },)")));
   EXPECT_EQ(weights.show("stages.1.", "stages.1."), "attention.norm.weight [12]\n"
                                                     "attention.norm.bias [12]\n"
@@ -58,7 +58,7 @@ TEST(Weights, OfALayer) {
                                                     "feed_forward.out.bias [12]\n");
 }
 
-TEST(Weights, OfAGatedLayerWithSharedHeads) {
+TEST(Weights, ParametersOfAGatedLayerWithSharedHeads) {
   Weights weights(readGood(specText(R"({ "op": "layer", "heads": 4, "key_value_heads": 2,
       "head_size": 5, "activation": "swiglu", "norm": "rms" },)")));
   EXPECT_EQ(weights.show("stages.1.", "stages.1."), "attention.norm.weight [12]\n"
@@ -79,7 +79,7 @@ TEST(Weights, OfAGatedLayerWithSharedHeads) {
                                                     "feed_forward.out.bias [12]\n");
 }
 
-TEST(Weights, OfALayerWithoutBiases) {
+TEST(Weights, ParametersOfALayerWithoutBiases) {
   Weights weights(readGood(specText(R"({ "op": "layer", "bias": false },)")));
   EXPECT_EQ(weights.show("stages.1.", "stages.1."), "attention.norm.weight [12]\n"
                                                     "attention.norm.bias [12]\n"
@@ -93,7 +93,7 @@ TEST(Weights, OfALayerWithoutBiases) {
                                                     "feed_forward.out.weight [12, 48] *\n");
 }
 
-TEST(Weights, OfTheOtherStages) {
+TEST(Weights, ParametersOfOtherStages) {
   Weights weights(
       readGood(specText(R"({ "op": "norm" }, { "op": "shift", "by": 2 },
     { "op": "shorten", "factor": 3, "method": "linear" },

@@ -109,9 +109,9 @@ std::vector<unsigned> addGradient(DialectModel &model) {
 }
 
 static double weightedSum(DialectModel &model, const Arguments &arguments,
-                          const std::vector<Numbers> &weights, reference::Setting setting) {
+                          const std::vector<Doubles> &weights, reference::RuntimeValues setting) {
   func::FuncOp function = model.getFunction();
-  std::vector<Numbers> results = evaluate<double>(function, arguments, setting);
+  std::vector<Doubles> results = evaluate<double>(function, arguments, setting);
   double sum = 0;
   for (auto [index, numbers] : llvm::enumerate(results)) {
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -121,10 +121,10 @@ static double weightedSum(DialectModel &model, const Arguments &arguments,
   return sum;
 }
 
-Numbers finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
-                         const std::vector<Numbers> &weights, reference::Setting setting) {
+Doubles finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
+                         const std::vector<Doubles> &weights, reference::RuntimeValues setting) {
   constexpr double h = 1e-3; // the rule's error is about h^4 / 30 times the fifth derivative
-  Numbers gradient(arguments.values[index].size());
+  Doubles gradient(arguments.values[index].size());
   for (size_t i = 0; i < gradient.size(); ++i) {
     auto at = [&](double step) {
       Arguments moved = arguments;

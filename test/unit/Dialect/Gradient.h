@@ -14,7 +14,7 @@ std::vector<unsigned> addGradient(DialectModel &model);
 
 /// Gradient of sum over results r of <weights[r], r> with respect to argument `index`, by
 /// fourth-order central differences in float64.
-Numbers finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
-                         const std::vector<Numbers> &weights, reference::Setting setting);
+Doubles finiteDifference(DialectModel &model, const Arguments &arguments, unsigned index,
+                         const std::vector<Doubles> &weights, reference::RuntimeValues setting);
 
 } // namespace sluice::testing

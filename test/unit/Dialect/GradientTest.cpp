@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
-using reference::Setting;
+using reference::RuntimeValues;
 
 namespace {
 
@@ -27,23 +27,23 @@ struct Case {
 
 void PrintTo(const Case &one, std::ostream *out) { *out << one.name; }
 
-class Gradient : public ::testing::TestWithParam<Case> {};
+class GradientTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Gradient, IsTheLimitOfDifferences) {
+TEST_P(GradientTest, IsTheLimitOfDifferences) {
   constexpr int64_t vocabulary = 5;
   DialectModel model(GetParam().function);
   std::vector<unsigned> indices = addGradient(model);
   ASSERT_FALSE(indices.empty());
-  Generator generator(11);
+  RandomEngine generator(11);
   for (int64_t length : {1, 2, 5, 8, 11, 13}) {
-    Setting setting{.rows = 2, .length = length, .seed = 0x123456789abcdef, .step = 3};
+    RuntimeValues setting{.rows = 2, .length = length, .seed = 0x123456789abcdef, .step = 3};
     Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, vocabulary);
     size_t count = model.getFunction().getNumArguments();
-    std::vector<Numbers> weights(all.values.begin() + count, all.values.end());
+    std::vector<Doubles> weights(all.values.begin() + count, all.values.end());
     Arguments arguments{{all.values.begin(), all.values.begin() + count}};
-    std::vector<Numbers> gradients = evaluate<double>(model.getFunction("gradient"), all, setting);
+    std::vector<Doubles> gradients = evaluate<double>(model.getFunction("gradient"), all, setting);
     for (auto [index, gradient] : llvm::zip_equal(indices, gradients)) {
-      Numbers expected = finiteDifference(model, arguments, index, weights, setting);
+      Doubles expected = finiteDifference(model, arguments, index, weights, setting);
       double scale = 1;
       for (double value : expected) {
         scale = std::max(scale, std::fabs(value));
@@ -373,7 +373,7 @@ std::vector<Case> cases() {
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Gradient, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Ops, GradientTest, ::testing::ValuesIn(cases()),
                          [](const auto &info) { return std::string(info.param.name); });
 
 } // namespace

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
-using reference::Setting;
+using reference::RuntimeValues;
 
 namespace {
 
@@ -32,10 +32,10 @@ std::string hashed(int64_t hashes, int64_t buckets, int64_t chunk, bool sorted =
 }
 
 /// Softmax of products over all `keys`, a head at a time.
-Numbers attend(const Numbers &x, const Numbers &v, int64_t p, const std::vector<int64_t> &keys) {
-  Numbers result(columns);
+Doubles attend(const Doubles &x, const Doubles &v, int64_t p, const std::vector<int64_t> &keys) {
+  Doubles result(columns);
   for (int64_t first = 0; first < columns; first += columns / heads) {
-    Numbers weights;
+    Doubles weights;
     double sum = 0;
     for (int64_t q : keys) {
       double score = 0;
@@ -55,11 +55,11 @@ Numbers attend(const Numbers &x, const Numbers &v, int64_t p, const std::vector<
 }
 
 /// The bucket of each row: the first greatest of [y; -y].
-std::vector<int64_t> computeBuckets(const Numbers &x, const Numbers &r, int64_t hash,
+std::vector<int64_t> computeBuckets(const Doubles &x, const Doubles &r, int64_t hash,
                                     int64_t half) {
   std::vector<int64_t> buckets;
   for (size_t p = 0; p < x.size() / columns; ++p) {
-    Numbers y(2 * half);
+    Doubles y(2 * half);
     for (int64_t i = 0; i < half; ++i) {
       for (int64_t c = 0; c < columns; ++c) {
         y[i] += r[(hash * half + i) * columns + c] * x[p * columns + c];
@@ -72,7 +72,7 @@ std::vector<int64_t> computeBuckets(const Numbers &x, const Numbers &r, int64_t 
 }
 
 /// Row p by the definition: rows of a bucket are listed, and the list is cut.
-Numbers byDefinition(const Numbers &x, const Numbers &v, const Numbers &r, int64_t p,
+Doubles byDefinition(const Doubles &x, const Doubles &v, const Doubles &r, int64_t p,
                      int64_t hashes, int64_t half, int64_t chunk) {
   std::vector<int64_t> keys;
   for (int64_t hash = 0; hash < hashes; ++hash) {
@@ -92,17 +92,17 @@ Numbers byDefinition(const Numbers &x, const Numbers &v, const Numbers &r, int64
 }
 
 TEST(Hashed, IsItsDefinition) {
-  Generator generator(3);
+  RandomEngine generator(3);
   for (auto [hashes, buckets, chunk] : {std::array<int64_t, 3>{1, 2, 2}, {2, 4, 1}, {3, 6, 4}}) {
     DialectModel model(hashed(hashes, buckets, chunk));
     for (int64_t length : {1, 2, 7, 16}) {
-      Setting setting{.rows = 1, .length = length};
+      RuntimeValues setting{.rows = 1, .length = length};
       Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
-      Numbers found = evaluate<double>(model.getFunction(), arguments, setting)[0];
+      Doubles found = evaluate<double>(model.getFunction(), arguments, setting)[0];
       const auto &[x, v, r] =
           std::tie(arguments.values[0], arguments.values[1], arguments.values[2]);
       for (int64_t p = 0; p < length; ++p) {
-        Numbers expected = byDefinition(x, v, r, p, hashes, buckets / 2, chunk);
+        Doubles expected = byDefinition(x, v, r, p, hashes, buckets / 2, chunk);
         for (int64_t c = 0; c < columns; ++c) {
           EXPECT_NEAR(found[p * columns + c], expected[c], 1e-14) << "row " << p;
         }
@@ -113,16 +113,16 @@ TEST(Hashed, IsItsDefinition) {
 
 /// Rotations of zeros put every row into one bucket, whose one chunk holds them all.
 TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
-  Generator generator(4);
-  Setting setting{.rows = 1, .length = 16};
+  RandomEngine generator(4);
+  RuntimeValues setting{.rows = 1, .length = 16};
   for (bool sorted : {false, true}) {
     DialectModel model(hashed(2, 4, 16, sorted));
     Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
     std::ranges::fill(arguments.values[2], 0);
-    Numbers found = evaluate<double>(model.getFunction(), arguments, setting)[0];
+    Doubles found = evaluate<double>(model.getFunction(), arguments, setting)[0];
     std::vector<int64_t> keys{0};
     for (int64_t p = 0; p < 16; ++p) {
-      Numbers expected = attend(arguments.values[0], arguments.values[1], p, keys);
+      Doubles expected = attend(arguments.values[0], arguments.values[1], p, keys);
       for (int64_t c = 0; c < columns; ++c) {
         EXPECT_NEAR(found[p * columns + c], expected[c], 1e-14) << "row " << p;
       }
@@ -134,31 +134,31 @@ TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
 }
 
 /// True if some row before the one that changes, or before the end that moves, changes.
-bool dependsOnLaterRows(DialectModel &model, Generator &generator) {
-  Setting setting{.rows = 1, .length = 16}, shorter{.rows = 1, .length = 12};
+bool dependsOnLaterRows(DialectModel &model, RandomEngine &generator) {
+  RuntimeValues setting{.rows = 1, .length = 16}, shorter{.rows = 1, .length = 12};
   bool depends = false;
   for (int trial = 0; trial < 20; ++trial) {
     Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
-    Numbers before = evaluate<double>(model.getFunction(), arguments, setting)[0];
+    Doubles before = evaluate<double>(model.getFunction(), arguments, setting)[0];
     for (int64_t q = 1; q < 16; ++q) {
       Arguments moved = arguments;
       for (int64_t c = 0; c < columns; ++c) {
         moved.values[0][q * columns + c] *= -1;
       }
-      Numbers after = evaluate<double>(model.getFunction(), moved, setting)[0];
+      Doubles after = evaluate<double>(model.getFunction(), moved, setting)[0];
       depends |= !std::equal(before.begin(), before.begin() + q * columns, after.begin());
     }
-    for (Numbers &numbers : arguments.values) {
+    for (Doubles &numbers : arguments.values) {
       numbers.resize(std::min<size_t>(numbers.size(), 12 * columns));
     }
-    Numbers cut = evaluate<double>(model.getFunction(), arguments, shorter)[0];
+    Doubles cut = evaluate<double>(model.getFunction(), arguments, shorter)[0];
     depends |= !std::equal(cut.begin(), cut.end(), before.begin());
   }
   return depends;
 }
 
 TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
-  Generator generator(5);
+  RandomEngine generator(5);
   DialectModel causal(hashed(2, 4, 2)), sorted(hashed(2, 4, 2, /*sorted=*/true));
   EXPECT_FALSE(dependsOnLaterRows(causal, generator));
   EXPECT_TRUE(dependsOnLaterRows(sorted, generator));
@@ -166,20 +166,20 @@ TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
 
 /// Rows move by far less than what would change a bucket.
 TEST(Hashed, GradientIsTheLimitOfDifferences) {
-  Generator generator(6);
+  RandomEngine generator(6);
   for (bool sorted : {false, true}) {
     DialectModel model(hashed(2, 4, 2, sorted));
     std::vector<unsigned> indices = addGradient(model);
     ASSERT_EQ(indices, (std::vector<unsigned>{0, 1}));
     for (int64_t length : {1, 3, 11}) {
-      Setting setting{.rows = 2, .length = length};
+      RuntimeValues setting{.rows = 2, .length = length};
       Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
-      std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
+      std::vector<Doubles> weights(all.values.begin() + 3, all.values.end());
       Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
-      std::vector<Numbers> gradients =
+      std::vector<Doubles> gradients =
           evaluate<double>(model.getFunction("gradient"), all, setting);
       for (auto [index, gradient] : llvm::zip_equal(indices, gradients)) {
-        Numbers expected = finiteDifference(model, arguments, index, weights, setting);
+        Doubles expected = finiteDifference(model, arguments, index, weights, setting);
         ASSERT_EQ(gradient.size(), expected.size());
         for (size_t i = 0; i < gradient.size(); ++i) {
           EXPECT_NEAR(gradient[i], expected[i], 1e-9) << "argument " << index << ", element " << i;

@@ -35,9 +35,9 @@ DialectModel::DialectModel(const std::string &function) {
   }
 }
 
-Numbers randomNumbers(Generator &generator, size_t count) {
+Doubles randomNumbers(RandomEngine &generator, size_t count) {
   std::uniform_real_distribution<float> distribution(-1, 1);
-  Numbers numbers(count);
+  Doubles numbers(count);
   for (double &number : numbers) {
     number = distribution(generator);
   }
@@ -49,13 +49,13 @@ static bool isTokens(Type type) {
   return sequence && sequence.getElement().isInteger();
 }
 
-Arguments randomArguments(Generator &generator, func::FuncOp function, reference::Setting setting,
-                          int64_t vocabulary) {
+Arguments randomArguments(RandomEngine &generator, func::FuncOp function,
+                          reference::RuntimeValues setting, int64_t vocabulary) {
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
   Arguments arguments;
   for (Value value : function.getArguments()) {
     if (isTokens(value.getType())) {
-      Numbers tokens(setting.rows * (setting.length + 4));
+      Doubles tokens(setting.rows * (setting.length + 4));
       for (double &token : tokens) {
         token = static_cast<double>(generator() % vocabulary);
       }
@@ -85,7 +85,7 @@ void Arguments::set(reference::Evaluator<T> &evaluator, func::FuncOp function) c
 
 template <typename T>
 std::vector<std::vector<T>> evaluate(func::FuncOp function, const Arguments &arguments,
-                                     reference::Setting setting) {
+                                     reference::RuntimeValues setting) {
   reference::Evaluator<T> evaluator(function->getParentOfType<ModuleOp>(), setting);
   arguments.set(evaluator, function);
   if (failed(evaluator.evaluate(function))) {
@@ -102,8 +102,8 @@ std::vector<std::vector<T>> evaluate(func::FuncOp function, const Arguments &arg
 template void Arguments::set(reference::Evaluator<double> &, func::FuncOp) const;
 template void Arguments::set(reference::Evaluator<float> &, func::FuncOp) const;
 template std::vector<std::vector<double>> evaluate(func::FuncOp, const Arguments &,
-                                                   reference::Setting);
+                                                   reference::RuntimeValues);
 template std::vector<std::vector<float>> evaluate(func::FuncOp, const Arguments &,
-                                                  reference::Setting);
+                                                  reference::RuntimeValues);
 
 } // namespace sluice::testing

@@ -33,26 +33,26 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-using Numbers = std::vector<double>;
-using Generator = std::mt19937_64;
+using Doubles = std::vector<double>;
+using RandomEngine = std::mt19937_64;
 
 /// Random numbers in [-1, 1], each a float.
-Numbers randomNumbers(Generator &generator, size_t count);
+Doubles randomNumbers(RandomEngine &generator, size_t count);
 
 /// Contents of a function's arguments; tokens are whole numbers in [0, vocabulary).
 struct Arguments {
-  std::vector<Numbers> values;
+  std::vector<Doubles> values;
   template <typename T>
   void set(reference::Evaluator<T> &evaluator, mlir::func::FuncOp function) const;
 };
 
 /// Random arguments. Tokens: four a row more than the length.
-Arguments randomArguments(Generator &generator, mlir::func::FuncOp function,
-                          reference::Setting setting, int64_t vocabulary);
+Arguments randomArguments(RandomEngine &generator, mlir::func::FuncOp function,
+                          reference::RuntimeValues setting, int64_t vocabulary);
 
 /// Results of `function` on `arguments`: sequences on valid positions, tensors whole.
 template <typename T>
 std::vector<std::vector<T>> evaluate(mlir::func::FuncOp function, const Arguments &arguments,
-                                     reference::Setting setting);
+                                     reference::RuntimeValues setting);
 
 } // namespace sluice::testing

@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
 using reference::roundToBf16;
-using reference::Setting;
+using reference::RuntimeValues;
 
 namespace {
 
@@ -34,7 +34,7 @@ TEST(Philox, UniformTakesWordsInTurn) {
 }
 
 /// Results of a function of one result on arguments given as numbers.
-Numbers run(const std::string &function, std::vector<Numbers> arguments, Setting setting) {
+Doubles run(const std::string &function, std::vector<Doubles> arguments, RuntimeValues setting) {
   DialectModel model(function);
   return evaluate<double>(model.getFunction(), Arguments{std::move(arguments)}, setting).front();
 }
@@ -62,13 +62,13 @@ TEST(Scales, ShortenOfShiftReadsTheUnshiftedSequence) {
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 3 : (" + s1 + ") -> " +
                   s1 + " %y = sluice.shorten %s factor 4 sum : (" + s1 + ") -> " + s4 +
                   " return %y : " + s4 + " }";
-  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{1, 14}));
+  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Doubles{1, 14}));
 }
 
 TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %y = sluice.shorten %x factor 4 : (" + s1 +
                   ") -> " + s4 + " return %y : " + s4 + " }";
-  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Numbers{2.5, 2.75}));
+  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Doubles{2.5, 2.75}));
 }
 
 TEST(Scales, MaximaLeaveOutWhatIsOutside) {
@@ -77,8 +77,8 @@ TEST(Scales, MaximaLeaveOutWhatIsOutside) {
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 5 : (" + s1 + ") -> " +
                   s1 + " %y = sluice.shorten %s factor 4 max : (" + s1 + ") -> " + s4 +
                   " return %y : " + s4 + " }";
-  Numbers x = {-1, -2, -3, -4, -5, -6, -7, -8, -9};
-  EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 9}), (Numbers{0, -1, -4}));
+  Doubles x = {-1, -2, -3, -4, -5, -6, -7, -8, -9};
+  EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 9}), (Doubles{0, -1, -4}));
 }
 
 TEST(Scales, AnyCombinerLeavesOutWhatIsOutsideOrMasked) {
@@ -92,11 +92,11 @@ TEST(Scales, AnyCombinerLeavesOutWhatIsOutsideOrMasked) {
                     (isMasked ? ", " + bits : "") + ") -> " + s4 + " return %y : " + s4 + " }";
     return run(f, {{2, 3, 4, 5, 6, 7}, {0, 1, 0, 1, 0, 0}}, {.rows = 1, .length = 6});
   };
-  EXPECT_EQ(combined("arith.mulf", "1.0", false), (Numbers{120, 42}));
-  EXPECT_EQ(combined("arith.mulf", "1.0", true), (Numbers{15, 1}));
-  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", false), (Numbers{2, 6}));
+  EXPECT_EQ(combined("arith.mulf", "1.0", false), (Doubles{120, 42}));
+  EXPECT_EQ(combined("arith.mulf", "1.0", true), (Doubles{15, 1}));
+  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", false), (Doubles{2, 6}));
   // Nothing is left of the second group: an infinite identity becomes zero.
-  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", true), (Numbers{3, 0}));
+  EXPECT_EQ(combined("arith.minimumf", "0x7F800000", true), (Doubles{3, 0}));
 }
 
 TEST(Scales, AMaximumsGradientGoesToTheFirst) {
@@ -105,7 +105,7 @@ TEST(Scales, AMaximumsGradientGoesToTheFirst) {
                   " { %z = sluice.shorten_max_backward %x, %g factor 4 : (" + s1 + ", " + s4 +
                   ") -> " + wide + " return %z : " + wide + " }";
   EXPECT_EQ(run(f, {{1, 3, 3, 2, -5, -5}, {10, 20}}, {.rows = 1, .length = 6}),
-            (Numbers{0, 10, 0, 0, 20, 0, 0, 0}));
+            (Doubles{0, 10, 0, 0, 20, 0, 0, 0}));
 }
 
 TEST(Scales, RepeatIsLazy) {
@@ -114,7 +114,7 @@ TEST(Scales, RepeatIsLazy) {
   std::string f = "(%x: " + s4 + ") -> " + s2 + " { %u = sluice.upsample %x factor 4 : (" + s4 +
                   ") -> " + s1 + " %y = sluice.shorten %u factor 2 sum : (" + s1 + ") -> " + s2 +
                   " return %y : " + s2 + " }";
-  EXPECT_EQ(run(f, {{7}}, {.rows = 1, .length = 3}), (Numbers{14, 14}));
+  EXPECT_EQ(run(f, {{7}}, {.rows = 1, .length = 3}), (Doubles{14, 14}));
 }
 
 TEST(Scales, UnfoldUndoesFold) {
@@ -122,7 +122,7 @@ TEST(Scales, UnfoldUndoesFold) {
   std::string f = "(%x: " + s1 + ") -> " + s1 + " { %w = sluice.fold %x factor 4 : (" + s1 +
                   ") -> " + wide + " %y = sluice.unfold %w factor 4 : (" + wide + ") -> " + s1 +
                   " return %y : " + s1 + " }";
-  Numbers x = {1, 2, 3, 4, 5, 6, 7};
+  Doubles x = {1, 2, 3, 4, 5, 6, 7};
   EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 7}), x);
 }
 
@@ -130,7 +130,7 @@ TEST(Scales, LastIsEachRowsLast) {
   std::string one = "!sluice.seq<@one, 1, f32>";
   std::string f = "(%x: " + s2 + ") -> " + one + " { %y = sluice.last %x : (" + s2 + ") -> " + one +
                   " return %y : " + one + " }";
-  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 2, .length = 5}), (Numbers{3, 6}));
+  EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 2, .length = 5}), (Doubles{3, 6}));
 }
 
 TEST(Norm, LayerNormByHand) {
@@ -144,9 +144,9 @@ TEST(Norm, LayerNormByHand) {
   DialectModel model(f);
   auto results = evaluate<double>(model.getFunction(), Arguments{{{1, 3}, {10, 20}, {100, 200}}},
                                   {.rows = 1, .length = 1});
-  EXPECT_EQ(results[0], (Numbers{95, 210}));
-  EXPECT_EQ(results[1], (Numbers{2}));
-  EXPECT_EQ(results[2], (Numbers{0.5}));
+  EXPECT_EQ(results[0], (Doubles{95, 210}));
+  EXPECT_EQ(results[1], (Doubles{2}));
+  EXPECT_EQ(results[2], (Doubles{0.5}));
 }
 
 TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
@@ -154,7 +154,7 @@ TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
   std::string f = "(%x: " + s1 + ", %w: tensor<5x1xf32>, %t: " + t + ") -> " + n +
                   " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1 +
                   ", tensor<5x1xf32>, " + t + ") -> " + n + " return %l : " + n + " }";
-  Numbers losses = run(f, {{1, 2}, {3, 3, 3, 3, 3}, {0, 4, 1, 0, 0, 0}}, {.rows = 1, .length = 2});
+  Doubles losses = run(f, {{1, 2}, {3, 3, 3, 3, 3}, {0, 4, 1, 0, 0, 0}}, {.rows = 1, .length = 2});
   EXPECT_DOUBLE_EQ(losses[0], std::log(5.0));
   EXPECT_DOUBLE_EQ(losses[1], std::log(5.0));
   // Logits 0, ln 2, 0, 0, 0: token 1 has probability 2 / 6.
@@ -188,9 +188,9 @@ std::string attention(const std::string &mask, const std::string &more = "", boo
 
 TEST(Attention, ZeroQueriesAverageTheValues) {
   DialectModel model(attention("p - q >= 0"));
-  Arguments arguments{{Numbers(6, 0), {1, 2, 3, 4, 5, 6}, {2, 10, 4, 20, 6, 60}}};
+  Arguments arguments{{Doubles(6, 0), {1, 2, 3, 4, 5, 6}, {2, 10, 4, 20, 6, 60}}};
   auto results = evaluate<double>(model.getFunction(), arguments, {.rows = 1, .length = 3});
-  Numbers expected = {2, 10, 3, 15, 4, 30};
+  Doubles expected = {2, 10, 3, 15, 4, 30};
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_DOUBLE_EQ(results[0][i], expected[i]);
   }
@@ -201,8 +201,8 @@ TEST(Attention, ZeroQueriesAverageTheValues) {
 
 TEST(Attention, RowsThatSeeNothingAreZero) {
   DialectModel model(attention("p - q - 1 >= 0"));
-  Generator generator(1);
-  Setting setting{.rows = 1, .length = 2};
+  RandomEngine generator(1);
+  RuntimeValues setting{.rows = 1, .length = 2};
   auto results = evaluate<double>(
       model.getFunction(), randomArguments(generator, model.getFunction(), setting, 2), setting);
   EXPECT_EQ(results[0][0], 0);
@@ -213,11 +213,11 @@ TEST(Attention, RowsThatSeeNothingAreZero) {
 
 TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
   DialectModel model(attention("p - q >= 0, q - p + 1 >= 0", "", true));
-  Numbers table;
+  Doubles table;
   for (int p = 0; p < 16; ++p) {
     table.insert(table.end(), {std::cos(0.3 * p), std::sin(0.3 * p)});
   }
-  Numbers q, k, v(32);
+  Doubles q, k, v(32);
   for (int p = 0; p < 16; ++p) {
     q.insert(q.end(), {0.5, -1});
     k.insert(k.end(), {2, 0.25});
@@ -233,11 +233,11 @@ TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
   }
 }
 
-TEST(Attention, DropoutScalesWhatItKeeps) {
+TEST(Attention, DropoutScalesItsSurvivors) {
   DialectModel model(attention("p - q == 0", ", dropout = 0.25 : f32, random_id = 4 : i64"));
-  Setting setting{.rows = 3, .length = 16, .seed = 99, .step = 2};
+  RuntimeValues setting{.rows = 3, .length = 16, .seed = 99, .step = 2};
   auto results = evaluate<double>(model.getFunction(),
-                                  Arguments{{Numbers(96), Numbers(96), Numbers(96, 3)}}, setting);
+                                  Arguments{{Doubles(96), Doubles(96), Doubles(96, 3)}}, setting);
   int kept = 0;
   for (int b = 0; b < 3; ++b) {
     for (int p = 0; p < 16; ++p) {
@@ -252,8 +252,8 @@ TEST(Attention, DropoutScalesWhatItKeeps) {
 
 TEST(Float, StaysCloseToDouble) {
   DialectModel model(attention("p - q >= 0"));
-  Generator generator(3);
-  Setting setting{.rows = 2, .length = 16};
+  RandomEngine generator(3);
+  RuntimeValues setting{.rows = 2, .length = 16};
   Arguments arguments = randomArguments(generator, model.getFunction(), setting, 2);
   auto wide = evaluate<double>(model.getFunction(), arguments, setting);
   auto narrow = evaluate<float>(model.getFunction(), arguments, setting);

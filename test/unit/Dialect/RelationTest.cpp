@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
-using reference::Setting;
+using reference::RuntimeValues;
 
 namespace {
 
@@ -32,18 +32,18 @@ int64_t extent(Operation *op, const reference::Evaluator<double> &evaluator, Val
 }
 
 /// All results of `op`, one vector a (row, position).
-std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function,
-                                          const Arguments &arguments, Setting setting) {
+std::vector<std::vector<Doubles>> observe(Operation *op, func::FuncOp function,
+                                          const Arguments &arguments, RuntimeValues setting) {
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
   arguments.set(evaluator, function);
   EXPECT_TRUE(succeeded(evaluator.evaluate(function)));
-  std::vector<std::vector<Numbers>> all(setting.rows);
+  std::vector<std::vector<Doubles>> all(setting.rows);
   for (int64_t b = 0; b < setting.rows; ++b) {
     for (Value result : op->getResults()) {
       int64_t positions = extent(op, evaluator, result);
       all[b].resize(positions);
       for (int64_t p = 0; p < positions; ++p) {
-        Numbers row = evaluator.rowAt(result, b, p);
+        Doubles row = evaluator.rowAt(result, b, p);
         all[b][p].insert(all[b][p].end(), row.begin(), row.end());
       }
     }
@@ -53,15 +53,15 @@ std::vector<std::vector<Numbers>> observe(Operation *op, func::FuncOp function,
 
 /// Other numbers for position q of row 0 of argument `index`, from `above` up: a maximum shows only
 /// a number greater than the rest.
-Arguments perturb(Generator &generator, Arguments arguments, unsigned index, int64_t q, bool tokens,
-                  int64_t columns, double above) {
-  Numbers &numbers = arguments.values[index];
+Arguments perturb(RandomEngine &generator, Arguments arguments, unsigned index, int64_t q,
+                  bool tokens, int64_t columns, double above) {
+  Doubles &numbers = arguments.values[index];
   if (tokens) {
     numbers[q] = static_cast<double>(
         (static_cast<int64_t>(numbers[q]) + 1 + generator() % (vocabulary - 1)) % vocabulary);
     return arguments;
   }
-  Numbers other = randomNumbers(generator, columns);
+  Doubles other = randomNumbers(generator, columns);
   for (double &number : other) {
     number += above;
   }
@@ -82,9 +82,9 @@ bool readsNothing(Operation *op, unsigned operand, int64_t p,
                        [&](int64_t q) { return reference::contains(mask, p, q, n); });
 }
 
-class Relation : public ::testing::TestWithParam<RelationCase> {
+class RelationTest : public ::testing::TestWithParam<RelationCase> {
 protected:
-  Relation() : model(GetParam().function), function(model.getFunction()) {
+  RelationTest() : model(GetParam().function), function(model.getFunction()) {
     for (Operation &candidate : function.getBody().front()) {
       if (isa<CausalFlowInterface>(candidate)) {
         op = &candidate;
@@ -104,14 +104,14 @@ protected:
     return found;
   }
 
-  void check(unsigned operand, Setting setting, Generator &generator);
+  void check(unsigned operand, RuntimeValues setting, RandomEngine &generator);
 
   DialectModel model;
   func::FuncOp function;
   Operation *op = nullptr;
 };
 
-void Relation::check(unsigned operand, Setting setting, Generator &generator) {
+void RelationTest::check(unsigned operand, RuntimeValues setting, RandomEngine &generator) {
   Value value = op->getOperand(operand);
   unsigned index = cast<BlockArgument>(value).getArgNumber();
   bool tokens = cast<SequenceType>(value.getType()).getElement().isInteger();
@@ -139,8 +139,8 @@ void Relation::check(unsigned operand, Setting setting, Generator &generator) {
   }
 }
 
-TEST_P(Relation, IsWhatTheReferenceReads) {
-  Generator generator(7);
+TEST_P(RelationTest, EqualsTheReadsOfTheReference) {
+  RandomEngine generator(7);
   std::vector<unsigned> operands = sequenceOperands();
   for (int64_t length = 1; length <= 16; ++length) {
     for (unsigned operand : operands) {
@@ -150,12 +150,12 @@ TEST_P(Relation, IsWhatTheReferenceReads) {
 }
 
 /// Dispatches read through exactly the values that analyses take as not stored.
-TEST_P(Relation, IsLazyWhereDispatchesReadThrough) {
+TEST_P(RelationTest, IsLazyWhereDispatchesReadThrough) {
   auto fusion = cast<FusionInterface>(op);
   EXPECT_EQ(isLazy(op), fusion.getFusionRole() == FusionRole::Access);
 }
 
-TEST_P(Relation, LatestIsTheLastPositionOfTheRelation) {
+TEST_P(RelationTest, LatestIsTheLastPositionOfTheRelation) {
   constexpr int64_t n = 400; // far past every q that a bounded row p < 40 reads
   for (unsigned operand : sequenceOperands()) {
     AffineExpr latest = cast<CausalFlowInterface>(op).getLatest(operand);
@@ -424,7 +424,7 @@ TEST(Relations, EveryLabelFollowsFromEveryToken) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Relation, ::testing::ValuesIn(cases),
+INSTANTIATE_TEST_SUITE_P(Ops, RelationTest, ::testing::ValuesIn(cases),
                          [](const auto &info) { return std::string(info.param.name); });
 
 } // namespace

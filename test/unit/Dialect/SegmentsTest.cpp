@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::testing;
 using reference::Evaluator;
-using reference::Setting;
+using reference::RuntimeValues;
 
 namespace {
 
@@ -86,7 +86,7 @@ struct Bits {
     }
     return m < 0 ? m : context;
   }
-  Numbers numbers() const { return {at.begin(), at.end()}; }
+  Doubles numbers() const { return {at.begin(), at.end()}; }
 };
 
 Bits toBits(uint64_t code, int64_t length) {
@@ -112,16 +112,16 @@ bool reads(const PositionReads &what, const Bits &bits, int64_t p, int64_t q, in
 }
 
 /// Numbers of result `result` of `op`, by position.
-std::vector<Numbers> getValueRows(const Evaluator<double> &evaluator, Operation *op,
+std::vector<Doubles> getValueRows(const Evaluator<double> &evaluator, Operation *op,
                                   unsigned result) {
-  std::vector<Numbers> rows;
+  std::vector<Doubles> rows;
   for (int64_t p = 0; p < evaluator.getPositions(op->getResult(result)); ++p) {
     rows.push_back(evaluator.rowAt(op->getResult(result), 0, p));
   }
   return rows;
 }
 
-class Segments : public ::testing::Test {
+class SegmentOps : public ::testing::Test {
 protected:
   /// Every result p of `op` changes with row q of operand `operand`, which becomes `other`, exactly
   /// where the relation holds; or, where not `exact`, at most there.
@@ -129,18 +129,18 @@ protected:
              double other, bool exact) {
     Value value = op->getOperand(operand);
     int64_t n = evaluator.getPositions(value), columns = Evaluator<double>::getColumns(value);
-    Numbers numbers = evaluator.getSequence(value);
+    Doubles numbers = evaluator.getSequence(value);
     for (unsigned result = 0; result < op->getNumResults(); ++result) {
       PositionReads what = cast<CausalFlowInterface>(op).getReads(result, operand);
-      std::vector<Numbers> before = getValueRows(evaluator, op, result);
+      std::vector<Doubles> before = getValueRows(evaluator, op, result);
       for (int64_t q = 0; q < n; ++q) {
-        Numbers moved = numbers;
+        Doubles moved = numbers;
         for (int64_t c = 0; c < columns; ++c) {
           moved[q * columns + c] = other - moved[q * columns + c];
         }
         evaluator.setSequence(value, moved);
         ASSERT_TRUE(succeeded(evaluator.evaluate(op)));
-        std::vector<Numbers> after = getValueRows(evaluator, op, result);
+        std::vector<Doubles> after = getValueRows(evaluator, op, result);
         for (int64_t p = 0; p < static_cast<int64_t>(after.size()); ++p) {
           bool isThere = what.relation && reads(what, bits, p, q, n);
           bool changed = before[p] != after[p];
@@ -173,11 +173,11 @@ protected:
     DialectModel model(function);
     func::FuncOp f = model.getFunction();
     Operation *op = f.getBody().front().getTerminator()->getOperand(0).getDefiningOp();
-    Generator generator(3);
+    RandomEngine generator(3);
     for (int64_t length = 1; length <= longest; ++length) {
       for (uint64_t code = 0; code < uint64_t{1} << length; ++code) {
         Bits bits = toBits(code, length);
-        Setting setting{.rows = 1, .length = length};
+        RuntimeValues setting{.rows = 1, .length = length};
         Arguments arguments = randomArguments(generator, f, setting, 2);
         arguments.values[0] = bits.numbers();
         Evaluator<double> evaluator(model.getModule(), setting);
@@ -191,7 +191,7 @@ protected:
 
 constexpr int64_t longest = 7;
 
-TEST_F(Segments, CountsAndEndsReadBitsUpToTheirOwn) {
+TEST_F(SegmentOps, CountsAndEndsReadBitsUpToTheirOwn) {
   forAllBits(selected(), longest, [&](Operation *op, const Bits &bits, Evaluator<double> &values) {
     Operation *segment = op->getOperand(1).getDefiningOp();
     for (int64_t t = 0; t < static_cast<int64_t>(bits.at.size()); ++t) {
@@ -204,7 +204,7 @@ TEST_F(Segments, CountsAndEndsReadBitsUpToTheirOwn) {
   });
 }
 
-TEST_F(Segments, PoolsReadTheirSegment) {
+TEST_F(SegmentOps, PoolsReadTheirSegment) {
   for (const char *attributes : {"", "{starts}"}) {
     bool starts = StringRef(attributes).contains("starts");
     forAllBits(pooled(attributes), longest,
@@ -218,14 +218,14 @@ TEST_F(Segments, PoolsReadTheirSegment) {
   }
 }
 
-TEST_F(Segments, SelectionReadsABit) {
+TEST_F(SegmentOps, SelectionReadsABit) {
   forAllBits(selected(), longest, [&](Operation *op, const Bits &bits, Evaluator<double> &values) {
     check(op, 0, bits, values, /*other=*/3, /*exact=*/true);
     check(op, 2, bits, values, /*other=*/longest, /*exact=*/false);
   });
 }
 
-TEST_F(Segments, SpreadReadsTheSegmentItCounts) {
+TEST_F(SegmentOps, SpreadReadsTheSegmentItCounts) {
   for (int by : {-1, 0, 1, 2}) {
     forAllBits(spread(by), longest,
                [&](Operation *op, const Bits &bits, Evaluator<double> &values) {
@@ -235,7 +235,7 @@ TEST_F(Segments, SpreadReadsTheSegmentItCounts) {
   }
 }
 
-TEST_F(Segments, AttentionReadsItsOwnQueryAndTheRowsOfTheSegment) {
+TEST_F(SegmentOps, AttentionReadsItsOwnQueryAndTheRowsOfTheSegment) {
   forAllBits(attended(), 6, [&](Operation *op, Bits bits, Evaluator<double> &values) {
     check(op, 0, bits, values, /*other=*/3, /*exact=*/false);
     check(op, 4, bits, values, /*other=*/longest, /*exact=*/false);
@@ -248,8 +248,8 @@ TEST_F(Segments, AttentionReadsItsOwnQueryAndTheRowsOfTheSegment) {
 //===----------------------------------------------------------------------===//
 
 /// Random bits of two rows; the same for each seed.
-Numbers randomBits(Generator &generator, int64_t length) {
-  Numbers bits(2 * length);
+Doubles randomBits(RandomEngine &generator, int64_t length) {
+  Doubles bits(2 * length);
   for (double &number : bits) {
     number = generator() % 3 == 0;
   }
@@ -258,11 +258,11 @@ Numbers randomBits(Generator &generator, int64_t length) {
 
 /// y by the relaxation: weights 1 - (m - g(t)), with the support of the hard `bits`, for
 /// bits that have moved by `moved`.
-double relaxed(const Numbers &bits, const Numbers &moved, const Numbers &x, const Numbers &weights,
+double relaxed(const Doubles &bits, const Doubles &moved, const Doubles &x, const Doubles &weights,
                int64_t length, bool starts) {
   double total = 0;
   for (int64_t b = 0; b < 2; ++b) {
-    auto countIn = [&](const Numbers &from, int64_t t) { // g(t)
+    auto countIn = [&](const Doubles &from, int64_t t) { // g(t)
       double count = starts ? -1 : 0;
       for (int64_t j = 0; j < t + (starts ? 1 : 0); ++j) {
         count += from[b * length + j];
@@ -296,9 +296,9 @@ TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
     DialectModel model(pooled(attributes));
     std::vector<unsigned> indices = addGradient(model);
     ASSERT_EQ(indices, (std::vector<unsigned>{0, 1}));
-    Generator generator(5);
+    RandomEngine generator(5);
     for (int64_t length : {1, 2, 5, 9, 16}) {
-      Setting setting{.rows = 2, .length = length};
+      RuntimeValues setting{.rows = 2, .length = length};
       func::FuncOp gradient = model.getFunction("gradient");
       Arguments all = randomArguments(generator, gradient, setting, 2);
       all.values[0] = randomBits(generator, length);
@@ -306,7 +306,7 @@ TEST(SegmentGradients, PoolsMatchTheRelaxationWithFrozenSupport) {
       for (unsigned argument : {0U, 1U}) {
         for (size_t i = 0; i < all.values[argument].size(); ++i) {
           auto at = [&](double step) {
-            Numbers bits = all.values[0], x = all.values[1];
+            Doubles bits = all.values[0], x = all.values[1];
             (argument == 0 ? bits : x)[i] += step;
             return relaxed(all.values[0], bits, x, all.values[3], length, starts);
           };
@@ -325,16 +325,16 @@ void expectDifferences(const std::string &function, size_t gradients, uint64_t s
   DialectModel model(function);
   std::vector<unsigned> indices = addGradient(model);
   ASSERT_EQ(indices.size(), gradients);
-  Generator generator(seed);
+  RandomEngine generator(seed);
   for (int64_t length : lengths) {
-    Setting setting{.rows = 2, .length = length};
+    RuntimeValues setting{.rows = 2, .length = length};
     Arguments all = randomArguments(generator, model.getFunction("gradient"), setting, 2);
     all.values[0] = randomBits(generator, length);
     auto found = evaluate<double>(model.getFunction("gradient"), all, setting);
-    std::vector<Numbers> weights(all.values.begin() + 3, all.values.end());
+    std::vector<Doubles> weights(all.values.begin() + 3, all.values.end());
     Arguments arguments{{all.values.begin(), all.values.begin() + 3}};
     for (size_t argument = 0; argument < indices.size(); ++argument) {
-      Numbers expected = finiteDifference(model, arguments, indices[argument], weights, setting);
+      Doubles expected = finiteDifference(model, arguments, indices[argument], weights, setting);
       ASSERT_EQ(found[argument].size(), expected.size());
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(found[argument][i], expected[i], bound) << function << " element " << i;

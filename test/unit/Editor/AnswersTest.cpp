@@ -131,7 +131,7 @@ TEST(Hover, RowsAreCountedOnTheStreamsOwnAxis) {
 }
 
 /// Shows the expansion at the least of the factors that training draws.
-TEST(Hover, DrawnFactorsShowTheLeast) {
+TEST(Hover, DrawnFactorsShowTheMinimum) {
   EXPECT_TRUE(
       has(hover(head + R"(|{"op": "hourglass", "hierarchy": "0@1 1@{2,3} 0@1"}, {"op": "head"}]})"),
           "expands to shift 1, shorten 2, layer, norm, upsample 2, add\n"));
@@ -217,7 +217,7 @@ TEST(Completion, OffersKeysThatAreNotThereYet) {
   EXPECT_EQ(labels("{\"widt|").size(), 12u);
 }
 
-TEST(Completion, ReplacesWhatIsTyped) {
+TEST(Completion, ReplacesTheTypedPrefix) {
   EXPECT_EQ(completed(R"({"wi|": 4})", "width"), R"({"width": 4})");
   EXPECT_EQ(completed(R"({"wi|)", "width"), R"({"width": )");
   EXPECT_EQ(completed(R"({"training": {"optimizer": "|"}})", "adamw"),
@@ -252,7 +252,7 @@ Range rangeIn(const std::string &text, unsigned line, unsigned column) {
   return rangeAt(Document(text), {"x", line, column});
 }
 
-TEST(Ranges, CoverWhatThePlaceNames) {
+TEST(Ranges, CoverTheNamedRange) {
   EXPECT_EQ(rangeIn(R"({"width": 12, "name": "b"})", 1, 2), (Range{{0, 1}, {0, 8}}));    // a key
   EXPECT_EQ(rangeIn(R"({"width": 12, "name": "b"})", 1, 11), (Range{{0, 10}, {0, 12}})); // a number
   EXPECT_EQ(rangeIn(R"({"h": "2@1 8@4 2@1"})", 1, 12), (Range{{0, 11}, {0, 14}}));       // a level

@@ -41,7 +41,7 @@ TEST_F(Rpc, CallsAndAnswers) {
             json({{"jsonrpc", "2.0"}, {"id", "a"}, {"result", 8}}));
 }
 
-TEST_F(Rpc, RefusesWithTheCodesOfTheProtocol) {
+TEST_F(Rpc, RejectsWithTheCodesOfTheProtocol) {
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double"})"), -32002);
   initialize();
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32600);
@@ -64,7 +64,7 @@ TEST_F(Rpc, RefusesWithTheCodesOfTheProtocol) {
             -32600);
 }
 
-TEST_F(Rpc, RefusesNumbersThatNoDoubleHolds) {
+TEST_F(Rpc, RejectsNumbersThatNoDoubleHolds) {
   initialize();
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1e999,"method":"double","params":{"x":4}})"),
             -32700);
@@ -83,7 +83,7 @@ TEST_F(Rpc, NotificationsHaveNoAnswer) {
   EXPECT_EQ(notes, "a");
 }
 
-TEST_F(Rpc, ExitsAsTheProtocolSays) {
+TEST_F(Rpc, ExitsAsTheProtocolRequires) {
   initialize();
   EXPECT_FALSE(dispatcher.exitStatus());
   EXPECT_TRUE(answer(R"({"jsonrpc":"2.0","id":2,"method":"shutdown"})").at("result").is_null());
@@ -105,7 +105,7 @@ TEST(RpcFrames, AreReadOneByOne) {
   EXPECT_FALSE(readMessage(in));
 }
 
-TEST(RpcFrames, BrokenHeadersAreToldAndPassed) {
+TEST(RpcFrames, BrokenHeadersAreReportedAndSkipped) {
   std::istringstream in("Something: else\r\n\r\nContent-Length: many\r\n\r\n"
                         "Content-Length: -1\r\n\r\nContent-Length: 99999999999999999999\r\n\r\n"
                         "Content-Length: 2\r\n\r\n{}Content-Length: 9\r\n\r\n{");
@@ -117,12 +117,12 @@ TEST(RpcFrames, BrokenHeadersAreToldAndPassed) {
   EXPECT_FALSE(readMessage(in));
 }
 
-TEST(RpcFrames, CountBytesAndReplaceWhatIsNoText) {
+TEST(RpcFrames, CountBytesAndReplaceInvalidText) {
   EXPECT_EQ(frame("\xC3\xA9"), "Content-Length: 4\r\n\r\n\"\xC3\xA9\"");
   EXPECT_EQ(frame("\xff"), "Content-Length: 5\r\n\r\n\"\xEF\xBF\xBD\"");
 }
 
-TEST(IrMessages, RefusesWhatNestsTooDeep) {
+TEST(IrMessages, RejectsDeepNesting) {
   auto answerTo = [](const std::string &method, const json &params) {
     json message = {{"jsonrpc", "2.0"}, {"method", method}, {"params", params}};
     return refuseIrMessage({message.dump(), {}});

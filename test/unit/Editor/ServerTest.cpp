@@ -214,7 +214,7 @@ TEST_F(Server, ANewerTextEndsTheCheckOfTheOlder) {
   EXPECT_EQ(published.size(), 1u);
 }
 
-TEST_F(Server, WhatWasNotCheckedSaysSo) {
+TEST_F(Server, UncheckedTextIsReported) {
   start();
   open(buildSpec("long"));
   json found = wait(1)["diagnostics"];

@@ -28,7 +28,7 @@ TEST(Text, OffsetsGoThereAndBack) {
   }
 }
 
-TEST(Text, ClampsWhatIsBeyond) {
+TEST(Text, ClampsPositionsPastTheEnd) {
   Text text(mixed);
   EXPECT_EQ(text.offset({0, 99}), 4u); // the end of the line, not the next one
   EXPECT_EQ(text.offset({99, 0}), mixed.size());

@@ -29,35 +29,35 @@ TEST(BoundsClause, ReadPastAConstantTable) {
   %x = load float, ptr addrspace(4) %p, align 4
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float %x, ptr addrspace(1) %q, align 4)",
-                Kind::OutOfBounds, "%x = load float", table});
+                ViolationKind::OutOfBounds, "%x = load float", table});
 }
 
-TEST(InitializationClause, CopyOfBytesThatNobodyWrote) {
-  Planted planted{R"(
+TEST(InitializationClause, CopyOfUnwrittenBytes) {
+  FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
 +  store float 1.0, ptr addrspace(1) %q, align 4
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %q)
   call void @llvm.nvvm.cp.async.wait.all())",
-                  Kind::Uninitialized, "cp.async", shared};
+                    ViolationKind::Uninitialized, "cp.async", shared};
   expectCaught(planted);
 }
 
-TEST(InitializationClause, MatrixLoadOfBytesThatNobodyWrote) {
+TEST(InitializationClause, MatrixLoadOfUnwrittenBytes) {
   expectCaught({R"(
   %p = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid
 +  store <4 x float> zeroinitializer, ptr addrspace(3) %p, align 16
 +  call void @llvm.nvvm.bar.warp.sync(i32 -1)
   %x = call i32 @llvm.nvvm.ldmatrix.sync.aligned.m8n8.x1.b16.p3(ptr addrspace(3) %p))",
-                Kind::Uninitialized, "ldmatrix", std::string(shared) + matrices});
+                ViolationKind::Uninitialized, "ldmatrix", std::string(shared) + matrices});
 }
 
 TEST(OutputsClause, OnceMeansNotTwice) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 3.0, ptr addrspace(1) %q, align 4
 -  store float 3.0, ptr addrspace(1) %q, align 4)",
-                  Kind::WrittenTwice, "store float 3.0"};
+                    ViolationKind::WrittenTwice, "store float 3.0"};
   planted.writes = Writes::Once;
   expectCaught(planted);
 }
@@ -65,7 +65,7 @@ TEST(OutputsClause, OnceMeansNotTwice) {
 /// The last of 64 to count itself reads the values that the others wrote before they did: only
 /// where the fences around the counting release and acquire.
 TEST(RacesClause, AtomicsThatNeitherReleaseNorAcquire) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   store float 1.0, ptr addrspace(3) %p, align 4
   %first = icmp eq i64 %tid, 0
@@ -87,8 +87,8 @@ read:
   %y = load float, ptr addrspace(3) %r, align 4
   br label %end
 end:)",
-                  Kind::Race, "%y = load float",
-                  std::string(shared) + "@n = internal addrspace(3) global i32 undef, align 4\n"};
+                    ViolationKind::Race, "%y = load float",
+                    std::string(shared) + "@n = internal addrspace(3) global i32 undef, align 4\n"};
   expectCaught(planted);
 }
 
@@ -98,14 +98,14 @@ TEST(RacesClause, TwoThreadsWriteOneByte) {
 +  %i = add i64 %tid, 0
   %p = getelementptr float, ptr addrspace(3) @s, i64 %i
   store float 1.0, ptr addrspace(3) %p, align 4)",
-                Kind::Race, "wrote here", shared});
+                ViolationKind::Race, "wrote here", shared});
 }
 
 TEST(BarriersClause, CountThatIsNoMultipleOf32) {
   expectCaught({R"(
 -  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 48)
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64))",
-                Kind::BarrierDivergence, "found 48"});
+                ViolationKind::BarrierDivergence, "found 48"});
 }
 
 TEST(LanesClause, ReadFromALaneThatEnded) {
@@ -118,7 +118,7 @@ go:
 +  %x = call float @llvm.nvvm.shfl.sync.idx.f32(i32 65535, float 1.0, i32 15, i32 31)
   br label %end
 end:)",
-                Kind::AbsentLane, "shfl.sync.idx"});
+                ViolationKind::AbsentLane, "shfl.sync.idx"});
 }
 
 TEST(MbarrierClause, InitializedOnce) {
@@ -130,38 +130,38 @@ start:
 -  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 64)
   br label %end
 end:)",
-                Kind::Mbarrier, "expected no initialized mbarrier", mbarrier});
+                ViolationKind::Mbarrier, "expected no initialized mbarrier", mbarrier});
 }
 
 /// A parameter that claims more than its pointer keeps, even where no access needs it.
-TEST(AlignmentClause, PointerThatIsNotWhatItsParameterClaims) {
-  Planted planted{"", Kind::Misaligned, ""};
+TEST(AlignmentClause, PointerThatDiffersFromItsParameter) {
+  FaultCase planted{"", ViolationKind::Misaligned, ""};
   planted.parameters = "ptr addrspace(1) align 16 %in, ptr addrspace(1) %out";
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
   alignas(16) float numbers[132] = {};
   for (bool faulty : {false, true}) {
     float *in = numbers + (faulty ? 1 : 0);
-    Launch launch;
+    EmulatedLaunch launch;
     launch.block = {64, 1, 1};
     launch.buffers = {{"in", in, 256}, {"out", numbers + 66, 256, Writes::AtMostOnce}};
     launch.arguments = {reinterpret_cast<uint64_t>(in), reinterpret_cast<uint64_t>(numbers + 66)};
     Report report = emulator->launch(launch);
     ASSERT_EQ(report.passed(), !faulty) << report.str();
     if (faulty) {
-      EXPECT_EQ(report.violations.front().kind, Kind::Misaligned);
+      EXPECT_EQ(report.violations.front().kind, ViolationKind::Misaligned);
     }
   }
 }
 
 TEST(LimitsClause, GridsThatAreTooLarge) {
-  Planted planted{"", Kind::Limit, ""};
+  FaultCase planted{"", ViolationKind::Limit, ""};
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
   for (Dim3 grid : {Dim3{1, 65536, 1}, Dim3{1, 1, 65536}}) {
     planted.grid = grid;
     Report report = runKernel(*emulator, planted).report;
     ASSERT_FALSE(report.passed());
-    EXPECT_EQ(report.violations.front().kind, Kind::Limit) << report.str();
+    EXPECT_EQ(report.violations.front().kind, ViolationKind::Limit) << report.str();
   }
 }

@@ -63,7 +63,7 @@ private:
 
 class Histories : public testing::TestWithParam<unsigned> {};
 
-TEST_P(Histories, FindWhatCompleteKnowledgeFinds) {
+TEST_P(Histories, EqualCompleteHistories) {
   std::mt19937 random(GetParam());
   const Access kinds[] = {Access::Read, Access::Write, Access::Atomic};
   auto draw = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
@@ -79,8 +79,8 @@ TEST_P(Histories, FindWhatCompleteKnowledgeFinds) {
     unsigned thread = draw(threads), choice = draw(20), flag = draw(flags);
     if (choice < 10) {
       Past event{kinds[draw(3)], draw(cells), draw(4) == 0, thread, group[thread]};
-      Event packed(event.copy ? thread + threads : thread,
-                   event.copy ? event.time : clocks.now(thread), step, event.access);
+      AccessEvent packed(event.copy ? thread + threads : thread,
+                         event.copy ? event.time : clocks.now(thread), step, event.access);
       auto found = histories.add(state[event.cell], packed, thread);
       state[event.cell] = found.next;
       bool expected = model.add(event);

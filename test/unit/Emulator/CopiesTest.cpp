@@ -31,25 +31,25 @@ std::string copyAndRead(const std::string &between, const std::string &after = "
 }
 
 TEST(Copies, ReadBeforeTheWait) {
-  Planted planted{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
-                              "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
-                  Kind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
+  FaultCase planted{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                                "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
+                    ViolationKind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
   planted.rightWhenEarly = true;
   expectCaught(planted);
 }
 
 TEST(Copies, WaitForTheWrongGroup) {
-  Planted planted{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
-                              "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
-                              "  call void @llvm.nvvm.cp.async.wait.all()"),
-                  Kind::UnwaitedCopy, "a copy that thread", shared, 4};
+  FaultCase planted{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
+                                "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                                "  call void @llvm.nvvm.cp.async.wait.all()"),
+                    ViolationKind::UnwaitedCopy, "a copy that thread", shared, 4};
   planted.rightWhenEarly = true;
   expectCaught(planted);
 }
 
 /// A thread's own wait does not cover another thread's copy: a barrier must follow it.
 TEST(Copies, BarrierBeforeTheWait) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %four = mul i64 %tid, 4
   %g = getelementptr float, ptr addrspace(1) %in, i64 %four
   %p = getelementptr float, ptr addrspace(3) @s, i64 %four
@@ -63,7 +63,7 @@ TEST(Copies, BarrierBeforeTheWait) {
   %x = load <4 x float>, ptr addrspace(3) %r, align 16
   %q = getelementptr float, ptr addrspace(1) %out, i64 %four
   store <4 x float> %x, ptr addrspace(1) %q, align 16)",
-                  Kind::UnwaitedCopy, "", shared, 4};
+                    ViolationKind::UnwaitedCopy, "", shared, 4};
   planted.rightWhenEarly = true;
   expectCaught(planted);
 }
@@ -74,11 +74,11 @@ TEST(Copies, EndWhileCopiesArePending) {
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %g)
 +  call void @llvm.nvvm.cp.async.wait.all())",
-                Kind::PendingCopy, "before it ends", shared});
+                ViolationKind::PendingCopy, "before it ends", shared});
 }
 
 TEST(Copies, SourceThatIsOverwritten) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -86,14 +86,14 @@ TEST(Copies, SourceThatIsOverwritten) {
 +  call void @llvm.nvvm.cp.async.wait.all()
   store float 2.0, ptr addrspace(1) %q, align 4
 -  call void @llvm.nvvm.cp.async.wait.all())",
-                  Kind::UnwaitedCopy, "store float 2.0", shared};
+                    ViolationKind::UnwaitedCopy, "store float 2.0", shared};
   planted.writes = Writes::Any;
   expectCaught(planted);
 }
 
 /// A source size below 16 fills with zeros, and 0 reads nothing: past the end here.
 TEST(Copies, PartsAndZeros) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %four = mul i64 %tid, 4
   %last = icmp eq i64 %tid, 63
   %from = select i1 %last, i64 100000, i64 %four
@@ -106,7 +106,7 @@ TEST(Copies, PartsAndZeros) {
   %x = load <4 x float>, ptr addrspace(3) %p, align 16
   %q = getelementptr float, ptr addrspace(1) %out, i64 %four
   store <4 x float> %x, ptr addrspace(1) %q, align 16)",
-                  Kind::OutOfBounds, "cp.async.cg", shared, 4};
+                    ViolationKind::OutOfBounds, "cp.async.cg", shared, 4};
   expectCaught(planted);
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
@@ -150,13 +150,13 @@ const std::string both = std::string(shared) + mbarrier;
 
 TEST(Mbarriers, MissingWait) {
   std::string wait = waitPhase;
-  expectCaught({viaMbarrier(initAll, "+" + wait), Kind::UnwaitedCopy, "", both});
+  expectCaught({viaMbarrier(initAll, "+" + wait), ViolationKind::UnwaitedCopy, "", both});
 }
 
 TEST(Mbarriers, NotInitialized) {
   std::string init = initAll;
-  expectCaught(
-      {viaMbarrier("+" + init, waitPhase), Kind::Mbarrier, "expected an initialized", both});
+  expectCaught({viaMbarrier("+" + init, waitPhase), ViolationKind::Mbarrier,
+                "expected an initialized", both});
 }
 
 /// Whoever uses the object must be ordered after its initialization.
@@ -165,7 +165,7 @@ TEST(Mbarriers, UsedBeforeTheBarrierThatFollowsInitialization) {
   std::string line = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
   auto without = text;
   without.replace(without.find(line), line.size(), "");
-  Planted planted{without, Kind::Mbarrier, "", both};
+  FaultCase planted{without, ViolationKind::Mbarrier, "", both};
   auto emulator = compileKernel(kernelText(planted, true));
   ASSERT_TRUE(emulator);
   for (Schedule schedule : {Schedule::InOrder, Schedule::Random, Schedule::WarpAlone}) {
@@ -180,7 +180,7 @@ TEST(Mbarriers, CountsOneThreadTooFew) {
                             "i32 63)\n+" +
                                 std::string(initAll),
                             waitPhase),
-                Kind::UnwaitedCopy, "", both});
+                ViolationKind::UnwaitedCopy, "", both});
 }
 
 TEST(Mbarriers, MoreArrivalsThanAreLeft) {
@@ -194,7 +194,7 @@ start:
 +  %b = call i64 @llvm.nvvm.mbarrier.arrive.scope.cta.space.cta(ptr addrspace(3) @m, i32 2)
   br label %end
 end:)",
-                Kind::Mbarrier, "at most 2 more arrivals", mbarrier});
+                ViolationKind::Mbarrier, "at most 2 more arrivals", mbarrier});
 }
 
 TEST(Mbarriers, TooFewArrivals) {
@@ -203,17 +203,17 @@ TEST(Mbarriers, TooFewArrivals) {
                    "+" +
                        std::string(initAll),
                    waitPhase),
-       Kind::Mbarrier, "no thread is left to arrive", both});
+       ViolationKind::Mbarrier, "no thread is left to arrive", both});
 }
 
 TEST(Mbarriers, PlainReadOfTheObject) {
   expectCaught({viaMbarrier(initAll, std::string(waitPhase) +
                                          "-  %bits = load i64, ptr addrspace(3) @m, align 8\n"),
-                Kind::Mbarrier, "left to mbarrier instructions", both});
+                ViolationKind::Mbarrier, "left to mbarrier instructions", both});
 }
 
 /// A thread that sleeps through a phase meets the parity of the one before the last.
-TEST(Mbarriers, TwoPhasesBehind) {
+TEST(Mbarriers, TwoPhasesLate) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
   br i1 %leader, label %start, label %go
@@ -225,7 +225,7 @@ start:
 go:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3) @m, i32 0))",
-                Kind::Mbarrier, "phase 0 is 2 behind", mbarrier});
+                ViolationKind::Mbarrier, "phase 0 is 2 behind", mbarrier});
 }
 
 /// Transactions hold a phase back until as many bytes have come.
@@ -242,7 +242,7 @@ start:
 go:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %w = call i1 @llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta(ptr addrspace(3) @m, i32 0))",
-                Kind::Mbarrier, "no thread is left to arrive", mbarrier});
+                ViolationKind::Mbarrier, "no thread is left to arrive", mbarrier});
 }
 
 } // namespace

@@ -44,7 +44,7 @@ declare void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3
 declare void @llvm.nvvm.membar.cta()
 )";
 
-std::string test::kernelText(const Planted &planted, bool faulty) {
+std::string test::kernelText(const FaultCase &planted, bool faulty) {
   std::string result =
       prelude + planted.globals + "\ndefine ptx_kernel void @k(" + planted.parameters + R"() {
   %tid32 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
@@ -73,12 +73,13 @@ std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
   return std::move(*emulator);
 }
 
-PlantedOutcome test::runKernel(Emulator &emulator, const Planted &planted, const Options &options) {
+PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &planted,
+                               const Options &options) {
   size_t count = 64 * planted.words;
   std::vector<float> in(count);
   std::iota(in.begin(), in.end(), 1.0f);
   PlantedOutcome outcome{{}, std::vector<float>(count, -1.0f)};
-  Launch launch;
+  EmulatedLaunch launch;
   launch.grid = planted.grid;
   launch.block = planted.block;
   launch.dynamicSharedBytes = planted.dynamicSharedBytes;
@@ -95,7 +96,7 @@ PlantedOutcome test::runKernel(Emulator &emulator, const Planted &planted, const
   return outcome;
 }
 
-static const Violation *find(const Report &report, Kind kind) {
+static const Violation *find(const Report &report, ViolationKind kind) {
   for (const Violation &violation : report.violations) {
     if (violation.kind == kind) {
       return &violation;
@@ -104,7 +105,7 @@ static const Violation *find(const Report &report, Kind kind) {
   return nullptr;
 }
 
-void test::expectCaught(const Planted &planted) {
+void test::expectCaught(const FaultCase &planted) {
   auto faulty = compileKernel(kernelText(planted, true));
   auto right = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(faulty && right);

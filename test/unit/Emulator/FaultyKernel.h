@@ -14,9 +14,9 @@ namespace sluice::test {
 /// `counters` words of zeros, with 64 threads a block, `%in` of
 /// 64 * `words` numbers and `%out` of as many. Lines that begin with '-' are in the faulty kernel
 /// alone, those with '+' in the right one alone. `%tid` and `%block` (i64) are at hand.
-struct Planted {
+struct FaultCase {
   std::string body;
-  emulator::Kind kind;
+  emulator::ViolationKind kind;
   std::string says; ///< part of the message or of the instruction to blame
   std::string globals = "";
   uint64_t words = 1;
@@ -31,17 +31,17 @@ struct Planted {
 
 /// Runs both twins under every schedule and every timing of copies: the faulty one must be caught
 /// each time, the right one never, and its numbers must not depend on either.
-void expectCaught(const Planted &planted);
+void expectCaught(const FaultCase &planted);
 
 /// LLVM IR for the NVPTX target, with the intrinsics that tests use.
-std::string kernelText(const Planted &planted, bool faulty);
+std::string kernelText(const FaultCase &planted, bool faulty);
 
 /// A run of one kernel: its report and what `%out` holds.
 struct PlantedOutcome {
   emulator::Report report;
   std::vector<float> out;
 };
-PlantedOutcome runKernel(emulator::Emulator &emulator, const Planted &planted,
+PlantedOutcome runKernel(emulator::Emulator &emulator, const FaultCase &planted,
                          const emulator::Options &options = {});
 
 /// Null with a test failure where the text is refused.

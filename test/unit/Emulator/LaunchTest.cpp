@@ -12,13 +12,13 @@ using namespace sluice::emulator;
 namespace {
 
 /// Returns the reason for rejecting the module.
-std::string refusal(const Planted &planted) {
+std::string refusal(const FaultCase &planted) {
   auto emulator = Emulator::create(kernelText(planted, false), "k");
   return emulator ? "accepted" : llvm::toString(emulator.takeError());
 }
 
-Planted withBody(const std::string &body, const std::string &globals = "") {
-  return {body, Kind::Limit, "", globals};
+FaultCase withBody(const std::string &body, const std::string &globals = "") {
+  return {body, ViolationKind::Limit, "", globals};
 }
 
 TEST(Refusal, InlineAssemblyOfAnUnknownForm) {
@@ -79,7 +79,7 @@ wait:
   call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
   br label %end
 end:)";
-  Planted planted = withBody(body, "@m = internal addrspace(3) global i64 undef, align 8\n");
+  FaultCase planted = withBody(body, "@m = internal addrspace(3) global i64 undef, align 8\n");
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
   Report report = runKernel(*emulator, planted).report;
@@ -87,14 +87,14 @@ end:)";
   EXPECT_EQ(report.counters.barriers, 2u);
 }
 
-std::string complaint(Planted planted) {
+std::string complaint(FaultCase planted) {
   auto emulator = compileKernel(kernelText(planted, false));
   return emulator ? runKernel(*emulator, planted).report.str() : "";
 }
 
 TEST(Limits, OfTheArchitecture) {
-  Planted planted = withBody("  store float 0.0, ptr addrspace(3) @d, align 4",
-                             "@d = external addrspace(3) global [0 x float], align 1024\n");
+  FaultCase planted = withBody("  store float 0.0, ptr addrspace(3) @d, align 4",
+                               "@d = external addrspace(3) global [0 x float], align 1024\n");
   planted.block = {1, 1, 1};
   planted.dynamicSharedBytes = 227 * 1024;
   EXPECT_EQ(complaint(planted), "");
@@ -113,7 +113,7 @@ TEST(Limits, OfTheArchitecture) {
 }
 
 TEST(Limits, ArgumentsAndThreadsThatTheKernelWants) {
-  Planted planted = withBody("");
+  FaultCase planted = withBody("");
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
   EXPECT_NE(emulator->launch({}).str().find("expected 2 arguments, found 0"), std::string::npos);
@@ -128,9 +128,9 @@ TEST(Limits, ArgumentsAndThreadsThatTheKernelWants) {
 
 /// A launch ends with its first fatal fault, and the emulator is as good as new.
 TEST(Limits, LaunchAfterAFault) {
-  Planted planted = withBody("  %i = add i64 %tid, %block\n"
-                             "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
-                             "  %x = load float, ptr addrspace(1) %p, align 4");
+  FaultCase planted = withBody("  %i = add i64 %tid, %block\n"
+                               "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
+                               "  %x = load float, ptr addrspace(1) %p, align 4");
   planted.grid = {2, 1, 1};
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
@@ -169,11 +169,11 @@ define ptx_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) !dbg !3 {
 
 /// Each lane stores and loads a float of shared memory, `stride` floats apart.
 Counters countShared(int stride) {
-  Planted planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
+  FaultCase planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %i
   store float 1.0, ptr addrspace(3) %p, align 4
   %x = load float, ptr addrspace(3) %p, align 4)",
-                             "@s = internal addrspace(3) global [2112 x float] undef, align 4\n");
+                               "@s = internal addrspace(3) global [2112 x float] undef, align 4\n");
   auto emulator = compileKernel(kernelText(planted, false));
   return emulator ? runKernel(*emulator, planted).report.counters : Counters();
 }
@@ -192,7 +192,7 @@ TEST(Traffic, BankConflicts) {
 
 TEST(Traffic, SectorsOfARequest) {
   for (int stride : {1, 8, 0}) {
-    Planted planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
+    FaultCase planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
   %p = getelementptr float, ptr addrspace(1) %in, i64 %i
   %x = load float, ptr addrspace(1) %p, align 4)");
     planted.words = 8;
@@ -212,7 +212,7 @@ TEST(Traffic, SectorsOfARequest) {
 }
 
 TEST(Traffic, BasicBlocksThatRan) {
-  Planted planted = withBody(R"(
+  FaultCase planted = withBody(R"(
   %low = icmp ult i64 %tid, 10
   br i1 %low, label %few, label %end
 few:

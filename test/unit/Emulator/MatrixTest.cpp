@@ -91,7 +91,7 @@ std::string multiplyText(const Form &form) {
             " = getelementptr float, ptr addrspace(1) %out, i64 %o" + n + "\n  store float %d" + n +
             ", ptr addrspace(1) %q" + n + ", align 4\n";
   }
-  Planted planted{body, Kind::Limit, ""};
+  FaultCase planted{body, ViolationKind::Limit, ""};
   planted.globals = "declare " + result + " " + name + "(" + types + ")\n";
   return kernelText(planted, false);
 }
@@ -120,7 +120,7 @@ TEST(Matrices, MultiplyByTheTablesOfThePtxIsa) {
         registers[(form.aElements + form.bElements) / each + i] = toBits(c);
       }
     }
-    Launch launch;
+    EmulatedLaunch launch;
     launch.block = {32, 1, 1};
     launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
                         reinterpret_cast<uint64_t>(out.data())};
@@ -161,7 +161,7 @@ std::string moveText(int count, bool transposed, bool stores, int stride) {
   %v = load <4 x i32>, ptr addrspace(1) %g, align 16
 )";
   std::string out = "  %o = getelementptr <4 x i32>, ptr addrspace(1) %out, i64 %tid\n";
-  Planted planted{"", Kind::Limit, ""};
+  FaultCase planted{"", ViolationKind::Limit, ""};
   planted.globals = "@s = internal addrspace(3) global [4096 x i8] undef, align 16\n";
   if (stores) {
     planted.globals += "declare void " + name + "(ptr addrspace(3)" + types + ")\n";
@@ -199,7 +199,7 @@ protected:
     std::vector<uint16_t> out(256, 0xffff), source(in);
     auto emulator = compileKernel(moveText(count, transposed, stores, stride));
     if (emulator) {
-      Launch launch;
+      EmulatedLaunch launch;
       launch.block = {32, 1, 1};
       launch.arguments = {reinterpret_cast<uint64_t>(source.data()),
                           reinterpret_cast<uint64_t>(out.data())};

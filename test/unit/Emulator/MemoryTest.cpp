@@ -22,14 +22,14 @@ std::string copy(const std::string &index, const std::string &target = "%tid") {
 }
 
 TEST(Memory, ReadPastTheEnd) {
-  expectCaught({copy("-  %i = add i64 %tid, 1\n+  %i = add i64 %tid, 0"), Kind::OutOfBounds,
-                "address 'in' + 256 of 256 bytes"});
+  expectCaught({copy("-  %i = add i64 %tid, 1\n+  %i = add i64 %tid, 0"),
+                ViolationKind::OutOfBounds, "address 'in' + 256 of 256 bytes"});
 }
 
 TEST(Memory, WriteBeforeTheBeginning) {
   expectCaught(
       {copy("  %i = add i64 %tid, 0\n-  %t = sub i64 %tid, 1\n+  %t = add i64 %tid, 0", "%t"),
-       Kind::OutOfBounds, "address 'out' - 4"});
+       ViolationKind::OutOfBounds, "address 'out' - 4"});
 }
 
 TEST(Memory, WriteOfAnInput) {
@@ -37,7 +37,7 @@ TEST(Memory, WriteOfAnInput) {
 -  %q = getelementptr float, ptr addrspace(1) %in, i64 %tid
 +  %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4)",
-                Kind::OutOfBounds, "only read"});
+                ViolationKind::OutOfBounds, "only read"});
 }
 
 /// Static shared memory has a gap after every global.
@@ -52,17 +52,17 @@ TEST(Memory, SharedReadOfTheNextArray) {
 +  %n = getelementptr float, ptr addrspace(3) %p, i64 0
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %x = load float, ptr addrspace(3) %n, align 4)",
-       Kind::OutOfBounds, "'s' + 256",
+       ViolationKind::OutOfBounds, "'s' + 256",
        std::string(shared) + "@t = internal addrspace(3) global [64 x float] undef, align 4\n"});
 }
 
 TEST(Memory, VectorThatIsNotAligned) {
-  Planted planted{R"(
+  FaultCase planted{R"(
 -  %p = getelementptr float, ptr addrspace(1) %in, i64 %tid
 +  %four = mul i64 %tid, 4
 +  %p = getelementptr float, ptr addrspace(1) %in, i64 %four
   %x = load <4 x float>, ptr addrspace(1) %p, align 16)",
-                  Kind::Misaligned, "multiple of 16"};
+                    ViolationKind::Misaligned, "multiple of 16"};
   planted.words = 4;
   expectCaught(planted);
 }
@@ -71,13 +71,13 @@ TEST(Memory, VectorThatIsNotAligned) {
 TEST(Memory, SharedArrayThatClaimsTooLittle) {
   const char *body = "  %x = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid\n"
                      "  store <4 x float> zeroinitializer, ptr addrspace(3) %x, align 16";
-  Planted planted{body, Kind::Misaligned, "multiple of 16",
-                  "@s = internal addrspace(3) global [256 x float] undef, align 8\n"};
+  FaultCase planted{body, ViolationKind::Misaligned, "multiple of 16",
+                    "@s = internal addrspace(3) global [256 x float] undef, align 8\n"};
   auto faulty = compileKernel(kernelText(planted, true));
   ASSERT_TRUE(faulty);
   Report report = runKernel(*faulty, planted).report;
   ASSERT_FALSE(report.passed());
-  EXPECT_EQ(report.violations[0].kind, Kind::Misaligned) << report.str();
+  EXPECT_EQ(report.violations[0].kind, ViolationKind::Misaligned) << report.str();
   planted.globals = "@s = internal addrspace(3) global [256 x float] undef, align 16\n";
   auto right = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(right);
@@ -89,15 +89,15 @@ TEST(Memory, SharedReadBeforeAnyWrite) {
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
 +  store float 1.0, ptr addrspace(3) %p, align 4
   %x = load float, ptr addrspace(3) %p, align 4)",
-                Kind::Uninitialized, "%x = load float", shared});
+                ViolationKind::Uninitialized, "%x = load float", shared});
 }
 
-TEST(Memory, ReadOfAnOutputThatNobodyWrote) {
+TEST(Memory, ReadOfAnUnwrittenOutput) {
   expectCaught({R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
 +  store float 3.0, ptr addrspace(1) %q, align 4
   %x = load float, ptr addrspace(1) %q, align 4)",
-                Kind::Uninitialized, "address 'out' + "});
+                ViolationKind::Uninitialized, "address 'out' + "});
 }
 
 TEST(Memory, OutputWrittenTwice) {
@@ -105,11 +105,11 @@ TEST(Memory, OutputWrittenTwice) {
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 3.0, ptr addrspace(1) %q, align 4
 -  store float 4.0, ptr addrspace(1) %q, align 4)",
-                Kind::WrittenTwice, "store float 4.0"});
+                ViolationKind::WrittenTwice, "store float 4.0"});
 }
 
 TEST(Memory, OutputNotAllWritten) {
-  Planted planted{R"(
+  FaultCase planted{R"(
 -  %last = icmp eq i64 %tid, 63
 +  %last = icmp eq i64 %tid, 64
   br i1 %last, label %end, label %go
@@ -118,7 +118,7 @@ go:
   store float 3.0, ptr addrspace(1) %q, align 4
   br label %end
 end:)",
-                  Kind::NeverWritten, "'out' + 252"};
+                    ViolationKind::NeverWritten, "'out' + 252"};
   planted.writes = Writes::Once;
   expectCaught(planted);
 }
@@ -138,7 +138,7 @@ const char *const fill = R"(
 TEST(Memory, MissingBarrier) {
   expectCaught({std::string(fill) +
                     "+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" + reversed,
-                Kind::Race, "", shared});
+                ViolationKind::Race, "", shared});
 }
 
 /// Lanes of one warp are threads of their own: shuffles order nothing, bar.warp.sync does.
@@ -149,7 +149,7 @@ TEST(Memory, MissingWarpBarrier) {
   %mirror = xor i64 %tid, 1
   %r = getelementptr float, ptr addrspace(3) @s, i64 %mirror
   %y = load float, ptr addrspace(3) %r, align 4)";
-  expectCaught({body, Kind::Race, "no barrier is between", shared});
+  expectCaught({body, ViolationKind::Race, "no barrier is between", shared});
 }
 
 /// A buffer that is used again: the next write must wait for the last reads.
@@ -158,23 +158,23 @@ TEST(Memory, MissingBarrierBeforeReuse) {
                      "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" + reversed +
                      "+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" +
                      "  store float 2.0, ptr addrspace(3) %p, align 4\n";
-  expectCaught({body, Kind::Race, "", shared});
+  expectCaught({body, ViolationKind::Race, "", shared});
 }
 
 TEST(Memory, RaceInGlobalMemory) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %mirror = sub i64 63, %tid
   %r = getelementptr float, ptr addrspace(1) %out, i64 %mirror
   %y = load float, ptr addrspace(1) %r, align 4)",
-                  Kind::Race, "'out' + "};
+                    ViolationKind::Race, "'out' + "};
   expectCaught(planted);
 }
 
 TEST(Memory, PlainAddWhereAnAtomicOneIsNeeded) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %first = icmp eq i64 %tid, 0
   br i1 %first, label %zero, label %go
 zero:
@@ -186,34 +186,34 @@ go:
 -  %y = add i32 %x, 1
 -  store i32 %y, ptr addrspace(1) %out, align 4
 +  %x = atomicrmw add ptr addrspace(1) %out, i32 1 monotonic)",
-                  Kind::Race, "'out' + 0"};
+                    ViolationKind::Race, "'out' + 0"};
   planted.writes = Writes::Any;
   expectCaught(planted);
 }
 
 TEST(Memory, TwoBlocksWriteOneElement) {
-  Planted planted{R"(
+  FaultCase planted{R"(
 -  %i = add i64 %tid, 0
 +  %first = mul i64 %block, 32
 +  %i = add i64 %tid, %first
   %q = getelementptr float, ptr addrspace(1) %out, i64 %i
   store float 1.0, ptr addrspace(1) %q, align 4)",
-                  Kind::BlockConflict, "wrote it"};
+                    ViolationKind::BlockConflict, "wrote it"};
   planted.grid = {2, 1, 1};
   planted.block = {32, 1, 1};
   planted.writes = Writes::Any;
   expectCaught(planted);
 }
 
-TEST(Memory, BlockThatReadsWhatAnotherWrites) {
-  Planted planted{R"(
+TEST(Memory, BlockThatReadsBytesOfAnotherBlock) {
+  FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %block
   store float 1.0, ptr addrspace(1) %q, align 4
 -  %other = xor i64 %block, 1
 +  %other = xor i64 %block, 0
   %p = getelementptr float, ptr addrspace(1) %out, i64 %other
   %x = load float, ptr addrspace(1) %p, align 4)",
-                  Kind::BlockConflict, "expected a byte that no other block"};
+                    ViolationKind::BlockConflict, "expected a byte that no other block"};
   planted.grid = {2, 1, 1};
   planted.block = {1, 1, 1};
   expectCaught(planted);
@@ -221,20 +221,20 @@ TEST(Memory, BlockThatReadsWhatAnotherWrites) {
 
 TEST(Memory, ArgumentsThatClaimNotToAlias) {
   std::string body = copy("  %i = add i64 %tid, 0");
-  Planted planted{body, Kind::AliasedArguments, ""};
+  FaultCase planted{body, ViolationKind::AliasedArguments, ""};
   planted.parameters = "ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out";
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
   EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
   std::vector<float> both(96);
-  Launch launch;
+  EmulatedLaunch launch;
   launch.block = {64, 1, 1};
   launch.buffers = {{"in", both.data(), 256}, {"out", both.data() + 32, 256, Writes::AtMostOnce}};
   launch.arguments = {reinterpret_cast<uint64_t>(both.data()),
                       reinterpret_cast<uint64_t>(both.data() + 32)};
   Report report = emulator->launch(launch);
   ASSERT_EQ(report.violations.size(), 1u) << report.str();
-  EXPECT_EQ(report.violations[0].kind, Kind::AliasedArguments);
+  EXPECT_EQ(report.violations[0].kind, ViolationKind::AliasedArguments);
   EXPECT_NE(report.violations[0].message.find("'in' and 'out'"), std::string::npos);
 }
 

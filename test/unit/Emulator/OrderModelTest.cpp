@@ -125,7 +125,7 @@ Answers playByChance(unsigned seed) {
         unsigned cell = draw(cells);
         bool writes = draw(2), atomic = draw(2), strong = atomic && draw(2);
         Access access = makeAccess(writes, atomic, strong);
-        Event event(thread, clocks.now(thread), step, access);
+        AccessEvent event(thread, clocks.now(thread), step, access);
         auto here = histories.add(now[cell], event, thread);
         auto there = past.add(before[cell], thread, access, atomic);
         now[cell] = here.next;
@@ -166,7 +166,7 @@ Answers playByChance(unsigned seed) {
   return answers;
 }
 
-TEST(Order, ByChanceIsWhatCompleteKnowledgeFinds) {
+TEST(Order, RandomOrdersEqualCompleteHistories) {
   Answers sum;
   for (unsigned seed = 0; seed < 1000; ++seed) {
     Answers answers = playByChance(seed);

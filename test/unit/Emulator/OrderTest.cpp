@@ -30,7 +30,7 @@ struct Protocol {
   std::string close; ///< work of the leading thread of the last block at its end
   std::string leave = "  store float %x, ptr addrspace(1) %part, align 4\n";
 
-  Planted plant(Kind kind, const std::string &says) const {
+  FaultCase plant(ViolationKind kind, const std::string &says) const {
     std::string body = R"(
   %first = mul i64 %block, 64
   %mine = add i64 %first, %tid
@@ -67,7 +67,7 @@ done:
   br i1 %leads, label %close, label %end
 close:
 )" + close + "  br label %end\nend:\n";
-    Planted planted{body, kind, says, "@s = internal addrspace(3) global i32 undef, align 4\n"};
+    FaultCase planted{body, kind, says, "@s = internal addrspace(3) global i32 undef, align 4\n"};
     planted.words = 5;
     planted.grid = {4, 1, 1};
     planted.parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out, ptr addrspace(1) %counters";
@@ -91,7 +91,7 @@ std::string wrongly(const std::string &wrong, const std::string &right) {
 /// Plants `wrong` in the place of a right piece.
 void expectConflict(std::string Protocol::*piece, const std::string &wrong,
                     const std::string &says = "which wrote it at 'store float %x",
-                    Kind kind = Kind::BlockConflict) {
+                    ViolationKind kind = ViolationKind::BlockConflict) {
   Protocol protocol;
   protocol.*piece = wrongly(wrong, protocol.*piece);
   expectCaught(protocol.plant(kind, says));
@@ -118,7 +118,7 @@ TEST(Order, ReleaseAfterTheArrival) {
   std::string right = protocol.release + protocol.arrive;
   protocol.arrive = wrongly(protocol.arrive + protocol.release, right);
   protocol.release = "";
-  expectCaught(protocol.plant(Kind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, NoAcquire) { expectConflict(&Protocol::acquire, ""); }
@@ -136,7 +136,7 @@ TEST(Order, AcquireBeforeTheArrival) {
   std::string right = protocol.arrive + protocol.acquire;
   protocol.arrive = wrongly(protocol.acquire + protocol.arrive, right);
   protocol.acquire = "";
-  expectCaught(protocol.plant(Kind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, AtomicThatOtherBlocksDoNotSeeAsOne) {
@@ -156,7 +156,7 @@ TEST(Order, ArrivalThatIsNoAtomic) {
 
 TEST(Order, NoBarrierAfterTheAcquire) {
   expectConflict(&Protocol::hear, "  %told = load i32, ptr addrspace(3) @s, align 4\n",
-                 "address 's' + 0", Kind::Race);
+                 "address 's' + 0", ViolationKind::Race);
 }
 
 /// A shuffle passes the number, but orders nothing.
@@ -176,7 +176,8 @@ TEST(Order, ShuffleInPlaceOfABarrierAfterTheAcquire) {
       "  %sum1 = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t2, i32 1, i32 31)\n"
       "  %told = add i32 %t2, %sum1\n";
   protocol.hear = shuffle + std::string("+") + barrier;
-  Planted planted = protocol.plant(Kind::BlockConflict, "which wrote it at 'store float %x");
+  FaultCase planted =
+      protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x");
   planted.block = {32, 1, 1};
   // Lines of 64 of which the upper half stays unwritten and unread.
   expectCaught(planted);
@@ -186,7 +187,7 @@ TEST(Order, WriteAfterTheRelease) {
   Protocol protocol;
   protocol.leave = "+  store float %x, ptr addrspace(1) %part, align 4\n";
   protocol.after = "-  store float %x, ptr addrspace(1) %part, align 4\n";
-  expectCaught(protocol.plant(Kind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, BlocksThatSumBeforeAllHaveArrived) {
@@ -203,7 +204,7 @@ TEST(Order, BlockThatReadsWithoutHavingArrived) {
                             "syncscope(\"device\") monotonic\n"
                             "  %count = select i1 %arrives, i32 0, i32 3\n",
                             protocol.arrive);
-  Planted planted = protocol.plant(Kind::BlockConflict, "");
+  FaultCase planted = protocol.plant(ViolationKind::BlockConflict, "");
   planted.counters = 2;
   expectCaught(planted);
 }
@@ -214,14 +215,14 @@ TEST(Order, CounterResetByAPlainStore) {
   protocol.close = wrongly("  store i32 0, ptr addrspace(1) %counters, align 4\n",
                            "  store atomic i32 0, ptr addrspace(1) %counters "
                            "syncscope(\"device\") monotonic, align 4\n");
-  expectCaught(protocol.plant(Kind::BlockConflict, "address 'counters' + 0"));
+  expectCaught(protocol.plant(ViolationKind::BlockConflict, "address 'counters' + 0"));
 }
 
 /// LLVM 22 gives NVPTX's atom.add no order, whatever the instruction asks for.
-TEST(Order, AtomicsThatWouldLoseTheirOrderAreRefused) {
+TEST(Order, AtomicsThatWouldLoseTheirOrderAreRejected) {
   Protocol protocol;
   protocol.arrive = "  %count = atomicrmw add ptr addrspace(1) %counters, i32 1 acq_rel\n";
-  auto emulator = Emulator::create(kernelText(protocol.plant(Kind::Race, ""), false), "k");
+  auto emulator = Emulator::create(kernelText(protocol.plant(ViolationKind::Race, ""), false), "k");
   ASSERT_FALSE(bool(emulator));
   EXPECT_NE(llvm::toString(emulator.takeError()).find("expected atomicrmw of monotonic order"),
             std::string::npos);

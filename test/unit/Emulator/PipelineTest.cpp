@@ -257,7 +257,7 @@ std::vector<uint16_t> toBf16(int inner, float (*value)(int, int)) {
 std::pair<Report, bool> run(Emulator &emulator, int inner, const Options &options) {
   std::vector<uint16_t> a = toBf16(inner, valueA), b = toBf16(inner, valueB);
   std::vector<float> out(tile * tile, -1);
-  Launch launch;
+  EmulatedLaunch launch;
   launch.block = {128, 1, 1};
   launch.dynamicSharedBytes = stages * 8192;
   launch.arguments = {reinterpret_cast<uint64_t>(a.data()), reinterpret_cast<uint64_t>(b.data()),
@@ -314,10 +314,11 @@ TEST(Pipeline, EndWithoutItsLastWait) {
 }
 
 TEST(Pipeline, FaultsThatItReallyHas) {
-  const std::pair<Fault, Kind> faults[] = {{Fault::NoWait, Kind::UnwaitedCopy},
-                                           {Fault::WaitTooShort, Kind::UnwaitedCopy},
-                                           {Fault::NoBarrier, Kind::UnwaitedCopy},
-                                           {Fault::CopyTooEarly, Kind::UnwaitedCopy}};
+  const std::pair<Fault, ViolationKind> faults[] = {
+      {Fault::NoWait, ViolationKind::UnwaitedCopy},
+      {Fault::WaitTooShort, ViolationKind::UnwaitedCopy},
+      {Fault::NoBarrier, ViolationKind::UnwaitedCopy},
+      {Fault::CopyTooEarly, ViolationKind::UnwaitedCopy}};
   for (auto [fault, kind] : faults) {
     auto emulator = compileKernel(PipelineMatmul(256, fault).text());
     ASSERT_TRUE(emulator);

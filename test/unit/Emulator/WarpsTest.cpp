@@ -23,7 +23,7 @@ wait:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   br label %end
 end:)",
-                Kind::BarrierDivergence, "thread 32 has ended"});
+                ViolationKind::BarrierDivergence, "thread 32 has ended"});
 }
 
 TEST(Barriers, HalfOfAWarp) {
@@ -39,7 +39,7 @@ other:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   br label %end
 end:)",
-                Kind::BarrierDivergence, "to come whole, at one instruction"});
+                ViolationKind::BarrierDivergence, "to come whole, at one instruction"});
 }
 
 /// A producer warp arrives and continues; a consumer warp waits.
@@ -63,7 +63,7 @@ consume:
   %x = load float, ptr addrspace(3) %c, align 4
   br label %end
 end:)",
-                Kind::Race, "", shared});
+                ViolationKind::Race, "", shared});
 }
 
 TEST(Barriers, TwoCountsForOne) {
@@ -74,14 +74,14 @@ consume:
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
   br label %end
 end:)",
-                Kind::BarrierDivergence, "", shared});
+                ViolationKind::BarrierDivergence, "", shared});
 }
 
 TEST(Barriers, NumberOutOfRange) {
   expectCaught({R"(
 -  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 16)
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 15))",
-                Kind::Limit, "found 16"});
+                ViolationKind::Limit, "found 16"});
 }
 
 TEST(Warps, AbsentLane) {
@@ -94,7 +94,7 @@ go:
 +  %x = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 65535, i32 7, i32 8, i32 31)
   br label %end
 end:)",
-                Kind::AbsentLane, "expected lane 16"});
+                ViolationKind::AbsentLane, "expected lane 16"});
 }
 
 TEST(Warps, LaneThatWaitsElsewhere) {
@@ -108,14 +108,14 @@ go:
   br label %end
 end:
   call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0))",
-                Kind::AbsentLane, "waits at 'call void @llvm.nvvm.barrier"});
+                ViolationKind::AbsentLane, "waits at 'call void @llvm.nvvm.barrier"});
 }
 
 TEST(Warps, MaskThatLeavesOutItself) {
   expectCaught({R"(
 -  call void @llvm.nvvm.bar.warp.sync(i32 -2)
 +  call void @llvm.nvvm.bar.warp.sync(i32 -1))",
-                Kind::AbsentLane, "names the lane"});
+                ViolationKind::AbsentLane, "names the lane"});
 }
 
 TEST(Warps, MatrixInstructionInABranch) {
@@ -131,7 +131,7 @@ go:
   %x = call {i32, i32, i32, i32} @llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3(ptr addrspace(3) %p)
   br label %end
 end:)",
-                Kind::AbsentLane, "ldmatrix",
+                ViolationKind::AbsentLane, "ldmatrix",
                 std::string(shared) + "declare {i32, i32, i32, i32} "
                                       "@llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4.b16.p3("
                                       "ptr addrspace(3))\n"});
@@ -139,7 +139,7 @@ end:)",
 
 /// Every shuffle and vote, against the PTX ISA's result for each lane.
 TEST(Warps, ShufflesAndVotes) {
-  Planted planted{R"(
+  FaultCase planted{R"(
   %lane = and i32 %tid32, 31
   %value = mul i32 %tid32, 10
   %slot = mul i64 %tid, 6
@@ -168,7 +168,7 @@ TEST(Warps, ShufflesAndVotes) {
   %o5 = getelementptr i32, ptr addrspace(1) %o, i64 5
   store i32 %sign, ptr addrspace(1) %o5, align 4
 )",
-                  Kind::Limit, ""};
+                    ViolationKind::Limit, ""};
   planted.words = 6;
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
@@ -203,7 +203,7 @@ TEST(Warps, Reductions) {
         WarpForm{"umax", -1}, WarpForm{"and", 4}, WarpForm{"or", -1},
         WarpForm{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {
     std::string intrinsic = std::string("@llvm.nvvm.redux.sync.") + name + "(i32";
-    Planted planted{R"(
+    FaultCase planted{R"(
   %bit = shl i32 1, %tid32
   %in3 = and i32 %bit, 26
   %takes = icmp ne i32 %in3, 0
@@ -214,12 +214,12 @@ go:
   %v1 = select i1 %three, i32 5, i32 -1
   %v2 = select i1 %four, i32 12, i32 %v1
   %x = call i32 )" + intrinsic +
-                        R"( %v2, i32 26)
+                          R"( %v2, i32 26)
   %q = getelementptr i32, ptr addrspace(1) %out, i64 %tid
   store i32 %x, ptr addrspace(1) %q, align 4
   br label %end
 end:)",
-                    Kind::Limit, "", "declare i32 " + intrinsic + ", i32)\n"};
+                      ViolationKind::Limit, "", "declare i32 " + intrinsic + ", i32)\n"};
     planted.block = {32, 1, 1};
     auto emulator = compileKernel(kernelText(planted, false));
     ASSERT_TRUE(emulator);

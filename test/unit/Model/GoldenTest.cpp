@@ -146,7 +146,7 @@ void compareTraining(Comparison &comparison, const Golden &golden, Model &model)
 
 void compareFirstBatch(Comparison &comparison, const Golden &golden, Model &model, bool leaks) {
   Inputs inputs = golden.batch(model.plan(), 0);
-  Gradient gradient = model.gradient(inputs);
+  ReferenceGradient gradient = model.gradient(inputs);
   comparison.expect("losses", gradient.losses, golden.yardstick("losses"));
   for (const auto &[tensor, values] : gradient.gradients) {
     comparison.expect("gradient." + tensor, values, golden.yardstick("gradient." + tensor));
@@ -160,7 +160,7 @@ void compareFirstBatch(Comparison &comparison, const Golden &golden, Model &mode
 
 class GoldenTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(GoldenTest, ComputesWhatPyTorchComputes) {
+TEST_P(GoldenTest, EqualsPyTorch) {
   const std::string name = GetParam();
   bool leaks = name == "bidirectional";
   Folder folder;

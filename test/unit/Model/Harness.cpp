@@ -292,10 +292,11 @@ std::vector<double> Model::losses(const Inputs &inputs) {
   return result;
 }
 
-Gradient Model::gradient(const Inputs &inputs) {
+ReferenceGradient Model::gradient(const Inputs &inputs) {
   set(inputs);
   running.run("gradient");
-  Gradient result{.losses = losses(inputs), .loss = running.scalarF32("loss"), .gradients = {}};
+  ReferenceGradient result{
+      .losses = losses(inputs), .loss = running.scalarF32("loss"), .gradients = {}};
   for (const runtime::Tensor &tensor : plan().tensors) {
     std::span<float> values = running.gradient(tensor);
     result.gradients[tensor.name].assign(values.begin(), values.end());
@@ -325,8 +326,8 @@ std::vector<float> Model::predict(const Inputs &inputs) {
   return logits;
 }
 
-Gradient Model::train(const Inputs &inputs) {
-  Gradient result = gradient(inputs);
+ReferenceGradient Model::train(const Inputs &inputs) {
+  ReferenceGradient result = gradient(inputs);
   running.run("update");
   return result;
 }

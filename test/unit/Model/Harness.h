@@ -72,13 +72,13 @@ public:
   void setWeights(const Tensors &weights);
   Tensors weights();
 
-  Gradient gradient(const Inputs &inputs);
+  ReferenceGradient gradient(const Inputs &inputs);
   /// Losses [rows, length] of the entry `evaluate`.
   std::vector<double> evaluate(const Inputs &inputs);
   /// [rows, vocabulary]. Reads the first `length` tokens of each row; `tokens` are as in Inputs.
   std::vector<float> predict(const Inputs &inputs);
   /// `gradient`, then `update`.
-  Gradient train(const Inputs &inputs);
+  ReferenceGradient train(const Inputs &inputs);
 
   runtime::Executor &executor() { return running; }
   std::vector<ReferenceShape> shapes() const;

@@ -45,12 +45,12 @@ TEST_P(HashedModel, EqualsTheReference) {
   }
   for (int64_t length : {67, 33}) {
     Inputs inputs = randomInputs(forward.size("vocabulary"), 2, length, 7);
-    Gradient exact = gradient.gradient(inputs, weights, Precision::F64);
-    Gradient inFloat = gradient.gradient(inputs, weights, Precision::F32);
+    ReferenceGradient exact = gradient.gradient(inputs, weights, Precision::F64);
+    ReferenceGradient inFloat = gradient.gradient(inputs, weights, Precision::F32);
     for (const auto &[target, artifact] : artifacts) {
       Model model(artifact, target);
       model.setWeights(weights);
-      Gradient found = model.gradient(inputs);
+      ReferenceGradient found = model.gradient(inputs);
       Comparison comparison("hashes on " + target + ", " + std::to_string(length) + " tokens");
       comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
       for (const auto &[name, values] : found.gradients) {

@@ -51,7 +51,7 @@ const std::string layer = R"({"op": "layer"}, )", norm = R"({"op": "norm"}, )";
 
 /// Forward: norm, qkv, attention, output, norm, in, out. Backward: two a linear map, one for
 /// attention, two a norm.
-TEST(Launches, OfAPreNormLayer) {
+TEST(Launches, PreNormLayer) {
   EXPECT_EQ(getLaunches(layer + layer + layer) - getLaunches(layer + layer), (Launches{7, 13}));
 }
 

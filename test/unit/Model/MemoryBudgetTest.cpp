@@ -23,7 +23,7 @@ const char *const spec =
              {"op": "norm"}, {"op": "head"}],
   "training": {"learning_rate": 0.003}})json";
 
-class MemoryBudget : public ::testing::Test {
+class MemoryBudgetTest : public ::testing::Test {
 protected:
   sluice::driver::Outcome compileWithin(int64_t budget) const {
     sluice::driver::CompileRequest request;
@@ -83,7 +83,7 @@ int64_t lastByteTouched(const sluice::runtime::Plan &plan) {
   return last;
 }
 
-TEST_F(MemoryBudget, KeepsTheBitsAndToTheBudget) {
+TEST_F(MemoryBudgetTest, KeepsTheBitsAndToTheBudget) {
   constexpr int64_t unlimited = int64_t(1) << 40;
   ASSERT_EQ(compileWithin(unlimited).status, 0);
   Model full(path, target);

@@ -44,8 +44,8 @@ Model *Padding::model = nullptr;
 /// All lines end where shorter rows would: the loss is theirs to the last bit, and gradients differ
 /// in the order of sums.
 TEST_F(Padding, AtOneEndIsAsShorterRows) {
-  Gradient padded = model->gradient(texts({4, 4, 4}, context, 7));
-  Gradient shorter = model->gradient(texts({4, 4, 4}, 4, 0));
+  ReferenceGradient padded = model->gradient(texts({4, 4, 4}, context, 7));
+  ReferenceGradient shorter = model->gradient(texts({4, 4, 4}, 4, 0));
   EXPECT_EQ(padded.loss, shorter.loss);
   for (const auto &[name, found] : padded.gradients) {
     const std::vector<double> &expected = shorter.gradients.at(name);
@@ -58,16 +58,16 @@ TEST_F(Padding, AtOneEndIsAsShorterRows) {
   }
 }
 
-TEST_F(Padding, OfEachLineIsReadByNothing) {
-  Gradient one = model->gradient(texts({9, 2, 5}, context, 7));
-  Gradient other = model->gradient(texts({9, 2, 5}, context, 11));
+TEST_F(Padding, ThePaddingOfEachLineIsUnused) {
+  ReferenceGradient one = model->gradient(texts({9, 2, 5}, context, 7));
+  ReferenceGradient other = model->gradient(texts({9, 2, 5}, context, 11));
   EXPECT_EQ(one.loss, other.loss);
   EXPECT_EQ(one.gradients, other.gradients);
   EXPECT_NE(model->gradient(texts({9, 2, 4}, context, 7)).loss, one.loss);
 }
 
 TEST_F(Padding, AloneHasALossOfZero) {
-  Gradient none = model->gradient(texts({0, 0, 0}, context, 7));
+  ReferenceGradient none = model->gradient(texts({0, 0, 0}, context, 7));
   EXPECT_EQ(none.loss, 0);
   for (const auto &[name, values] : none.gradients) {
     for (double value : values) {

@@ -88,9 +88,9 @@ TEST_P(MixedModel, IsAsCloseToTheReferenceAsRoundingLeavesIt) {
     int64_t context = forward.size("context");
     for (int64_t length : {context, context - 3}) {
       Inputs inputs = randomInputs(forward.size("vocabulary"), 2, length, uint64_t(length));
-      Gradient exact = backward.gradient(inputs, weights, Precision::F64),
-               rounded = backward.gradient(inputs, weights, Precision::Bf16),
-               found = model.gradient(inputs);
+      ReferenceGradient exact = backward.gradient(inputs, weights, Precision::F64),
+                        rounded = backward.gradient(inputs, weights, Precision::Bf16),
+                        found = model.gradient(inputs);
       std::string at = " at " + std::to_string(length);
       comparison.expect("losses" + at, found.losses, yardstick(exact.losses, rounded.losses));
       for (const auto &[name, values] : found.gradients) {
@@ -144,7 +144,8 @@ Tensors wholeNumbers() {
 /// Results of the backward pass for one row: max(0, h)^2 of h as it is stored, rounded, and its
 /// derivative by h. In bf16 257 is stored as 256, so its square is 256^2 there. The forward pass
 /// squares 257. A row's weight gradients are products of two bf16 numbers, which f32 holds.
-void expectMadeAgain(const std::string &residual, const std::function<double(double)> &stored) {
+void expectRecomputedSquares(const std::string &residual,
+                             const std::function<double(double)> &stored) {
   Folder folder;
   std::string spec = folder.write(
       "model.json", R"({"sluice": 1, "precision": {"compute": "bf16", "residual": ")" + residual +
@@ -185,11 +186,13 @@ void expectMadeAgain(const std::string &residual, const std::function<double(dou
   }
 }
 
-TEST(MadeAgain, SquaresOfRowsAsTheyAreStoredInBf16) { expectMadeAgain("bf16", inBf16); }
+TEST(RecomputedSquares, SquaresOfRowsAsTheyAreStoredInBf16) {
+  expectRecomputedSquares("bf16", inBf16);
+}
 
 /// Rows before the activation are a stream's, so they are f32; recomputed values are bf16.
-TEST(MadeAgain, SquaresOfRowsInF32) {
-  expectMadeAgain("f32", [](double row) { return row; });
+TEST(RecomputedSquares, SquaresOfRowsInF32) {
+  expectRecomputedSquares("f32", [](double row) { return row; });
 }
 
 //===----------------------------------------------------------------------===//

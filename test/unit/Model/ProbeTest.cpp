@@ -8,8 +8,8 @@
 // input is no target, and a target is no input. Tokens of a sequence all differ, so that rows of
 // the embedding's gradient are positions.
 #include "Harness.h"
+#include "RowDependences.h"
 #include "Specs.h"
-#include "TokensSeen.h"
 
 #include <algorithm>
 #include <cstring>
@@ -231,7 +231,7 @@ Findings probe(const Probe &probe, const std::string &target, int threads, bool 
   Findings findings;
   for (int64_t length :
        thorough ? std::vector<int64_t>{7, longest} : std::vector<int64_t>{longest}) {
-    std::vector<std::vector<bool>> seen = tokensSeen(probe.text, length);
+    std::vector<std::vector<bool>> seen = computeRowDependences(probe.text, length);
     probeInputs(program, seen, length, findings);
     if (!probe.isTied) {
       probeTargets(program, seen, length, findings);

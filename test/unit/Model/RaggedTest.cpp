@@ -83,7 +83,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
   Model clean(artifact, target);
   Tensors weights = randomWeights(clean.shapes(), 5);
   clean.setWeights(weights);
-  Gradient expected = clean.gradient(inputs);
+  ReferenceGradient expected = clean.gradient(inputs);
   for (const runtime::Executor::SegmentRows &axis : clean.executor().segmentRows()) {
     EXPECT_EQ(axis.computed, rows.at(axis.axis)) << axis.axis;
   }
@@ -94,7 +94,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
     for (float *number : temporaries) {
       *number = std::numeric_limits<float>::quiet_NaN();
     }
-    Gradient found = model.gradient(inputs);
+    ReferenceGradient found = model.gradient(inputs);
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.gradients, expected.gradients);
     EXPECT_TRUE(llvm::any_of(temporaries, [](float *number) { return std::isnan(*number); }))
@@ -132,7 +132,7 @@ TEST(Ragged, SegmentsOfSegmentsHave) {
 }
 
 /// Groups of three words are whole.
-TEST(Ragged, GroupsOfSegmentsAreWhole) {
+TEST(Ragged, GroupsOfSegmentsAreComplete) {
   Folder folder;
   for (const auto &[target, artifact] :
        compileForAll(folder, ragged(folder, grouped), /*allowLeak=*/false, someGenerationRows)) {

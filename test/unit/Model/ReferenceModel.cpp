@@ -148,7 +148,7 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
   }
 }
 
-static reference::Setting buildSetting(const Inputs &inputs, Precision precision) {
+static reference::RuntimeValues buildSetting(const Inputs &inputs, Precision precision) {
   return {.rows = inputs.rows,
           .length = inputs.length,
           .seed = inputs.seed,
@@ -189,11 +189,13 @@ static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp 
 }
 
 template <typename T>
-static Gradient computeGradient(ModuleOp module, func::FuncOp function, const Inputs &inputs,
-                                const Tensors &weights, Precision precision) {
+static ReferenceGradient computeGradient(ModuleOp module, func::FuncOp function,
+                                         const Inputs &inputs, const Tensors &weights,
+                                         Precision precision) {
   reference::Evaluator<T> evaluator(module, buildSetting(inputs, precision));
   evaluate(evaluator, function, inputs, weights);
-  Gradient result{.losses = evaluateResult(evaluator, function), .loss = 0, .gradients = {}};
+  ReferenceGradient result{
+      .losses = evaluateResult(evaluator, function), .loss = 0, .gradients = {}};
   result.loss = computeObjective(evaluator, function, inputs);
   for (auto &entry : evaluator.getGradients()) {
     unpack(module.lookupSymbol<ParameterOp>(entry.getKey()), entry.getValue(), result.gradients);
@@ -201,8 +203,8 @@ static Gradient computeGradient(ModuleOp module, func::FuncOp function, const In
   return result;
 }
 
-Gradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
-                                  Precision precision) const {
+ReferenceGradient ReferenceModel::gradient(const Inputs &inputs, const Tensors &weights,
+                                           Precision precision) const {
   func::FuncOp function = impl->function("gradient");
   return precision == Precision::F32
              ? computeGradient<float>(*impl->module, function, inputs, weights, precision)

@@ -32,7 +32,7 @@ struct Inputs {
 };
 
 /// Results of the entry `gradient`.
-struct Gradient {
+struct ReferenceGradient {
   std::vector<double> losses; ///< [rows, length], nats
   double loss = 0;            ///< their mean
   Tensors gradients;
@@ -68,7 +68,8 @@ public:
   int64_t size(const std::string &name) const;
 
   /// Evaluates @gradient, which sluice-differentiate made.
-  Gradient gradient(const Inputs &inputs, const Tensors &weights, Precision precision) const;
+  ReferenceGradient gradient(const Inputs &inputs, const Tensors &weights,
+                             Precision precision) const;
   /// The mean loss of @evaluate, or of @train where there is dropout: what @gradient is the
   /// derivative of, in float64.
   double loss(const Inputs &inputs, const Tensors &weights) const;

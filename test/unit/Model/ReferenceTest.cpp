@@ -67,14 +67,14 @@ struct ExpectedResult {
     return one;
   }
 
-  Gradient exact, inFloat;
+  ReferenceGradient exact, inFloat;
   Yardstick logits;
 };
 
 void compare(Comparison &comparison, const ExpectedResult &expected, Model &model,
              const Inputs &inputs) {
   std::string at = " at " + std::to_string(inputs.rows) + " x " + std::to_string(inputs.length);
-  Gradient found = model.gradient(inputs);
+  ReferenceGradient found = model.gradient(inputs);
   comparison.expect("losses" + at, found.losses,
                     yardstick(expected.exact.losses, expected.inFloat.losses));
   comparison.expect("loss" + at, {found.loss},
@@ -110,7 +110,7 @@ std::vector<Inputs> someInputs(const ReferenceModel &model) {
 
 class CompiledModel : public ::testing::TestWithParam<Family> {};
 
-TEST_P(CompiledModel, ComputesWhatTheReferenceComputes) {
+TEST_P(CompiledModel, EqualsTheReference) {
   Family family = GetParam();
   Folder folder;
   std::string spec = folder.write(std::string(family.name) + ".json", family.text);
@@ -182,7 +182,7 @@ TEST_P(WholeGradient, IsTheLimitOfDifferences) {
           length = std::min<int64_t>(11, forward.size("context"));
   Inputs inputs = randomInputs(forward.size("vocabulary"), rows, length, 5);
   inputs.given = randomGiven(forward.given(), rows, 5);
-  Gradient gradient = references.gradient.gradient(inputs, weights, Precision::F64);
+  ReferenceGradient gradient = references.gradient.gradient(inputs, weights, Precision::F64);
   ASSERT_NEAR(gradient.loss, references.forward.loss(inputs, weights), 1e-13);
   for (uint64_t seed : {1, 2}) {
     Tensors direction = randomDirection(weights, seed);

@@ -138,7 +138,7 @@ RowValues predict(const Tensors &weights, const std::vector<int32_t> &tokens, in
   return logits;
 }
 
-TEST(ByDistance, IsWhatTheSpecSays) {
+TEST(ByDistance, EqualsTheSpecification) {
   for (bool isXl : {true, false}) {
     Folder folder;
     std::string relative = isXl ? "\"xl\"" : "{\"bias\": " + std::to_string(distances) + "}";

@@ -85,15 +85,15 @@ void expectCompiled(const std::string &stages, std::string (*change)(const std::
   ReferenceModel reference(emit(source, "gradient"));
   Tensors weights = randomWeights(reference.shapes(), 1);
   Inputs inputs = randomInputs(reference.size("vocabulary"), 2, 23, 9);
-  Gradient exact = reference.gradient(inputs, weights, Precision::F64);
-  Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+  ReferenceGradient exact = reference.gradient(inputs, weights, Precision::F64);
+  ReferenceGradient inFloat = reference.gradient(inputs, weights, Precision::F32);
   std::map<std::string, std::string> plainArtifacts = compileForAll(folder, spec);
   for (const auto &[target, artifact] : compileForAll(folder, source)) {
     Model changed(artifact, target), plain(plainArtifacts.at(target), target);
     EXPECT_EQ(launches(changed), launches(plain));
     changed.setWeights(weights);
     plain.setWeights(weights);
-    Gradient found = changed.gradient(inputs);
+    ReferenceGradient found = changed.gradient(inputs);
     Comparison comparison("score in IR on " + target);
     comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
     for (const auto &[name, values] : found.gradients) {

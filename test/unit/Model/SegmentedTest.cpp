@@ -130,9 +130,9 @@ TEST(Segmented, GradientsEqualTheReference) {
     model.setWeights(weights);
     for (int64_t length : {24, 17}) {
       Inputs inputs = randomInputs(reference.size("vocabulary"), 3, length, 9);
-      Gradient exact = reference.gradient(inputs, weights, Precision::F64);
-      Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
-      Gradient found = model.gradient(inputs);
+      ReferenceGradient exact = reference.gradient(inputs, weights, Precision::F64);
+      ReferenceGradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+      ReferenceGradient found = model.gradient(inputs);
       Comparison comparison("segments on " + target);
       comparison.expect("losses", found.losses, yardstick(exact.losses, inFloat.losses));
       for (const auto &[name, values] : found.gradients) {
@@ -168,9 +168,9 @@ TEST(Segmented, LabelsTrainAPredictor) {
     Model model(compile(folder, source, target), target);
     model.setWeights(weights);
     Inputs inputs = randomInputs(48, 2, 17, 9);
-    Gradient exact = reference.gradient(inputs, weights, Precision::F64);
-    Gradient inFloat = reference.gradient(inputs, weights, Precision::F32);
-    Gradient found = model.gradient(inputs);
+    ReferenceGradient exact = reference.gradient(inputs, weights, Precision::F64);
+    ReferenceGradient inFloat = reference.gradient(inputs, weights, Precision::F32);
+    ReferenceGradient found = model.gradient(inputs);
     Comparison comparison("labels, " + mode);
     comparison.expect("loss", {found.loss}, yardstick({exact.loss}, {inFloat.loss}));
     for (const auto &[name, values] : found.gradients) {
@@ -230,7 +230,7 @@ TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
   model.setWeights(weights);
   Inputs inputs = randomInputs(48, 1, 9, 9);
   inputs.tokens = {1, 4, 7, 1, 2, 5, 5, 3, 2, 0}; // rows of 1 1 1, 1 2 2 and 2 0 2
-  Gradient found = model.gradient(inputs);
+  ReferenceGradient found = model.gradient(inputs);
   const std::vector<double> &moved = found.gradients.at("stages.0.position.weight");
   std::vector<size_t> rows;
   for (size_t row = 0; row < 9; ++row) {
@@ -243,7 +243,7 @@ TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
 }
 
 /// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.
-TEST(Segmented, RowsBehindTheLastSegmentAreNotRead) {
+TEST(Segmented, RowsAfterTheLastSegmentAreNotRead) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   std::string artifact = compileSpecText(wordsSpec(folder), target);
@@ -258,7 +258,7 @@ TEST(Segmented, RowsBehindTheLastSegmentAreNotRead) {
   EXPECT_FALSE(std::isfinite(used.gradient(spaces).loss));
   used.setWeights(weights);
   fresh.setWeights(weights);
-  Gradient expected = fresh.gradient(inputs), found = used.gradient(inputs);
+  ReferenceGradient expected = fresh.gradient(inputs), found = used.gradient(inputs);
   EXPECT_TRUE(std::isfinite(found.loss));
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(found.gradients, expected.gradients);

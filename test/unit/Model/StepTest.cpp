@@ -318,8 +318,8 @@ TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
   setInputs(executor, ragged.inputs);
   executor.run("gradient");
   ReferenceModel backward(emit(spec, "gradient"));
-  Gradient exact = backward.gradient(ragged.inputs, weights, Precision::F64),
-           rounded = backward.gradient(ragged.inputs, weights, Precision::Bf16);
+  ReferenceGradient exact = backward.gradient(ragged.inputs, weights, Precision::F64),
+                    rounded = backward.gradient(ragged.inputs, weights, Precision::Bf16);
   for (const sluice::runtime::Tensor &tensor : executor.plan().tensors) {
     std::span<float> values = executor.gradient(tensor);
     comparison.expect(
@@ -406,7 +406,7 @@ TEST(Generation, WritesATextTheSameInEveryBatch) {
 
 /// A session continues as if it had not been saved, on another number of threads, at every phase of
 /// a group and past the context; also with more of a prompt.
-TEST(Generation, GoesOnFromASession) {
+TEST(Generation, ContinuesASession) {
   using namespace sluice::runtime;
   Folder folder;
   Tiny model(2), other(1);
@@ -431,7 +431,7 @@ TEST(Generation, GoesOnFromASession) {
   }
 }
 
-TEST(Generation, RefusesASessionThatIsNotItsOwn) {
+TEST(Generation, RejectsASessionOfAnotherModel) {
   using namespace sluice::runtime;
   Folder folder;
   Tiny model(1);

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // IR that other people's passes can run on: what trains after them trains to the same bits.
-#include "DeviceRoad.h"
+#include "DeviceArtifact.h"
 #include "Harness.h"
 
 #include <gtest/gtest.h>

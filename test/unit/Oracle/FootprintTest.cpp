@@ -147,7 +147,7 @@ TEST_F(Footprint, SequencesOfTheirOwnLengths) {
 }
 
 /// Rows 2 and 3 of the first sequence, in slots 2 and 0; none of the second.
-TEST_F(Footprint, OfAScheduleIsInRings) {
+TEST_F(Footprint, ScheduledMemoryIsInRings) {
   const int64_t schedule[] = {2, 2, 4, 7, 0, 7};
   const oracle::Extent steps{0, 0, schedule};
   mlir::Operation *op = stepContract();

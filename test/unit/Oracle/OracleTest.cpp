@@ -23,12 +23,12 @@ class JudgedLaunch {
 public:
   explicit JudgedLaunch(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
 
-  oracle::Judgement run(const Launch &launch) {
+  oracle::Judgement run(const KernelInputs &launch) {
     oracle::Judgement judgement;
     kernel.observe(
         [&](const std::vector<const void *> &operands, const std::vector<const void *> &results) {
-          oracle::Launch told{operands,    results,     launch.length,     launch.rows,
-                              launch.step, launch.seed, launch.firstStream};
+          oracle::OracleLaunch told{operands,    results,     launch.length,     launch.rows,
+                                    launch.step, launch.seed, launch.firstStream};
           told.lengths = launch.lengths.empty() ? nullptr : launch.lengths.data();
           auto judged = oracle::judge(kernel.dispatch(), told);
           ASSERT_TRUE(mlir::succeeded(judged));
@@ -50,7 +50,7 @@ public:
   LoadedKernel kernel;
 
 private:
-  void judgeSpoiled(oracle::Launch told) {
+  void judgeSpoiled(oracle::OracleLaunch told) {
     size_t count = size_t(kernel.bufferBytes()[spoilt]) / 4;
     std::vector<float> copy(count);
     std::memcpy(copy.data(), told.operands[spoilt], count * 4);
@@ -67,13 +67,13 @@ private:
 
 /// Makes kernels whose every run is judged to be right.
 Make judgedSteps() {
-  return [](const std::string &text) -> Run {
+  return [](const std::string &text) -> KernelRunner {
     auto judged = std::make_shared<JudgedLaunch>(text);
     if (!judged->kernel.loaded()) {
       return nullptr;
     }
     return [judged](const std::vector<Floats> &operands) {
-      Launch launch{.operands = operands};
+      KernelInputs launch{.operands = operands};
       oracle::Judgement judgement = judged->run(launch);
       EXPECT_TRUE(judgement.passed()) << judgement.str();
       return judged->kernel.run(launch);
@@ -81,7 +81,7 @@ Make judgedSteps() {
   };
 }
 
-void expectRight(JudgedLaunch &judged, const Launch &launch) {
+void expectRight(JudgedLaunch &judged, const KernelInputs &launch) {
   oracle::Judgement judgement = judged.run(launch);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   ASSERT_FALSE(judgement.results.empty());
@@ -126,7 +126,7 @@ std::string contractText(bool byInput, const std::string &type = "f32") {
          ", " + bias + ", " + y + ") -> (" + y + ", " + y + ")\nreturn\n}";
 }
 
-Launch contractLaunch() {
+KernelInputs contractLaunch() {
   return {.operands = {randomFloats(18 * 21, 1), randomFloats(21 * 19, 2), randomFloats(19, 3),
                        randomFloats(18 * 19, 4)},
           .length = 15,
@@ -136,7 +136,7 @@ Launch contractLaunch() {
           .firstStream = 2};
 }
 
-class Judge : public ::testing::Test {
+class OracleTest : public ::testing::Test {
 protected:
   void SetUp() override {
     if (targets().empty()) {
@@ -147,7 +147,7 @@ protected:
 
 } // namespace
 
-TEST_F(Judge, ContractionWithEpilogue) {
+TEST_F(OracleTest, ContractionWithEpilogue) {
   for (bool byInput : {false, true}) {
     JudgedLaunch judged(contractText(byInput));
     judged.spoilOperand(0, [](float &value) { value += 0.01f; });
@@ -160,14 +160,14 @@ TEST_F(Judge, ContractionWithEpilogue) {
 }
 
 /// A step of K left out, and a neighbour's row.
-TEST_F(Judge, LostTermIsFound) {
+TEST_F(OracleTest, LostTermIsFound) {
   JudgedLaunch judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
   expectRight(judged, contractLaunch());
   EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18);
 }
 
-TEST_F(Judge, WeightGradient) {
+TEST_F(OracleTest, WeightGradient) {
   std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
               bias = tensor({13});
   JudgedLaunch judged(
@@ -188,7 +188,7 @@ TEST_F(Judge, WeightGradient) {
 }
 
 /// A mean of shifted rows, a norm of it, and its statistic.
-TEST_F(Judge, RowsOfAShorteningAndANorm) {
+TEST_F(OracleTest, RowsOfAShorteningAndANorm) {
   std::string row = tensor({24}), group = tensor({4, 24});
   TextAccess own{.factor = 4}, vector{.kind = "vector"};
   JudgedLaunch judged(
@@ -222,7 +222,7 @@ TEST_F(Judge, RowsOfAShorteningAndANorm) {
   EXPECT_GT(judged.ofSpoiled.results[3].mismatches, 0);
 }
 
-TEST_F(Judge, Scatter) {
+TEST_F(OracleTest, Scatter) {
   std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
   JudgedLaunch judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
                       ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
@@ -238,7 +238,7 @@ TEST_F(Judge, Scatter) {
 }
 
 /// Attention forward, without its terms.
-static Launch buildLaunch(const AttentionCase &c, const AttentionData &data) {
+static KernelInputs buildLaunch(const AttentionCase &c, const AttentionData &data) {
   return {.operands = {data.qkv, data.qkv, data.qkv},
           .length = c.length,
           .rows = c.rows,
@@ -246,7 +246,7 @@ static Launch buildLaunch(const AttentionCase &c, const AttentionData &data) {
           .seed = c.seed};
 }
 
-TEST_F(Judge, AttentionBothWays) {
+TEST_F(OracleTest, AttentionBothWays) {
   AttentionCase c{.name = "grouped",
                   .batch = 2,
                   .positions = 13,
@@ -260,7 +260,7 @@ TEST_F(Judge, AttentionBothWays) {
                   .rotary = true,
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
-  Launch launch = buildLaunch(c, data);
+  KernelInputs launch = buildLaunch(c, data);
   JudgedLaunch forward(c.forwardText());
   forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
   expectRight(forward, launch);
@@ -274,7 +274,7 @@ TEST_F(Judge, AttentionBothWays) {
 }
 
 /// Each gradient of a term belongs to its own argument.
-TEST_F(Judge, ProductsByDistanceAsGates) {
+TEST_F(OracleTest, ProductsByDistanceAsGates) {
   AttentionCase c = withTerms({.name = "gates",
                                .batch = 2,
                                .positions = 13,
@@ -287,7 +287,7 @@ TEST_F(Judge, ProductsByDistanceAsGates) {
                                .score = gated(0.5)},
                               true, 3);
   AttentionData data = makeAttention(c);
-  Launch launch = buildLaunch(c, data);
+  KernelInputs launch = buildLaunch(c, data);
   llvm::append_range(launch.operands, data.terms);
   JudgedLaunch forward(c.forwardText());
   forward.spoilOperand(3, [](float &value) { value += 2; });
@@ -302,7 +302,7 @@ TEST_F(Judge, ProductsByDistanceAsGates) {
 }
 
 /// A plain mean; and smoothed labels, some rows unscored, a gradient that comes in by row.
-TEST_F(Judge, HeadAndCrossEntropy) {
+TEST_F(OracleTest, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
               one = tensor({2, 9}), b = tensor({17});
   for (bool other : {false, true}) {
@@ -320,10 +320,10 @@ TEST_F(Judge, HeadAndCrossEntropy) {
                       ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
     rows.spoilOperand(0, [](float &value) { value += 0.5f; });
     Floats byRow = randomFloats(18, 5);
-    Launch launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
-                               randomIntegers(20, 3, 17), randomFloats(17, 4)},
-                  .length = 7,
-                  .rows = 2};
+    KernelInputs launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
+                                     randomIntegers(20, 3, 17), randomFloats(17, 4)},
+                        .length = 7,
+                        .rows = 2};
     if (other) {
       launch.operands.push_back(byRow);
     }
@@ -342,7 +342,7 @@ TEST_F(Judge, HeadAndCrossEntropy) {
   }
 }
 
-TEST_F(Judge, ScheduledRows) {
+TEST_F(OracleTest, ScheduledRows) {
   checkGroups(7, judgedSteps());
   checkIntegers(judgedSteps());
   for (bool half : {false, true}) {
@@ -355,7 +355,7 @@ TEST_F(Judge, ScheduledRows) {
 /// Kernels whose every run is judged to be right.
 SegmentRun judgedSegments(const std::string &text) {
   auto judged = std::make_shared<JudgedLaunch>(text);
-  return judged->kernel.loaded() ? SegmentRun([judged](const Launch &launch) {
+  return judged->kernel.loaded() ? SegmentRun([judged](const KernelInputs &launch) {
     oracle::Judgement judgement = judged->run(launch);
     EXPECT_TRUE(judgement.passed()) << judgement.str();
     return judged->kernel.run(launch);
@@ -363,15 +363,15 @@ SegmentRun judgedSegments(const std::string &text) {
                                  : SegmentRun();
 }
 
-TEST_F(Judge, Segments) {
+TEST_F(OracleTest, Segments) {
   checkSegmentScans(judgedSegments);
   checkSegmentRows(judgedSegments);
 }
 
-TEST_F(Judge, TextsOfTheirOwnLengths) { checkOwnLengths(judgedSegments, "f32"); }
+TEST_F(OracleTest, TextsOfTheirOwnLengths) { checkOwnLengths(judgedSegments, "f32"); }
 
 /// The first bit, and the end of the first segment, are read.
-TEST_F(Judge, SeesOtherSegments) {
+TEST_F(OracleTest, SeesOtherSegments) {
   std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
   JudgedLaunch scan(
       "func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" + domain +
@@ -397,7 +397,7 @@ TEST_F(Judge, SeesOtherSegments) {
 }
 
 /// A run that starts, counts or ends elsewhere than the kernel was told.
-TEST_F(Judge, SeesRowsOfAnotherStep) {
+TEST_F(OracleTest, SeesRowsOfAnotherStep) {
   StepProduct product{2, 1, 24, 16};
   Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};
   Floats runs = {5, 1, 6, 9, 1, 10};

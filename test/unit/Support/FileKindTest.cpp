@@ -15,7 +15,7 @@ namespace {
 
 FileKind kindOfText(const std::string &text) { return recognize(asBytes(text)); }
 
-TEST(FileKind, WhatSluiceWrites) {
+TEST(FileKind, FilesOfSluice) {
   TemporaryFolder folder;
   bigramArtifact(folder);
   EXPECT_EQ(recognizeFile(folder / "bigram.slc"), FileKind::Artifact);
@@ -44,7 +44,7 @@ TEST(FileKind, WhatSluiceWrites) {
   EXPECT_EQ(kindOfText(""), FileKind::Empty);
 }
 
-TEST(FileKind, WhatIsGivenInTheirPlace) {
+TEST(FileKind, OtherFiles) {
   using namespace std::string_literals;
   EXPECT_EQ(kindOfText("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n"),
             FileKind::LfsPointer);

@@ -129,7 +129,7 @@ TEST(Files, ALackOfHandlesIsTheMachinesFailure) {
   }
 }
 
-TEST(Files, WhatAKilledProcessLeftGoesWithTheNextWrite) {
+TEST(Files, LeftoversOfAKilledProcessAreRemovedByTheNextWrite) {
   TemporaryFolder folder;
   pid_t dead = ::fork();
   if (dead == 0) {
@@ -176,7 +176,7 @@ TEST(OutputFile, AKilledWriterLeavesNothing) {
   EXPECT_EQ(readFile(folder / "art"), "old");
 }
 
-TEST(OutputFile, ReplacesWhatALinkLeadsToWithItsPermissions) {
+TEST(OutputFile, ReplacesTheTargetOfALinkWithItsPermissions) {
   TemporaryFolder folder;
   std::filesystem::create_directory(folder / "inside");
   writeFile(folder / "inside/file", "old");
@@ -195,7 +195,7 @@ TEST(OutputFile, ReplacesWhatALinkLeadsToWithItsPermissions) {
 }
 
 // The standard output may be a regular file. A rename would replace /dev/stdout, not that file.
-TEST(OutputFile, AStreamOfAProcessIsRefused) {
+TEST(OutputFile, AStreamOfAProcessIsRejected) {
   TemporaryFolder folder;
   int fd = ::open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600);
   for (const std::string &name :

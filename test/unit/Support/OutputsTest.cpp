@@ -41,7 +41,7 @@ protected:
   TemporaryFolder folder;
 };
 
-TEST_F(Outputs, NeverReplaceWhatIsRead) {
+TEST_F(Outputs, NeverReplaceAnInput) {
   std::filesystem::create_symlink("data", folder / "link");
   std::filesystem::create_hard_link(folder / "data", folder / "hard");
   for (const char *name : {"data", "link", "hard", "run/../data"}) {
@@ -51,7 +51,7 @@ TEST_F(Outputs, NeverReplaceWhatIsRead) {
   }
 }
 
-TEST_F(Outputs, NeverReplaceWhatIsReadOfARun) {
+TEST_F(Outputs, NeverReplaceAnInputOfARun) {
   std::filesystem::create_hard_link(folder / "run/checkpoints/10/weights.safetensors",
                                     folder / "weights");
   std::filesystem::create_hard_link(folder / "run/metrics.jsonl", folder / "metrics");

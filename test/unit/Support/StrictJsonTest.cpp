@@ -12,7 +12,7 @@ std::string nested(size_t levels) {
   return std::string(levels, '[') + "1" + std::string(levels, ']');
 }
 
-TEST(StrictJson, BuildsWhatTheLibraryBuilds) {
+TEST(StrictJson, EqualsTheLibrary) {
   for (const char *text :
        {"null", "-1", "18446744073709551615", "1.5e3", "\"\\u00e9\"", "[]", "{}",
         R"({"a":[1,{"b":[true,null,"x"]},[]],"c":{"d":-2.5,"e":{}},"":0})", " [1 , 2 ]\n"}) {
@@ -22,7 +22,7 @@ TEST(StrictJson, BuildsWhatTheLibraryBuilds) {
   }
 }
 
-TEST(StrictJson, SaysWhereTextIsNotJson) {
+TEST(StrictJson, ReportsThePlaceOfInvalidJson) {
   auto problem = [](const char *text) { return parseJson(text).problem; };
   EXPECT_EQ(problem(""), "text that is not JSON at line 1, column 1");
   EXPECT_EQ(problem("{\"a\": x}"), "text that is not JSON at line 1, column 7");
@@ -37,7 +37,7 @@ TEST(StrictJson, SaysWhereTextIsNotJson) {
 }
 
 // A deep value would end the program where it is copied, compared or printed.
-TEST(StrictJson, RefusesDepth) {
+TEST(StrictJson, RejectsDepth) {
   EXPECT_EQ(parseJson(nested(64)).problem, "");
   EXPECT_EQ(parseJson(nested(65)).problem, "JSON that nests more than 64 levels deep");
   EXPECT_EQ(parseJson(nested(1000000)).problem, "JSON that nests more than 64 levels deep");

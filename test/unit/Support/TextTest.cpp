@@ -16,7 +16,7 @@ int64_t charactersIn(std::string_view text, size_t from, size_t to) {
 }
 int64_t charactersIn(std::string_view text) { return charactersIn(text, 0, text.size()); }
 
-TEST(CountCharacters, OfOneToFourBytes) {
+TEST(CountCharacters, CharactersOfOneToFourBytes) {
   EXPECT_EQ(charactersIn(""), 0);
   EXPECT_EQ(charactersIn(std::string_view("a\n\0z", 4)), 4);
   EXPECT_EQ(charactersIn("\u0080\u07ff"), 2); // two bytes each, the least and the greatest
@@ -46,7 +46,7 @@ TEST(CountCharacters, FindsBytesOfNoCharacter) {
   }
 }
 
-TEST(CountCharacters, JudgesTheBytesOfTheRangeAlone) {
+TEST(CountCharacters, ChecksTheBytesOfTheRangeAlone) {
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 4), 2);
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 5), -1);
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 0, 4), -1);
@@ -60,7 +60,7 @@ TEST(Quote, LeavesPlainTextAsItIs) {
   EXPECT_EQ(quote(""), "\"\"");
 }
 
-TEST(Quote, EscapesWhatATerminalObeys) {
+TEST(Quote, EscapesControlSequences) {
   EXPECT_EQ(quote("\x1b[2J\n\t\x7f"), "\"\\u001b[2J\\u000a\\u0009\\u007f\"");
   EXPECT_EQ(quote("\xc2\x9b"), "\"\\u009b\"");                // the one-byte form of ESC [
   EXPECT_EQ(quote("a\u202e\u2066b"), "\"a\\u202e\\u2066b\""); // turns the direction of writing
@@ -114,7 +114,7 @@ TEST(Quote, IsSafeOfRandomBytes) {
   }
 }
 
-TEST(Text, IsShownWholeWithoutControls) {
+TEST(Text, IsShownCompletelyWithoutControls) {
   EXPECT_EQ(showText("a\tb\n\033[31mc\r\x7f"), "a\tb\n\\u001b[31mc\\u000d\\u007f");
   EXPECT_EQ(showText(std::string(100000, 'a')).size(), 100000u);
 }

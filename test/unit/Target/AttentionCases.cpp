@@ -8,22 +8,22 @@
 
 using namespace sluice::test;
 
-Relation sluice::test::causal() {
+MaskRelation sluice::test::causal() {
   return {"affine_set<(p, q)[n] : (p - q >= 0)>",
           [](int64_t p, int64_t q, int64_t) { return q <= p; }};
 }
 
-Relation sluice::test::window(int64_t size) {
+MaskRelation sluice::test::window(int64_t size) {
   return {"affine_set<(p, q)[n] : (p - q >= 0, q - p + " + std::to_string(size - 1) + " >= 0)>",
           [=](int64_t p, int64_t q, int64_t) { return q <= p && q > p - size; }};
 }
 
-Relation sluice::test::everything() {
+MaskRelation sluice::test::everything() {
   return {"affine_set<(p, q)[n] : (n - 1 - q >= 0)>",
           [](int64_t, int64_t, int64_t) { return true; }};
 }
 
-Relation sluice::test::betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end) {
+MaskRelation sluice::test::betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end) {
   auto text = [](int64_t number) { return std::to_string(number); };
   std::string ahead = text(a) + " * p - " + text(b) + " * q";
   return {"affine_set<(p, q)[n] : (" + ahead + " - " + text(b * begin) + " >= 0, " +

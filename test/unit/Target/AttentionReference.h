@@ -12,7 +12,7 @@
 namespace sluice::test {
 
 /// A mask relation, as IR and as code.
-struct Relation {
+struct MaskRelation {
   std::string text; ///< affine_set over (p, q)[n]
   std::function<bool(int64_t p, int64_t q, int64_t n)> holds;
 };
@@ -32,7 +32,7 @@ struct AttentionCase {
   std::string name;
   int64_t batch, positions, heads, kvHeads, head;
   int64_t length, rows;
-  Relation relation;
+  MaskRelation relation;
   Score score;
   bool rotary = false; ///< gradients of Q and K are rotated back
   float dropout = 0;
@@ -110,9 +110,9 @@ std::vector<float> countReads(const AttentionCase &c);
 /// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
 AttentionData makeAttention(const AttentionCase &c);
 
-Relation causal(), window(int64_t size), everything();
+MaskRelation causal(), window(int64_t size), everything();
 /// Queries on a scale of factor a, keys of b: m - end < q <= m - begin, m = a p div b.
-Relation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
+MaskRelation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// Two rows of 150 tokens at most, four heads of 8 over two of keys, under that relation.
 AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// The case with products by distance, or a table of so many biases, or both.

@@ -23,12 +23,12 @@ FailureOr<cpu::Kernel> generate(Operation *op, ModuleOp module, StringRef name,
   return cpu::generateKernel(op, module, name, target);
 }
 
-Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
-  Launch launch{.operands = sequences(c, data),
-                .length = c.length,
-                .rows = c.rows,
-                .step = c.step,
-                .seed = c.seed};
+KernelInputs forwardLaunch(const AttentionCase &c, const AttentionData &data) {
+  KernelInputs launch{.operands = sequences(c, data),
+                      .length = c.length,
+                      .rows = c.rows,
+                      .step = c.step,
+                      .seed = c.seed};
   launch.operands.insert(launch.operands.end(), data.terms.begin(), data.terms.end());
   if (!c.keyCounts.empty()) {
     launch.operands.push_back(countReads(c));
@@ -36,8 +36,8 @@ Launch forwardLaunch(const AttentionCase &c, const AttentionData &data) {
   return launch;
 }
 
-Launch backwardLaunch(const AttentionCase &c, const AttentionData &data) {
-  Launch launch = forwardLaunch(c, data);
+KernelInputs backwardLaunch(const AttentionCase &c, const AttentionData &data) {
+  KernelInputs launch = forwardLaunch(c, data);
   launch.operands.insert(launch.operands.begin() + 3,
                          {data.outputIn, data.lseIn, data.outputGradient}); // counts stay last
   if (c.rotary) {
@@ -120,19 +120,19 @@ TEST(Attention, ShortLengths) {
 }
 
 TEST(Attention, Relations) {
-  Relation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
-                  [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
-  Relation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0)>",
-                   [](int64_t p, int64_t q, int64_t) { return q <= p - 3; }};
-  Relation residues{
+  MaskRelation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
+                      [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
+  MaskRelation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0)>",
+                       [](int64_t p, int64_t q, int64_t) { return q <= p - 3; }};
+  MaskRelation residues{
       "affine_set<(p, q)[n] : ((p + q) mod 3 == 0, p ceildiv 2 - q + 20 >= 0)>",
       [](int64_t p, int64_t q, int64_t) { return (p + q) % 3 == 0 && q <= (p + 1) / 2 + 20; }};
-  Relation mirrored{"affine_set<(p, q)[n] : (n - 1 - p - q >= 0)>",
-                    [](int64_t p, int64_t q, int64_t n) { return p + q <= n - 1; }};
-  Relation blocked{"affine_set<(p, q)[n] : ((p floordiv 24) * 24 - q - 1 >= 0)>",
-                   [](int64_t p, int64_t q, int64_t) { return q < p / 24 * 24; }};
+  MaskRelation mirrored{"affine_set<(p, q)[n] : (n - 1 - p - q >= 0)>",
+                        [](int64_t p, int64_t q, int64_t n) { return p + q <= n - 1; }};
+  MaskRelation blocked{"affine_set<(p, q)[n] : ((p floordiv 24) * 24 - q - 1 >= 0)>",
+                       [](int64_t p, int64_t q, int64_t) { return q < p / 24 * 24; }};
   int index = 0;
-  for (const Relation &relation :
+  for (const MaskRelation &relation :
        {thirds, shifted, residues, mirrored, blocked, window(16), window(70), everything()}) {
     check({"relation " + std::to_string(index++), 1, 150, 2, 2, 8, 140, 1, relation, plain},
           {20, 96});
@@ -275,7 +275,7 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
       LoadedKernel kernel(isForward ? c.forwardText() : c.backwardText(), *target, generate);
       ASSERT_TRUE(kernel.loaded());
       ASSERT_GT(kernel.items(), 1);
-      Launch launch = isForward ? forwardLaunch(c, data) : backwardLaunch(c, data);
+      KernelInputs launch = isForward ? forwardLaunch(c, data) : backwardLaunch(c, data);
       auto expected = kernel.run(launch);
       for (unsigned threads : {1, 2}) {
         launch.shuffle = 5 + threads;
@@ -295,7 +295,7 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
 TEST(Attention, EmptyBlocksAreSkipped) {
   AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};
   AttentionData data = makeAttention(c);
-  Launch forward = forwardLaunch(c, data), backward = backwardLaunch(c, data);
+  KernelInputs forward = forwardLaunch(c, data), backward = backwardLaunch(c, data);
   for (int64_t p = 0; p < 320; ++p) {
     for (int64_t i = 0; i < 8; ++i) {
       float &value = forward.operands[2][p * c.width() + 16 + i];
@@ -321,7 +321,7 @@ TEST(Attention, EmptyBlocksAreSkipped) {
 TEST(Attention, NarrowWindowsHaveSmallBlocks) {
   AttentionCase c{"narrow", 1, 320, 1, 1, 8, 320, 1, window(8), plain};
   AttentionData data = makeAttention(c);
-  Launch forward = forwardLaunch(c, data);
+  KernelInputs forward = forwardLaunch(c, data);
   for (int64_t i = 0; i < 8 * 16; ++i) {
     forward.operands[2][(128 + i / 8) * c.width() + 16 + i % 8] = NAN;
   }

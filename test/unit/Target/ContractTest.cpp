@@ -117,8 +117,8 @@ double bound(int64_t terms, double magnitude) { return (terms + 1) * magnitude *
 void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers) {
   LoadedKernel kernel(c.text(), target, generate);
   ASSERT_TRUE(kernel.loaded());
-  Launch launch{.operands = {numbers(c.rows() * c.inner, 1, integers),
-                             numbers(c.inner * c.columns, 2, integers)}};
+  KernelInputs launch{.operands = {numbers(c.rows() * c.inner, 1, integers),
+                                   numbers(c.inner * c.columns, 2, integers)}};
   launch.length = c.positions;
   launch.rows = c.batch;
   launch.shuffle = 5;
@@ -171,11 +171,11 @@ TEST(Contract, BiasAndResidualInPlace) {
   c.results = 2;
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch{.operands = {numbers(58 * 33, 1, true),
-                               numbers(45 * 33, 2, true),
-                               numbers(45, 3, true),
-                               numbers(58 * 45, 4, true),
-                               {2.0f}}};
+    KernelInputs launch{.operands = {numbers(58 * 33, 1, true),
+                                     numbers(45 * 33, 2, true),
+                                     numbers(45, 3, true),
+                                     numbers(58 * 45, 4, true),
+                                     {2.0f}}};
     launch.length = 29;
     launch.rows = 2;
     launch.shares[0] = 3;
@@ -218,10 +218,10 @@ TEST(Contract, RotatesPairsOfColumnsByPosition) {
     for (const cpu::Target *target : targets()) {
       LoadedKernel kernel(c.text(), *target, generate);
       ASSERT_TRUE(kernel.loaded());
-      Launch launch{.operands = {numbers(38 * 13, 1), numbers(columns * 13, 2), numbers(columns, 3),
-                                 computeAngles(19, head)},
-                    .length = 19,
-                    .rows = 2};
+      KernelInputs launch{.operands = {numbers(38 * 13, 1), numbers(columns * 13, 2),
+                                       numbers(columns, 3), computeAngles(19, head)},
+                          .length = 19,
+                          .rows = 2};
       auto results = kernel.run(launch);
       for (int64_t i = 0; i < 38 * columns; ++i) {
         int64_t n = i % columns, pair = i - n % 2,
@@ -253,7 +253,8 @@ TEST(Contract, GeluEpilogue) {
   c.results = 2;
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch{.operands = {numbers(26 * 20, 1), numbers(40 * 20, 2)}, .length = 26, .rows = 1};
+    KernelInputs launch{
+        .operands = {numbers(26 * 20, 1), numbers(40 * 20, 2)}, .length = 26, .rows = 1};
     auto results = kernel.run(launch);
     for (int64_t i = 0; i < 26 * 40; ++i) {
       double x = results[0][i];
@@ -270,9 +271,9 @@ TEST(Contract, PartialLengthsAndRows) {
     LoadedKernel kernel(c.text(), *target, generate);
     for (int64_t length : {1, 4, 5, 17, 39, 40}) {
       for (int64_t rows : {1, 2, 4}) {
-        Launch launch{.operands = {numbers(40 * 9, 1, true), numbers(18 * 9, 2, true)},
-                      .length = length,
-                      .rows = rows};
+        KernelInputs launch{.operands = {numbers(40 * 9, 1, true), numbers(18 * 9, 2, true)},
+                            .length = length,
+                            .rows = rows};
         std::vector<float> y = kernel.run(launch)[0];
         for (int64_t r = 0; r < 40; ++r) {
           bool valid = r / 10 < rows && r % 10 < (length + 3) / 4;
@@ -301,7 +302,7 @@ TEST(Contract, RandomNumbersFollowPhilox) {
         c.body = "%u = dispatch.random {id = 77 : i64, width = " + std::to_string(columns) +
                  " : i64" + (fixedStep ? ", fixed_step" : "") + "} : f32\ndispatch.yield %u : f32";
         LoadedKernel kernel(c.text(), *target, generate);
-        Launch launch{
+        KernelInputs launch{
             .operands = {numbers(26 * 3, 1), numbers(columns * 3, 2)}, .length = 13, .rows = 2};
         launch.step = 123456;
         launch.seed = 0x123456789abcdef;
@@ -335,7 +336,7 @@ TEST(Contract, OrderOfItemsDoesNotMatter) {
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     ASSERT_GE(kernel.items(), 8);
-    Launch launch{
+    KernelInputs launch{
         .operands = {numbers(1100 * 50, 1), numbers(200 * 50, 2)}, .length = 1100, .rows = 1};
     auto expected = kernel.run(launch);
     for (unsigned shuffle : {1, 2, 3}) {

@@ -264,12 +264,12 @@ ExpectedLoss computeExpected(const CrossEntropyCase &c, const Data &data) {
   return e;
 }
 
-Launch buildLaunch(const CrossEntropyCase &c) {
+KernelInputs buildLaunch(const CrossEntropyCase &c) {
   return {.length = c.computeLength(), .rows = c.getValueRows(), .shuffle = 7, .threads = 2};
 }
 
 std::vector<Floats> runRows(const CrossEntropyCase &c, const Data &data, const LoadedKernel &kernel,
-                            Launch launch) {
+                            KernelInputs launch) {
   launch.operands = {data.input, data.weight, data.tokens};
   if (c.bias) {
     launch.operands.push_back(data.bias);
@@ -281,7 +281,7 @@ std::vector<Floats> runRows(const CrossEntropyCase &c, const Data &data, const L
 }
 
 std::vector<Floats> runWeights(const CrossEntropyCase &c, const Data &data, const Floats &lse,
-                               const LoadedKernel &kernel, Launch launch) {
+                               const LoadedKernel &kernel, KernelInputs launch) {
   launch.operands = {data.input, data.weight, data.tokens, lse};
   if (c.bias) {
     launch.operands.push_back(data.bias);
@@ -446,7 +446,7 @@ TEST(CrossEntropy, OrderOfItemsAndThreadsDoNotMatter) {
     LoadedKernel weights(weightsText(c), *target, cpu::generateKernel);
     ASSERT_GE(training.items(), 5);
     ASSERT_GE(weights.items(), 5);
-    Launch launch = buildLaunch(c);
+    KernelInputs launch = buildLaunch(c);
     launch.shuffle = 0;
     launch.threads = 1;
     auto rows = runRows(c, data, training, launch);

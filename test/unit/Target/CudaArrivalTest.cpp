@@ -78,7 +78,7 @@ std::string sumText() {
                   row);
 }
 
-Launch buildLaunch() {
+KernelInputs buildLaunch() {
   return {.operands = {randomIntegers(3000 * 24, 1, 9)}, .length = 3000, .rows = 1};
 }
 
@@ -90,7 +90,7 @@ Floats expected() {
   return sums;
 }
 
-TEST(CudaArrival, TheLastBlockAddsWhatAllLeft) {
+TEST(CudaArrival, TheLastBlockAddsAllPartialSums) {
   EmulatedKernel cuda(sumText());
   ASSERT_TRUE(cuda.made());
   ASSERT_EQ(cuda.kernel().counters, 2);
@@ -107,7 +107,7 @@ TEST(CudaArrival, EveryLinkIsNeeded) {
     ASSERT_TRUE(cuda.made());
     cuda.run(getRun(buildLaunch()));
     EXPECT_TRUE(llvm::any_of(cuda.reports[0].violations, [](const emulator::Violation &violation) {
-      return violation.kind == emulator::Kind::BlockConflict;
+      return violation.kind == emulator::ViolationKind::BlockConflict;
     })) << cuda.reports[0].str();
   }
 }

@@ -37,7 +37,7 @@ void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
           << c.name << ", launch " << i;
     }
     double whole = 100 * double(counters.leastSectors) / double(counters.globalSectors);
-    cuda::Stage stage = kernel.kernel().stages[i];
+    cuda::KernelStage stage = kernel.kernel().stages[i];
     std::cout << c.name << ", " << stage.function.getName().str() << ": " << stage.sharedBytes
               << " bytes of shared memory, tensor cores " << 100 * counters.tensorShare()
               << "% of instructions, least sectors " << whole << "% of what moved, "
@@ -76,11 +76,11 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
 }
 
 const Score plain = scaled(0.25);
-const Relation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0, q - p + 80 >= 0)>",
-                       [](int64_t p, int64_t q, int64_t) { return q <= p - 3 && q >= p - 80; }};
-const Relation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
-                      [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
-const Relation residues{
+const MaskRelation shifted{"affine_set<(p, q)[n] : (p - q - 3 >= 0, q - p + 80 >= 0)>",
+                           [](int64_t p, int64_t q, int64_t) { return q <= p - 3 && q >= p - 80; }};
+const MaskRelation thirds{"affine_set<(p, q)[n] : ((p + 1) floordiv 3 - q >= 0)>",
+                          [](int64_t p, int64_t q, int64_t) { return q <= (p + 1) / 3; }};
+const MaskRelation residues{
     "affine_set<(p, q)[n] : ((p + q) mod 3 == 0, p ceildiv 2 - q + 20 >= 0)>",
     [](int64_t p, int64_t q, int64_t) { return (p + q) % 3 == 0 && q <= (p + 1) / 2 + 20; }};
 
@@ -135,7 +135,7 @@ TEST(CudaAttention, RotaryOfEvenHeads) {
   }
 }
 
-TEST(CudaAttention, DropoutDrawsWhatTheCpuDraws) {
+TEST(CudaAttention, DropoutEqualsTheCpu) {
   check({"dropout, fours", 2, 132, 2, 1, 32, 130, 2, causal(), plain, false, 0.25f});
   check({"dropout, pairs", 2, 130, 2, 1, 16, 130, 2, causal(), plain, false, 0.25f});
   check({"dropout, alone, wide", 1, 67, 1, 1, 72, 67, 1, causal(), plain, false, 0.5f, 9});

@@ -45,17 +45,17 @@ Floats spread(int64_t count, double least, double most, unsigned seed) {
   return numbers;
 }
 
-struct Function {
+struct MathFunction {
   const char *name;
   double (*exact)(double);
   double least, most; ///< sizes of arguments
   double ulps;        ///< that the error may be; the oracle grants 4
 };
 
-class CudaMath : public testing::TestWithParam<Function> {};
+class CudaMath : public testing::TestWithParam<MathFunction> {};
 
 TEST_P(CudaMath, IsWithinItsBoundHoweverFarApproximationsAreOff) {
-  const Function &f = GetParam();
+  const MathFunction &f = GetParam();
   Floats x = spread(16384, f.least, f.most, 1);
   Floats y = run("%y = math." + std::string(f.name) + " %a0 : ROW", {x});
   ASSERT_EQ(y.size(), x.size());
@@ -69,10 +69,10 @@ TEST_P(CudaMath, IsWithinItsBoundHoweverFarApproximationsAreOff) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, CudaMath,
-                         testing::Values(Function{"exp", std::exp, 1e-6, 87, 3.1},
-                                         Function{"exp2", std::exp2, 1e-6, 126, 2},
-                                         Function{"erf", std::erf, 1e-6, 5, 1.4},
-                                         Function{"tanh", std::tanh, 1e-6, 12, 2.1}),
+                         testing::Values(MathFunction{"exp", std::exp, 1e-6, 87, 3.1},
+                                         MathFunction{"exp2", std::exp2, 1e-6, 126, 2},
+                                         MathFunction{"erf", std::erf, 1e-6, 5, 1.4},
+                                         MathFunction{"tanh", std::tanh, 1e-6, 12, 2.1}),
                          [](const auto &test) { return std::string(test.param.name); });
 
 TEST(CudaMathEnds, InfinitiesZerosAndNan) {

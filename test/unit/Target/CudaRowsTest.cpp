@@ -116,9 +116,9 @@ TEST(CudaRows, NormOfMeanOfShiftedRowsIsCpus) {
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Floats gain = randomFloats(d, 2), bias = randomFloats(d, 3);
     for (int64_t length : {fine, fine / 2 - 2, int64_t(1)}) {
-      Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 100), gain, bias},
-                    .length = length,
-                    .rows = length == 1 ? 1 : 2};
+      KernelInputs launch{.operands = {randomIntegers(batch * fine * d, 1, 100), gain, bias},
+                          .length = length,
+                          .rows = length == 1 ? 1 : 2};
       auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
       EXPECT_EQ(found[0], expected[0]) << "d " << d << " length " << length;
       double relative = double(d + 16) * 2 * unit;
@@ -149,10 +149,10 @@ TEST(CudaRows, NormInBf16RoundsOnce) {
       llvm::transform(values, values.begin(), roundedToBf16);
       return values;
     };
-    Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 100),
-                               rounded(randomFloats(d, 2)), rounded(randomFloats(d, 3))},
-                  .length = fine - 5,
-                  .rows = 2};
+    KernelInputs launch{.operands = {randomIntegers(batch * fine * d, 1, 100),
+                                     rounded(randomFloats(d, 2)), rounded(randomFloats(d, 3))},
+                        .length = fine - 5,
+                        .rows = 2};
     auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
     double relative = double(d + 16) * 2 * unit;
     for (int64_t i = 0; i < batch * coarse * d; ++i) {
@@ -245,12 +245,12 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
     EXPECT_EQ(cuda.kernel().stages.size(), 1u) << "d " << d;
     EXPECT_EQ(cuda.kernel().counters, shared ? parts : 0) << "d " << d;
     int64_t coarse = (fine + k - 1) / k, count = batch * fine * d;
-    Launch launch{.operands = {randomFloats(batch * coarse * d, 1), randomFloats(count, 2),
-                               randomFloats(d, 3), randomFloats(batch * fine, 4, 0.5f, 2.0f),
-                               randomFloats(count, 5)},
-                  .length = fine - 3,
-                  .rows = 2,
-                  .shares = {{0, 4}}};
+    KernelInputs launch{.operands = {randomFloats(batch * coarse * d, 1), randomFloats(count, 2),
+                                     randomFloats(d, 3), randomFloats(batch * fine, 4, 0.5f, 2.0f),
+                                     randomFloats(count, 5)},
+                        .length = fine - 3,
+                        .rows = 2,
+                        .shares = {{0, 4}}};
     auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
     // A mean of d terms: d roundings of sums of at most d / 2, over d; twice, for two kernels.
     double bound = 2 * (double(d) / 2 + 8) * unit * 2 * 2;
@@ -271,10 +271,11 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
 TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
   EmulatedKernel cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
   ASSERT_TRUE(cuda.made());
-  Launch launch{.operands = {randomFloats(2 * 150 * 24, 1), randomFloats(2 * 300 * 24, 2),
-                             randomFloats(24, 3), randomFloats(600, 4), randomFloats(600 * 24, 5)},
-                .length = 300,
-                .rows = 2};
+  KernelInputs launch{.operands = {randomFloats(2 * 150 * 24, 1), randomFloats(2 * 300 * 24, 2),
+                                   randomFloats(24, 3), randomFloats(600, 4),
+                                   randomFloats(600 * 24, 5)},
+                      .length = 300,
+                      .rows = 2};
   auto first = cuda.run(getRun(launch)), second = cuda.run(getRun(launch));
   EXPECT_EQ(first, second);
 }
@@ -336,7 +337,7 @@ TEST(CudaRows, GroupsOfAnySize) {
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
-    Launch launch{.operands = {randomIntegers(k * d, 1, 50)}, .length = 1, .rows = 1};
+    KernelInputs launch{.operands = {randomIntegers(k * d, 1, 50)}, .length = 1, .rows = 1};
     EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
   const int64_t batch = 2, fine = 40;
@@ -357,7 +358,8 @@ TEST(CudaRows, GroupsOfAnySize) {
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
-    Launch launch{.operands = {randomIntegers(batch * fine * d, 1, 50)}, .length = 30, .rows = 2};
+    KernelInputs launch{
+        .operands = {randomIntegers(batch * fine * d, 1, 50)}, .length = 30, .rows = 2};
     EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
 }
@@ -372,14 +374,14 @@ TEST(CudaRows, CombinersWithoutANameEqualCpu) {
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
     Floats x = randomFloats(batch * fine * d, 1, 0.5F, 1.5F);
-    Launch launch{.operands = {x, x}, .length = 26, .rows = batch};
+    KernelInputs launch{.operands = {x, x}, .length = 26, .rows = batch};
     EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "k " << k << " d " << d;
   }
 }
 
 /// Maxima of groups that are unrolled and that are loops, and where they are first: no arithmetic,
 /// so the same bits. Few numbers, so many ties.
-TEST(CudaRows, GreatestOfShiftedGroupsEqualsCpu) {
+TEST(CudaRows, MaximumOfShiftedGroupsEqualsCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, fine = 29;
   for (auto [d, k, shift] :
@@ -395,7 +397,7 @@ TEST(CudaRows, GreatestOfShiftedGroupsEqualsCpu) {
       for (float &value : x) {
         value -= 5;
       }
-      Launch launch{
+      KernelInputs launch{
           .operands = {x, randomIntegers(batch * coarse * d, 4, 50)}, .length = length, .rows = 2};
       EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch))
           << "d " << d << " k " << k << " in " << element;
@@ -425,12 +427,13 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
-    Launch launch{.operands = {randomIntegers(batch * (positions + 1), 4, vocabulary),
-                               randomFloats(vocabulary * d, 5), randomFloats(positions * d, 6)},
-                  .length = 8,
-                  .rows = 2,
-                  .step = 9,
-                  .seed = 21};
+    KernelInputs launch{.operands = {randomIntegers(batch * (positions + 1), 4, vocabulary),
+                                     randomFloats(vocabulary * d, 5),
+                                     randomFloats(positions * d, 6)},
+                        .length = 8,
+                        .rows = 2,
+                        .step = 9,
+                        .seed = 21};
     Floats expected = cpu.run(launch)[0];
     EXPECT_EQ(cuda.run(getRun(launch))[0], expected) << "d " << d;
     EXPECT_GT(std::count(expected.begin(), expected.end(), 0.0f), 0) << "nothing was dropped";
@@ -454,7 +457,8 @@ TEST(CudaRows, FoldedRowsAreUnfolded) {
     LoadedKernel cpu = cpuKernel(text);
     EmulatedKernel cuda(text);
     ASSERT_TRUE(cpu.loaded() && cuda.made());
-    Launch launch{.operands = {randomFloats(batch * coarse * k * d, 1)}, .length = 16, .rows = 2};
+    KernelInputs launch{
+        .operands = {randomFloats(batch * coarse * k * d, 1)}, .length = 16, .rows = 2};
     EXPECT_EQ(cuda.run(getRun(launch)), cpu.run(launch)) << "d " << d;
   }
 }
@@ -487,14 +491,14 @@ TEST(CudaRows, FlatRowsInPlace) {
   LoadedKernel cpu = cpuKernel(text);
   EmulatedKernel cuda(text);
   ASSERT_TRUE(cpu.loaded() && cuda.made());
-  Launch launch{.operands = {randomFloats(count * d, 1),
-                             randomFloats(count * d, 2),
-                             randomFloats(count * d, 3, 0, 1),
-                             randomFloats(count, 4),
-                             {0.5f}},
-                .length = 1,
-                .rows = 1,
-                .shares = {{0, 0}, {1, 2}}};
+  KernelInputs launch{.operands = {randomFloats(count * d, 1),
+                                   randomFloats(count * d, 2),
+                                   randomFloats(count * d, 3, 0, 1),
+                                   randomFloats(count, 4),
+                                   {0.5f}},
+                      .length = 1,
+                      .rows = 1,
+                      .shares = {{0, 0}, {1, 2}}};
   auto expected = cpu.run(launch), found = cuda.run(getRun(launch));
   for (int64_t i = 0; i < count * d; ++i) {
     ASSERT_NEAR(found[0][i], expected[0][i], 2 * 12 * 4 * unit) << i;
@@ -553,7 +557,7 @@ TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
       rowsText({batch, positions, 1}, {{sequence, TextAccess{}, row}}, {{sequence, TextAccess{}}},
                "%y = arith.addf %a0, %a0 : ROW\ndispatch.yield %y : ROW", row);
   Floats x = randomFloats(batch * positions * d, 1);
-  Launch launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
+  KernelInputs launch{.operands = {x}, .length = positions, .rows = batch, .shares = {{0, 0}}};
   EmulatedKernel right(text), wrong(text, dropWarpBarriers);
   ASSERT_TRUE(right.made() && wrong.made());
   Floats y = right.run(getRun(launch))[0];
@@ -562,7 +566,8 @@ TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
   }
   wrong.run(getRun(launch));
   ASSERT_FALSE(wrong.reports[0].passed());
-  EXPECT_EQ(wrong.reports[0].violations[0].kind, emulator::Kind::Race) << wrong.reports[0].str();
+  EXPECT_EQ(wrong.reports[0].violations[0].kind, emulator::ViolationKind::Race)
+      << wrong.reports[0].str();
 }
 
 TEST(CudaRows, Assemble) {

@@ -42,7 +42,8 @@ TEST(CudaScatter, SumsInRowOrder) {
         EmulatedKernel cuda(scatterText(c, init, element));
         ASSERT_TRUE(cuda.made());
         EXPECT_EQ(cuda.kernel().kind, "stream");
-        Launch launch{.operands = {index, values}, .length = c.positions - 3, .rows = c.batch};
+        KernelInputs launch{
+            .operands = {index, values}, .length = c.positions - 3, .rows = c.batch};
         if (init) {
           launch.operands.push_back(start);
           launch.shares = {{0, 2}};
@@ -76,9 +77,10 @@ TEST(CudaScatter, Assembles) {
 
 SegmentRun emulated(const std::string &text) {
   auto kernel = std::make_shared<EmulatedKernel>(text);
-  return kernel->made()
-             ? SegmentRun([kernel](const Launch &launch) { return kernel->run(getRun(launch)); })
-             : SegmentRun();
+  return kernel->made() ? SegmentRun([kernel](const KernelInputs &launch) {
+    return kernel->run(getRun(launch));
+  })
+                        : SegmentRun();
 }
 
 TEST(CudaSegments, ScansFindTheEnds) { checkSegmentScans(emulated); }

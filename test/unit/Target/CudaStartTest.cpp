@@ -24,7 +24,7 @@ std::string choose(const std::string &first, const std::string &later) {
 }
 
 /// Results of one launch on each target: its first result.
-std::vector<Floats> runOnBoth(const std::string &text, const Launch &launch) {
+std::vector<Floats> runOnBoth(const std::string &text, const KernelInputs &launch) {
   std::vector<Floats> results;
   EmulatedKernel cuda(text);
   EXPECT_TRUE(cuda.made());
@@ -47,7 +47,7 @@ TEST(CudaStart, FirstRowsAreTheLearnedOne) {
          {tensor({d}), TextAccess{.kind = "vector"}, tensor({d})}},
         {{tensor({batch, positions, d}), TextAccess{}}}, choose("%a1", "%a0"), tensor({d}));
     Floats x = randomFloats(batch * positions * d, 1), null = randomFloats(d, 2);
-    Launch launch{.operands = {x, null}, .length = length, .rows = batch};
+    KernelInputs launch{.operands = {x, null}, .length = length, .rows = batch};
     for (const Floats &y : runOnBoth(text, launch)) {
       for (int64_t row = 0; row < batch * positions; ++row) {
         int64_t p = row % positions;
@@ -67,7 +67,7 @@ TEST(CudaStart, GradientIsTheSumOverFirstRows) {
                {{tensor({parts, d}), TextAccess{.kind = "columns"}}},
                "%zero = arith.constant dense<0.0> : ROW\n" + choose("%a0", "%zero"), tensor({d}));
   Floats dy = randomIntegers(batch * positions * d, 5, 100); // whose sums are exact
-  Launch launch{
+  KernelInputs launch{
       .operands = {dy}, .length = length, .rows = batch, .shares = {{0, 1}, {1, 2}, {2, 3}}};
   for (const Floats &sums : runOnBoth(text, launch)) {
     for (int64_t c = 0; c < d; ++c) {

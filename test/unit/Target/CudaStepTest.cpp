@@ -9,7 +9,7 @@ using namespace sluice::test;
 
 namespace {
 
-Run emulated(const std::string &text) {
+KernelRunner emulated(const std::string &text) {
   auto kernel = std::make_shared<EmulatedKernel>(text);
   if (!kernel->made()) {
     return nullptr;
@@ -45,7 +45,7 @@ void expectLeastTraffic(const std::string &text, const std::vector<Floats> &oper
   EXPECT_NEAR(bytes, kernel.kernel().bytes, 0.05 * kernel.kernel().bytes);
 }
 
-TEST(CudaStep, ReadsInWholeSectors) {
+TEST(CudaStep, ReadsCompleteSectors) {
   StepProduct c{1, 1, 512, 512};
   c.half = true;
   expectLeastTraffic(c.text(), {randomFloats(c.input().elements(), 1),
@@ -70,7 +70,7 @@ TEST(CudaStepRows, SegmentsInRings) {
   }
 }
 
-TEST(CudaStepRows, WholeNumbers) { checkIntegers(emulated); }
+TEST(CudaStepRows, IntegersAreExact) { checkIntegers(emulated); }
 
 TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
   for (StepProduct c :
@@ -91,7 +91,7 @@ TEST(CudaStepContract, RotatesByThePositionOfTheRow) {
       emulated);
 }
 
-TEST(CudaStepAttention, CausalOverWholeCapacity) {
+TEST(CudaStepAttention, CausalOverFullCapacity) {
   const std::vector<std::vector<Due>> schedules = {
       {{0, 1, 1}, {36, 1, 37}}, {{15, 1, 16}, {16, 1, 17}}, {{31, 0, 32}, {39, 1, 40}}};
   checkDecode({2, 1, 2, 2, 32, 40, 1, causal(), scaled(0.18), true, schedules}, emulated);

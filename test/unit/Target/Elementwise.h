@@ -29,7 +29,7 @@ using Emit = std::function<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::Value
 
 /// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 where
 /// `isDouble`.
-inline Generator elementwise(const Emit &emit, bool isDouble = false) {
+inline KernelGenerator elementwise(const Emit &emit, bool isDouble = false) {
   return [=](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,
              const cpu::Target &target) -> mlir::FailureOr<cpu::Kernel> {
     cpu::Frame frame(op, module, name, target);

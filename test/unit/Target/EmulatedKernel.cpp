@@ -16,7 +16,7 @@ using namespace sluice::test;
 
 static constexpr int64_t guardBytes = 1024, bufferAlignment = 64, arenaAlignment = 1024;
 
-CudaRun test::getRun(const Launch &launch) {
+CudaRun test::getRun(const KernelInputs &launch) {
   return {.operands = launch.operands,
           .length = launch.length,
           .rows = launch.rows,
@@ -74,7 +74,7 @@ void EmulatedKernel::load() {
   if (edit) {
     edit(*lowered);
   }
-  for (cuda::Stage &stage : generated.stages) {
+  for (cuda::KernelStage &stage : generated.stages) {
     StringRef name = stage.function.getName();
     auto created = emulator::Emulator::create(printBitcode(*lowered, name), name);
     ASSERT_TRUE(bool(created)) << llvm::toString(created.takeError());
@@ -186,8 +186,8 @@ void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
 
 void EmulatedKernel::launch(Arena &arena, const emulator::Options &options) {
   for (size_t i = 0; i < emulators.size(); ++i) {
-    const cuda::Stage &stage = generated.stages[i];
-    emulator::Launch launch;
+    const cuda::KernelStage &stage = generated.stages[i];
+    emulator::EmulatedLaunch launch;
     launch.grid = {static_cast<uint32_t>(stage.blocks), 1, 1};
     launch.block = {static_cast<uint32_t>(stage.threads), 1, 1};
     launch.dynamicSharedBytes = uint64_t(stage.sharedBytes);

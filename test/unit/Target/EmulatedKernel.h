@@ -12,7 +12,7 @@
 
 namespace sluice::test {
 
-struct Launch;
+struct KernelInputs;
 
 /// Inputs of one run of a CUDA kernel. Operands are dense row-major, rounded to the tensor's
 /// element type.
@@ -26,7 +26,7 @@ struct CudaRun {
 };
 
 /// The same run as of a CPU's kernel.
-CudaRun getRun(const Launch &launch);
+CudaRun getRun(const KernelInputs &launch);
 
 /// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
 class EmulatedKernel : public GeneratedKernel {

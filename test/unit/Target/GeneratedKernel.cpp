@@ -54,7 +54,7 @@ void GeneratedKernel::generate(const std::string &text, const cuda::Target &targ
   ready = true;
 }
 
-int64_t test::countLaunchBlocks(const cuda::Stage &stage, const cuda::Usage &usage,
+int64_t test::countLaunchBlocks(const cuda::KernelStage &stage, const cuda::Usage &usage,
                                 const cuda::Target &target) {
   int64_t registers = (usage.registers + 7) / 8 * 8;
   int64_t sharedLimit = &target == &cuda::Target::sm80() ? 163 << 10 : 227 << 10;
@@ -67,8 +67,9 @@ static void checkUsage(const cuda::Kernel &kernel, const cuda::Usage &usage,
                        const cuda::Target &target) {
   EXPECT_EQ(usage.stackBytes, 0) << usage.kernel;
   EXPECT_EQ(usage.spillBytes, 0) << usage.kernel;
-  const auto *stage = llvm::find_if(
-      kernel.stages, [&](cuda::Stage each) { return each.function.getName() == usage.kernel; });
+  const auto *stage = llvm::find_if(kernel.stages, [&](cuda::KernelStage each) {
+    return each.function.getName() == usage.kernel;
+  });
   ASSERT_NE(stage, kernel.stages.end()) << usage.kernel;
   int64_t blocks = countLaunchBlocks(*stage, usage, target);
   EXPECT_GE(blocks, 1) << usage.kernel;

@@ -46,7 +46,7 @@ private:
 };
 
 /// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
-int64_t countLaunchBlocks(const cuda::Stage &stage, const cuda::Usage &usage,
+int64_t countLaunchBlocks(const cuda::KernelStage &stage, const cuda::Usage &usage,
                           const cuda::Target &target);
 
 } // namespace sluice::test

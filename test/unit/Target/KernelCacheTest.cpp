@@ -67,7 +67,7 @@ TEST(KernelKey, HashIgnoresNamesAndPlaces) {
   EXPECT_EQ(hash, computeTextHash(replace(replace(plain, "%a =", "%q ="), "%a,", "%q,")));
 }
 
-TEST(KernelKey, HashChangesWithWhatTheKernelComputes) {
+TEST(KernelKey, HashChangesWithTheComputation) {
   const std::pair<const char *, const char *> changes[] = {
       {"2.0", "2.5"},                                  // a constant
       {"arith.mulf %x, %y", "arith.mulf %y, %x"},      // an order of operands
@@ -201,7 +201,7 @@ protected:
   fs::path folder;
 };
 
-TEST_F(KernelCacheTest, ReturnsWhatWasStored) {
+TEST_F(KernelCacheTest, ReturnsTheStoredEntry) {
   KernelCache cache(folder / "new" / "folder");
   EXPECT_FALSE(cache.load(buildKernelKey(1)));
   cache.store(buildKernelKey(1), StringRef("an object\0with a zero", 21));
@@ -287,7 +287,7 @@ TEST_F(KernelCacheTest, AnEntryOfAnotherKeyIsFound) {
   EXPECT_TRUE(cache.load(buildKernelKey(1)));
 }
 
-TEST_F(KernelCacheTest, WhatIsNoFileIsAbsent) {
+TEST_F(KernelCacheTest, NonRegularFilesAreAbsent) {
   KernelCache cache(folder);
   fs::create_directory(path(1));
   ASSERT_EQ(::mkfifo(path(2).c_str(), 0600), 0);
@@ -315,7 +315,7 @@ TEST_F(KernelCacheTest, ADirectoryInAnEntrysPlaceIsReplaced) {
   EXPECT_TRUE(fs::is_directory(folder / "other"));
 }
 
-TEST_F(KernelCacheTest, RemovesWhatWasUsedLeastRecently) {
+TEST_F(KernelCacheTest, RemovesTheLeastRecentlyUsed) {
   std::string object(1000, 'x');
   KernelCache cache(folder, 10000);
   for (int i = 0; i < 12; ++i) {
@@ -359,7 +359,7 @@ TEST_F(KernelCacheTest, RemovesLeftoversOfKilledProcesses) {
   EXPECT_TRUE(fs::exists(fresh)) << "another process may be writing it";
 }
 
-TEST_F(KernelCacheTest, AFolderThatCannotBeMadeIsAProblemToTell) {
+TEST_F(KernelCacheTest, AFolderThatCannotBeCreatedIsReported) {
   std::ofstream(folder / "file") << "text";
   KernelCache cache((folder / "file").string());
   cache.store(buildKernelKey(1), "object");

@@ -73,11 +73,13 @@ void *test::loadObjects(ArrayRef<std::string> objects) {
   return library;
 }
 
-LoadedKernel::LoadedKernel(StringRef text, const cpu::Target &target, const Generator &generator) {
+LoadedKernel::LoadedKernel(StringRef text, const cpu::Target &target,
+                           const KernelGenerator &generator) {
   load(text, target, generator);
 }
 
-void LoadedKernel::load(StringRef text, const cpu::Target &target, const Generator &generator) {
+void LoadedKernel::load(StringRef text, const cpu::Target &target,
+                        const KernelGenerator &generator) {
   DialectRegistry registry;
   registerAllDialects(registry);
   registry.insert<dispatch::DispatchDialect>();
@@ -199,7 +201,7 @@ static std::unique_ptr<uint8_t, decltype(&std::free)> makeMemory(int64_t bytes) 
   return {memory, std::free};
 }
 
-std::vector<std::vector<float>> LoadedKernel::run(const Launch &launch) const {
+std::vector<std::vector<float>> LoadedKernel::run(const KernelInputs &launch) const {
   if (!loaded() || launch.operands.size() != operandCount) {
     ADD_FAILURE() << "expected " << operandCount << " operands, found " << launch.operands.size();
     return {};

@@ -16,12 +16,12 @@
 namespace sluice::test {
 
 /// Makes the kernel of a dispatch op; the test passes the generator of its family.
-using Generator =
+using KernelGenerator =
     std::function<mlir::FailureOr<cpu::Kernel>(mlir::Operation *dispatch, mlir::ModuleOp module,
                                                llvm::StringRef name, const cpu::Target &target)>;
 
 /// Inputs of one run.
-struct Launch {
+struct KernelInputs {
   std::vector<std::vector<float>> operands =
       {}; ///< dense row-major; converted to the tensor's element type
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
@@ -41,7 +41,7 @@ public:
   /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
   /// fails, and when the kernel allocates or copies whole buffers. `loaded` is true if it
   /// can run.
-  LoadedKernel(llvm::StringRef text, const cpu::Target &target, const Generator &generator);
+  LoadedKernel(llvm::StringRef text, const cpu::Target &target, const KernelGenerator &generator);
   ~LoadedKernel();
   LoadedKernel(const LoadedKernel &) = delete;
   LoadedKernel &operator=(const LoadedKernel &) = delete;
@@ -52,9 +52,9 @@ public:
 
   /// Runs `items` items of `function` from now on: another target's kernel of the same op, on the
   /// same memory.
-  using Function =
+  using ItemFunction =
       std::function<void(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch)>;
-  void use(int64_t items, Function function) {
+  void use(int64_t items, ItemFunction function) {
     items_ = items;
     this->function = std::move(function);
   }
@@ -75,7 +75,7 @@ public:
   /// or result holds 1e30 (0x7149f2ca where integers are read): padding, results before the run,
   /// and guards around every buffer. A write outside a result's buffer is recorded as a test
   /// failure.
-  std::vector<std::vector<float>> run(const Launch &launch) const;
+  std::vector<std::vector<float>> run(const KernelInputs &launch) const;
 
   /// Returns true if this machine can run code of `target`.
   static bool runs(const cpu::Target &target);
@@ -89,7 +89,7 @@ private:
     int64_t size() const { return type == 'l' || type == 'd' ? 8 : type == 'h' ? 2 : 4; }
     int64_t bytes() const { return rows * stride * size(); }
   };
-  void load(llvm::StringRef text, const cpu::Target &target, const Generator &generator);
+  void load(llvm::StringRef text, const cpu::Target &target, const KernelGenerator &generator);
   std::vector<Slot> describe(mlir::Operation *dispatch) const;
 
   std::unique_ptr<mlir::MLIRContext> context;
@@ -100,7 +100,7 @@ private:
   unsigned operandCount = 0;
   int64_t items_ = 0;
   void *library = nullptr;
-  Function function;
+  ItemFunction function;
   Observer observer;
 };
 

@@ -26,7 +26,7 @@ double ulps(float found, double expected) {
   return std::abs(found - expected) / std::ldexp(1.0, std::max(exponent - 24, -149));
 }
 
-struct Function {
+struct MathFunction {
   const char *name;
   Emit emit;
   double (*reference)(double);
@@ -34,7 +34,7 @@ struct Function {
   double bound; ///< ulp
 };
 
-const std::vector<Function> functions{
+const std::vector<MathFunction> functions{
     {"exp", emitOp<math::ExpOp>, std::exp, -110, 95, 1.5},
     {"exp near 0", emitOp<math::ExpOp>, std::exp, -1, 1, 1.5},
     {"log", emitOp<math::LogOp>, std::log, 1e-6, 20, 1.5},
@@ -58,7 +58,7 @@ std::vector<float> spread(float low, float high) {
 
 TEST(Math, VectorsAreAccurate) {
   for (const cpu::Target *target : targets()) {
-    for (const Function &function : functions) {
+    for (const MathFunction &function : functions) {
       LoadedKernel kernel(text, *target, elementwise(function.emit));
       ASSERT_TRUE(kernel.loaded());
       std::vector<float> x = spread(function.low, function.high);
@@ -135,8 +135,8 @@ TEST(Math, DoubleScalarsCallNoLibrary) {
 }
 
 TEST(Harness, WritesOutsideResultsAreFound) {
-  Generator overrun = [](Operation *op, ModuleOp module, StringRef name,
-                         const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+  KernelGenerator overrun = [](Operation *op, ModuleOp module, StringRef name,
+                               const cpu::Target &target) -> FailureOr<cpu::Kernel> {
     cpu::Frame frame(op, module, name, target);
     ImplicitLocOpBuilder &b = frame.builder();
     Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
@@ -151,8 +151,8 @@ TEST(Harness, WritesOutsideResultsAreFound) {
 }
 
 TEST(Harness, ScalarsAndItemsReachTheKernel) {
-  Generator scalars = [](Operation *op, ModuleOp module, StringRef name,
-                         const cpu::Target &target) -> FailureOr<cpu::Kernel> {
+  KernelGenerator scalars = [](Operation *op, ModuleOp module, StringRef name,
+                               const cpu::Target &target) -> FailureOr<cpu::Kernel> {
     cpu::Frame frame(op, module, name, target);
     ImplicitLocOpBuilder &b = frame.builder();
     Value to = frame.buffer(1);

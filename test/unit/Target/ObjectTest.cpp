@@ -36,7 +36,7 @@ Value emitPolynomial(ImplicitLocOpBuilder &b, Value x, bool fused) {
   return arith::AddFOp::create(b, product, z);
 }
 
-TEST(Object, MultipliesAndAddsAreFusedOnlyWhereTheKernelSaysSo) {
+TEST(Object, MultipliesAndAddsAreFusedOnlyWhereTheKernelAllows) {
   std::vector<float> x(count, 1.0f + 0x1p-12f);
   for (const cpu::Target *target : targets()) {
     for (bool fused : {false, true}) {
@@ -175,7 +175,7 @@ func.func @{0}(%arena: memref<1152921504606846976xi8>, %arguments: memref<115292
   }
 };
 
-TEST(SharedBodies, AreOfKernelsThatDifferInRowsAndIndicesAlone) {
+TEST(SharedBodies, KernelsDifferOnlyInRowsAndIndices) {
   const AddToColumn kernels[] = {{3, 4, "1.0", 2}, {6, 4, "1.0", 1}, {3, 5, "1.0", 2},
                                  {3, 4, "2.0", 2}, {3, 4, "1.0", 2}, {1, 5, "1.0", 2}};
   std::string text;
@@ -215,7 +215,7 @@ TEST(SharedBodies, AreOfKernelsThatDifferInRowsAndIndicesAlone) {
   EXPECT_TRUE(succeeded(verify(*module)));
 }
 
-TEST(Link, SaysWhatIsMissing) {
+TEST(Link, ReportsMissingParts) {
   std::string path = getenv("PATH");
   setenv("PATH", "/nonexistent", 1);
   std::string message = llvm::toString(cpu::linkSharedObject({}).takeError());

@@ -12,7 +12,7 @@ using namespace sluice::test;
 
 namespace {
 
-Generator rows() { return cpu::generateKernel; }
+KernelGenerator rows() { return cpu::generateKernel; }
 
 std::string number(double value) {
   std::ostringstream text;
@@ -379,7 +379,7 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
 
 /// Few numbers, all below zero: many ties, and zeros outside would be greater. Long shifts leave
 /// whole groups outside.
-TEST(Rows, GreatestOfShiftedGroupsAndTheFirstThatIs) {
+TEST(Rows, MaximumOfShiftedGroupsAndItsFirstRow) {
   const int64_t batch = 2, fine = 29;
   for (Size size : {Size{1, 2, 1}, Size{7, 3, 2}, Size{16, 4, 9}, Size{37, 5, 0}, Size{40, 8, 7},
                     Size{21, 9, 8}, Size{33, 20, 21}}) {
@@ -418,7 +418,7 @@ TEST(Rows, GreatestOfShiftedGroupsAndTheFirstThatIs) {
   }
 }
 
-TEST(Rows, TheGreatestOfAGroupIsNaNWhereOneIs) {
+TEST(Rows, TheMaximumOfAGroupIsNaNWhereOneIs) {
   for (int64_t k : {3, 9}) {
     std::string text = maxText(1, k, 1, k, 0);
     for (const cpu::Target *target : targets()) {

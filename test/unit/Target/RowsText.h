@@ -184,7 +184,7 @@ inline Floats randomIntegers(int64_t count, unsigned seed, int limit) {
 }
 
 /// Runs in the natural order and, with other items first, on three threads: the bits must agree.
-inline std::vector<Floats> runTwice(const LoadedKernel &kernel, Launch launch) {
+inline std::vector<Floats> runTwice(const LoadedKernel &kernel, KernelInputs launch) {
   std::vector<Floats> first = kernel.run(launch);
   launch.shuffle = 7;
   launch.threads = 3;

@@ -21,7 +21,7 @@ std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t voc
          values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
 }
 
-Generator scatter() { return cpu::generateKernel; }
+KernelGenerator scatter() { return cpu::generateKernel; }
 
 /// The sum in f32 and in row order is the definition, so the bits must agree.
 TEST(Scatter, SumsInRowOrder) {
@@ -39,7 +39,7 @@ TEST(Scatter, SumsInRowOrder) {
           ASSERT_TRUE(kernel.loaded());
           EXPECT_EQ(kernel.kernel().kind, "stream");
           for (int64_t length : {37, 21, 3}) {
-            Launch launch{.operands = {index, values}, .length = length, .rows = 2};
+            KernelInputs launch{.operands = {index, values}, .length = length, .rows = 2};
             if (init) {
               launch.operands.push_back(start);
               launch.shares = {{0, 2}};
@@ -67,9 +67,10 @@ TEST(Scatter, SumsInRowOrder) {
 SegmentMake segmentKernels(const cpu::Target &target) {
   return [&target](const std::string &text) -> SegmentRun {
     auto kernel = std::make_shared<LoadedKernel>(text, target, cpu::generateKernel);
-    return kernel->loaded()
-               ? SegmentRun([kernel](const Launch &launch) { return runTwice(*kernel, launch); })
-               : SegmentRun();
+    return kernel->loaded() ? SegmentRun([kernel](const KernelInputs &launch) {
+      return runTwice(*kernel, launch);
+    })
+                            : SegmentRun();
   };
 }
 

@@ -10,7 +10,7 @@
 namespace sluice::test {
 
 /// Runs one kernel; null where it could not be made.
-using SegmentRun = std::function<std::vector<Floats>(const Launch &)>;
+using SegmentRun = std::function<std::vector<Floats>(const KernelInputs &)>;
 /// Makes the kernel of a dispatch op from its text.
 using SegmentMake = std::function<SegmentRun(const std::string &text)>;
 

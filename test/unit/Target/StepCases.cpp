@@ -56,7 +56,7 @@ void test::checkGroups(int64_t d, const Make &make) {
       row);
   Floats x = randomFloats(fine.elements(), 1), angles = randomFloats(table * d, 2),
          residual = randomFloats(own.elements(), 3);
-  Run run = make(text);
+  KernelRunner run = make(text);
   ASSERT_TRUE(run);
   for (const std::vector<Due> &runs : schedules) {
     auto results = run({x, angles, residual, findSchedule(runs)});
@@ -94,7 +94,7 @@ void test::checkSegmentRings(int64_t d, const Make &make) {
       "%sum = arith.addf %a1, %a2 : ROW\ndispatch.yield %sum, %a3 : ROW, i32", row);
   Floats indices = randomIntegers(3 * 4, 1, 40), x = randomFloats(found.elements(), 2),
          y = randomFloats(before.elements(), 3), ends = randomIntegers(3 * 4, 4, 100);
-  Run run = make(text);
+  KernelRunner run = make(text);
   ASSERT_TRUE(run);
   for (const std::vector<Due> &runs : schedules) {
     auto results = run({indices, x, y, ends, findSchedule(runs)});
@@ -138,12 +138,12 @@ void test::checkIntegers(const Make &make) {
   std::string text =
       rowsText({5, 1, 0}, {{tensor({5}, "i64"), flat, "i64"}, {tensor({5}, "i64"), flat, "i64"}},
                {{tensor({5, 3}, "i64"), flat}}, body);
-  Run run = make(text);
+  KernelRunner run = make(text);
   ASSERT_TRUE(run);
   EXPECT_EQ(run({{0, 3, 6, 7, 7}, {1, 1, 1, 1, 0}})[0],
             (Floats{0, 0, 1, 0, 1, 4, 1, 0, 7, 1, 1, 8, 1, 0, 8}));
   std::string numbers = tensor({40}, "i64");
-  Run greatest = make(
+  KernelRunner greatest = make(
       rowsText({1, 1, 0}, {{numbers, TextAccess{.kind = "vector", .factor = 0}, numbers}},
                {{"tensor<i64>", TextAccess{.kind = "scalar", .factor = 0}}},
                "%m = dispatch.reduce max %a0 : " + numbers + " -> i64\ndispatch.yield %m : i64"));
@@ -211,7 +211,7 @@ static std::vector<Due> getRunList(int64_t batch, int64_t burst, int64_t seed) {
 }
 
 void test::checkProduct(const StepProduct &c, const Make &make) {
-  Run run = make(c.text());
+  KernelRunner run = make(c.text());
   ASSERT_TRUE(run);
   Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
          bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
@@ -322,7 +322,7 @@ std::string Decode::text() const {
          ")\nreturn\n}\n";
 }
 void test::checkDecode(const Decode &c, const Make &make) {
-  Run run = make(c.text());
+  KernelRunner run = make(c.text());
   ASSERT_TRUE(run);
   Floats query = randomFloats(c.query().elements(), 5), keys = randomFloats(c.key().elements(), 6),
          values = randomFloats(c.key().elements(), 7),

@@ -26,9 +26,9 @@ struct Ring {
 
 /// Runs a kernel: operands and results are dense row-major, and hold `untouched` where nothing was
 /// written.
-using Run = std::function<std::vector<Floats>(const std::vector<Floats> &operands)>;
+using KernelRunner = std::function<std::vector<Floats>(const std::vector<Floats> &operands)>;
 /// Makes a kernel from its text; null, with a test failure, where that fails.
-using Make = std::function<Run(const std::string &text)>;
+using Make = std::function<KernelRunner(const std::string &text)>;
 
 /// A sum over a shifted group of another ring, a row of a table, the row itself and its position,
 /// `width` columns each.
@@ -58,7 +58,7 @@ void checkProduct(const StepProduct &c, const Make &make);
 struct Decode {
   int64_t batch, burst, heads, kvHeads, head, keys; ///< `keys`: rows of the ring
   int64_t factor;
-  Relation relation;
+  MaskRelation relation;
   Score score;
   bool half = false;
   std::vector<std::vector<Due>> schedules;

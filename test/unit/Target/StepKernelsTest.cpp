@@ -15,7 +15,7 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
 }
 
 Make on(const cpu::Target &target) {
-  return [&target](const std::string &text) -> Run {
+  return [&target](const std::string &text) -> KernelRunner {
     auto kernel = std::make_shared<LoadedKernel>(text, target, generate);
     if (!kernel->loaded()) {
       return nullptr;
@@ -42,7 +42,7 @@ TEST(StepRows, SegmentsInRings) {
   }
 }
 
-TEST(StepRows, WholeNumbers) {
+TEST(StepRows, IntegersAreExact) {
   for (const cpu::Target *target : targets()) {
     checkIntegers(on(*target));
   }
@@ -70,7 +70,7 @@ TEST(StepContract, RotatesByThePositionOfTheRow) {
   }
 }
 
-TEST(StepAttention, CausalOverWholeCapacity) {
+TEST(StepAttention, CausalOverFullCapacity) {
   const std::vector<std::vector<Due>> schedules = {
       {{0, 1, 1}, {36, 1, 37}}, {{15, 1, 16}, {16, 1, 17}}, {{31, 0, 32}, {39, 1, 40}}};
   for (const cpu::Target *target : targets()) {
@@ -97,7 +97,7 @@ TEST(StepAttention, BurstsAndWindowsInRings) {
 /// Rings of whole blocks of keys: the last block is full, has one key, or wraps to the ring's
 /// front; and one of whole tiles, which wraps within a block. Rows after the valid length do
 /// not count.
-TEST(StepAttention, RingsOfWholeBlocks) {
+TEST(StepAttention, RingsOfCompleteBlocks) {
   const std::vector<std::vector<Due>> steps = {
       {{0, 1, 1}, {31, 1, 32}}, {{32, 1, 33}, {63, 1, 64}}, {{64, 1, 65}, {200, 1, 201}}};
   for (const cpu::Target *target : targets()) {

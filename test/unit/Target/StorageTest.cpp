@@ -56,7 +56,7 @@ Floats rounded(Floats numbers) {
 
 /// Runs both kernels of `text`, with `types` as f32 and as bf16, on every target.
 void expectRoundedResults(const std::string &text, const std::vector<std::string> &types,
-                          Launch launch) {
+                          KernelInputs launch) {
   launch.shuffle = 3;
   launch.threads = 2;
   for (const cpu::Target *target : targets()) {
@@ -182,11 +182,11 @@ TEST(Storage, Rows) {
             "%z = arith.subf %y, %t : ROW\n" + "dispatch.yield %z, %s, %y : ROW, f32, ROW",
         row);
     for (int64_t length : {19, 6}) {
-      Launch launch{.operands = {randomFloats(batch * positions * d, 1),
-                                 randomFloats(batch * coarse * d, 2), randomFloats(9 * d, 3),
-                                 randomIntegers(batch * coarse, 4, 9)},
-                    .length = length,
-                    .rows = 2};
+      KernelInputs launch{.operands = {randomFloats(batch * positions * d, 1),
+                                       randomFloats(batch * coarse * d, 2), randomFloats(9 * d, 3),
+                                       randomIntegers(batch * coarse, 4, 9)},
+                          .length = length,
+                          .rows = 2};
       expectRoundedResults(text, {fine, group}, launch);
     }
   }
@@ -230,11 +230,11 @@ TEST(Storage, Contract) {
       SCOPED_TRACE(contractText(c));
       std::string x = tensor({2, rows, inner}), y = tensor({2, rows, columns});
       std::string w = byInput ? tensor({inner, columns}) : tensor({columns, inner});
-      Launch launch{.operands = {randomFloats(2 * rows * inner, 1),
-                                 randomFloats(inner * columns, 2), randomFloats(columns, 3),
-                                 randomFloats(2 * rows * columns, 4)},
-                    .length = std::max<int64_t>(1, rows - 2),
-                    .rows = 2};
+      KernelInputs launch{.operands = {randomFloats(2 * rows * inner, 1),
+                                       randomFloats(inner * columns, 2), randomFloats(columns, 3),
+                                       randomFloats(2 * rows * columns, 4)},
+                          .length = std::max<int64_t>(1, rows - 2),
+                          .rows = 2};
       expectRoundedResults(contractText(c), {x, w}, launch); // extras and results of f32
       if (inner != columns) {
         expectRoundedResults(contractText(c), {x, w, y}, launch);
@@ -261,10 +261,11 @@ TEST(Storage, WeightGradient) {
                        "resultSegmentSizes = array<i32: 1, 1>} : (" +
                        left + ", " + right + ", " + weight + ") -> (" + weight + ", " + bias +
                        ")\n return\n}";
-    Launch launch{.operands = {randomFloats(2 * rows * height, 1),
-                               randomFloats(2 * rows * width, 2), randomFloats(height * width, 3)},
-                  .length = std::max<int64_t>(1, rows - 1),
-                  .rows = 2};
+    KernelInputs launch{.operands = {randomFloats(2 * rows * height, 1),
+                                     randomFloats(2 * rows * width, 2),
+                                     randomFloats(height * width, 3)},
+                        .length = std::max<int64_t>(1, rows - 1),
+                        .rows = 2};
     expectRoundedResults(text, {left, right}, launch);
   }
 }
@@ -278,9 +279,9 @@ TEST(Storage, ScatterRows) {
         ") {\n%r = dispatch.scatter_rows %i, %v "
         "attributes {domain = #dispatch.domain<batch = 2, positions = 37, factor = 1>} : (" +
         index + ", " + values + ") -> " + table + "\n return\n}";
-    Launch launch{.operands = {randomIntegers(2 * 38, 1, 11), randomFloats(2 * 37 * d, 2)},
-                  .length = 30,
-                  .rows = 2};
+    KernelInputs launch{.operands = {randomIntegers(2 * 38, 1, 11), randomFloats(2 * 37 * d, 2)},
+                        .length = 30,
+                        .rows = 2};
     expectRoundedResults(text, {values}, launch);
   }
 }
@@ -302,12 +303,12 @@ TEST(Storage, Attention) {
     AttentionData data = makeAttention(c);
     std::string qkv = tensor({c.batch, c.positions, c.width()}),
                 output = tensor({c.batch, c.positions, c.heads * c.head});
-    Launch forward{.operands = {data.qkv, data.qkv, data.qkv},
-                   .length = c.length,
-                   .rows = c.rows,
-                   .step = c.step,
-                   .seed = c.seed};
-    Launch backward = forward;
+    KernelInputs forward{.operands = {data.qkv, data.qkv, data.qkv},
+                         .length = c.length,
+                         .rows = c.rows,
+                         .step = c.step,
+                         .seed = c.seed};
+    KernelInputs backward = forward;
     forward.operands.insert(forward.operands.end(), data.terms.begin(), data.terms.end());
     backward.operands.insert(backward.operands.end(),
                              {data.outputIn, data.lseIn, data.outputGradient});
@@ -348,11 +349,11 @@ TEST(Storage, CrossEntropy) {
     std::string rows = tensor({2, positions, width}), weight = tensor({vocabulary, width});
     std::string tokens = tensor({2, positions + 1}, "i32"), numbers = tensor({2, positions});
     std::string bias = tensor({vocabulary});
-    Launch launch{.operands = {randomFloats(2 * positions * width, 1),
-                               randomFloats(vocabulary * width, 2),
-                               randomIntegers(2 * (positions + 1), 3, int(vocabulary))},
-                  .length = std::max<int64_t>(1, positions - 3),
-                  .rows = 2};
+    KernelInputs launch{.operands = {randomFloats(2 * positions * width, 1),
+                                     randomFloats(vocabulary * width, 2),
+                                     randomIntegers(2 * (positions + 1), 3, int(vocabulary))},
+                        .length = std::max<int64_t>(1, positions - 3),
+                        .rows = 2};
     std::string forward =
         lossText("cross_entropy", {rows, weight, tokens}, {numbers, numbers, rows},
                  "operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, "
@@ -360,7 +361,7 @@ TEST(Storage, CrossEntropy) {
                  positions);
     expectRoundedResults(forward, {rows, weight}, launch);
     LoadedKernel losses(forward, *targets().front(), generate);
-    Launch backward = launch;
+    KernelInputs backward = launch;
     backward.operands.push_back(losses.run(launch)[1]);
     backward.operands.push_back(randomFloats(vocabulary, 5));
     // The gradient of the weights is f32 with weights of bf16: its type is put back.
@@ -372,7 +373,7 @@ TEST(Storage, CrossEntropy) {
       LoadedKernel plain(withGradient(text), *target, generate),
           half(withGradient(halved(text, {rows, weight})), *target, generate);
       ASSERT_TRUE(plain.loaded() && half.loaded());
-      Launch same = backward;
+      KernelInputs same = backward;
       same.operands[0] = rounded(same.operands[0]);
       same.operands[1] = rounded(same.operands[1]);
       EXPECT_TRUE(plain.run(same) == half.run(same)) << target->name.str();

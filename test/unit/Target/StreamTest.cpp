@@ -11,7 +11,7 @@ using namespace sluice::test;
 
 namespace {
 
-Generator rows() { return cpu::generateKernel; }
+KernelGenerator rows() { return cpu::generateKernel; }
 
 const TextAccess flat{.kind = "flat"}, scalar{.kind = "scalar"}, vector{.kind = "vector"};
 

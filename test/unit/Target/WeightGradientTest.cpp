@@ -77,9 +77,9 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
   return result;
 }
 
-Launch buildLaunch(const WeightCase &c, bool integers = true) {
-  Launch launch{.operands = {numbers(c.rows() * c.height, 1, integers),
-                             numbers(c.rows() * c.width, 2, integers)}};
+KernelInputs buildLaunch(const WeightCase &c, bool integers = true) {
+  KernelInputs launch{.operands = {numbers(c.rows() * c.height, 1, integers),
+                                   numbers(c.rows() * c.width, 2, integers)}};
   if (c.initWeight) {
     launch.operands.push_back(numbers(c.height * c.width, 3, integers));
   }
@@ -95,7 +95,7 @@ Launch buildLaunch(const WeightCase &c, bool integers = true) {
 
 /// Compares with sums in f64; the bound is the bound of a sum in sequence, zero for integers.
 void check(const WeightCase &c, const cpu::Target &target, const LoadedKernel &kernel,
-           const Launch &launch, bool integers) {
+           const KernelInputs &launch, bool integers) {
   auto results = kernel.run(launch);
   const std::vector<float> &left = launch.operands[0], &right = launch.operands[1];
   std::vector<int64_t> rows;
@@ -174,7 +174,7 @@ TEST(WeightGradient, InitsInPlace) {
   WeightCase c{.positions = 300, .height = 30, .width = 70, .initWeight = true, .initBias = true};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch = buildLaunch(c);
+    KernelInputs launch = buildLaunch(c);
     launch.shares = {{0, 2}, {1, 3}};
     check(c, *target, kernel, launch, true);
   }
@@ -184,7 +184,7 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
   WeightCase c{.batch = 3, .positions = 100, .factor = 2, .height = 14, .width = 35};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
-    Launch launch = buildLaunch(c);
+    KernelInputs launch = buildLaunch(c);
     for (int64_t length : {1, 2, 3, 101, 199, 200}) {
       for (int64_t rows : {1, 2, 3}) {
         // Invalid rows hold NaN: a product with it would show.
@@ -208,7 +208,7 @@ TEST(WeightGradient, OrderOfItemsDoesNotMatter) {
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);
     ASSERT_GE(kernel.items(), 4);
-    Launch launch = buildLaunch(c, false);
+    KernelInputs launch = buildLaunch(c, false);
     launch.shuffle = 0;
     launch.threads = 1;
     auto expected = kernel.run(launch);

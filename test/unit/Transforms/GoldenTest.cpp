@@ -97,7 +97,7 @@ protected:
   }
 
   std::unique_ptr<reference::Evaluator<double>> evaluate(StringRef name) {
-    reference::Setting setting;
+    reference::RuntimeValues setting;
     setting.rows = spec.getModel().getBatch();
     setting.length = spec.getModel().getLength();
     setting.seed = spec.getModel().getSeed();

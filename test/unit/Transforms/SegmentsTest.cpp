@@ -93,7 +93,7 @@ void setAll(reference::Evaluator<double> &evaluator, func::FuncOp function, uint
 
 /// The loss of `function` is the binomial prior of its own bits, of which a share of `a` is
 /// expected.
-void expectPrior(func::FuncOp function, reference::Setting setting, uint64_t seed, double a) {
+void expectPrior(func::FuncOp function, reference::RuntimeValues setting, uint64_t seed, double a) {
   constexpr double length = 13;
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
   setAll(evaluator, function, seed);
@@ -136,7 +136,7 @@ TEST(Predictor, ItsPriorMovesOverTheUpdates) {
     auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
     const double even[] = {0.5, 0.4, 0.3, 0.2, 0.1, 0.1}, jumped[] = {0.5, 0.5, 0.3, 0.3, 0.1, 0.1};
     for (uint64_t n = 1; n <= 6; ++n) {
-      reference::Setting setting{.rows = 2, .length = 13, .step = n};
+      reference::RuntimeValues setting{.rows = 2, .length = 13, .step = n};
       expectPrior(train, setting, n, (jumps ? jumped : even)[n - 1]);
       expectPrior(evaluate, setting, n, 0.1);
     }

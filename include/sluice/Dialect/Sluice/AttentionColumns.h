@@ -11,17 +11,17 @@ namespace sluice {
 /// queries, keys or values, and of one alone. Kernels write each gradient's columns once, and no
 /// others.
 template <typename Op> bool fillsSequences(Op op) {
-  struct Part {
+  struct ColumnSlice {
     mlir::Value sequence;
     int64_t column, count;
   };
   auto columns = [&](uint64_t heads) { return static_cast<int64_t>(heads * op.getHeadSize()); };
-  Part parts[] = {{op.getQuery(), int64_t(op.getQueryColumn()), columns(op.getHeads())},
-                  {op.getKey(), int64_t(op.getKeyColumn()), columns(op.getKvHeads())},
-                  {op.getValue(), int64_t(op.getValueColumn()), columns(op.getKvHeads())}};
-  for (const Part &part : parts) {
+  ColumnSlice parts[] = {{op.getQuery(), int64_t(op.getQueryColumn()), columns(op.getHeads())},
+                         {op.getKey(), int64_t(op.getKeyColumn()), columns(op.getKvHeads())},
+                         {op.getValue(), int64_t(op.getValueColumn()), columns(op.getKvHeads())}};
+  for (const ColumnSlice &part : parts) {
     int64_t filled = 0;
-    for (const Part &other : parts) {
+    for (const ColumnSlice &other : parts) {
       if (other.sequence != part.sequence) {
         continue;
       }

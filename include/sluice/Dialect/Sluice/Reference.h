@@ -17,7 +17,7 @@
 namespace sluice::reference {
 
 /// Values that are known only at run time.
-struct Setting {
+struct RuntimeValues {
   int64_t rows = 1;   ///< valid rows of the batch
   int64_t length = 1; ///< valid tokens a row
   uint64_t seed = 0;
@@ -46,7 +46,7 @@ public:
   using Lazy = std::function<T(int64_t, int64_t, int64_t, T)>;
 
   /// `module` gives scales and capacities.
-  Evaluator(mlir::ModuleOp module, Setting setting) : module(module), setting(setting) {}
+  Evaluator(mlir::ModuleOp module, RuntimeValues setting) : module(module), setting(setting) {}
 
   /// Rows that one step of generation computes, and rows that it must not read (StepReference.h).
   struct Window {
@@ -58,7 +58,7 @@ public:
   /// From now on, `length` tokens are valid, and ops are evaluated on the rows of `window` alone.
   void setStep(int64_t length, Window window);
 
-  const Setting &getSetting() const { return setting; }
+  const RuntimeValues &getSetting() const { return setting; }
   mlir::ModuleOp getModule() const { return module; }
 
   //===-- What a caller sets and reads
@@ -139,7 +139,7 @@ private:
   std::pair<int64_t, int64_t> getRowRange(mlir::Value sequence) const;
 
   mlir::ModuleOp module;
-  Setting setting;
+  RuntimeValues setting;
   Window window; ///< of a step; without `rows`, there is none
   /// Valid positions by scale: looking a symbol up walks the module, and every element read asks.
   mutable llvm::DenseMap<mlir::Attribute, int64_t> positionsOfScale;

@@ -8,14 +8,14 @@
 
 namespace sluice::spec {
 
-struct Level {
+struct HierarchyLevel {
   int64_t layers = 0;
   int64_t factor = 1;   ///< relative to the stage's input
   bool isDrawn = false; ///< one of Hierarchy::drawn, the same for all such levels
 };
 
 struct Hierarchy {
-  std::vector<Level> levels;
+  std::vector<HierarchyLevel> levels;
   std::vector<int64_t>
       drawn; ///< factors of which each step of training draws one; rising, empty: none is drawn
 

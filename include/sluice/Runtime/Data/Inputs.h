@@ -37,11 +37,11 @@ struct BatchInputs {
   std::map<std::string, Labels> labels = {};
   /// Numbers of each token, [batch, context, width], with rows `stride` numbers apart: named inputs
   /// of numbers.
-  struct Numbers {
+  struct TokenNumbers {
     int64_t context = 0, stride = 0;
     std::span<float> rows;
   };
-  std::map<std::string, Numbers> numbers = {};
+  std::map<std::string, TokenNumbers> numbers = {};
 };
 
 } // namespace sluice::runtime

@@ -27,7 +27,7 @@ struct WeightNames {
 /// Reads the tensors of a safetensors file. The bytes must outlive the object.
 class SafetensorsFile {
 public:
-  struct Stored {
+  struct StoredTensor {
     std::string type; ///< F32, F16, BF16, or another type that `check` rejects
     std::vector<int64_t> shape;
     uint64_t begin = 0, end = 0; ///< byte offsets after the header
@@ -38,7 +38,7 @@ public:
   /// matches. `origin` (a path) starts each message.
   SafetensorsFile(std::span<const uint8_t> file, std::string origin);
 
-  const std::map<std::string, Stored> &tensors() const { return table; }
+  const std::map<std::string, StoredTensor> &tensors() const { return table; }
   /// Checks for the checksums that `encodeSafetensors` writes.
   bool hasChecksum() const { return checksummed; }
   /// Returns a string of the file's metadata, which no checksum covers; empty if absent.
@@ -64,12 +64,12 @@ public:
   void copy(const NamedTensor &into) const;
 
 private:
-  float element(const Stored &stored, size_t index) const;
-  void requireContext(const NamedTensor &tensor, const Stored &stored) const;
+  float element(const StoredTensor &stored, size_t index) const;
+  void requireContext(const NamedTensor &tensor, const StoredTensor &stored) const;
 
   std::string origin;
   std::span<const uint8_t> data;
-  std::map<std::string, Stored> table;
+  std::map<std::string, StoredTensor> table;
   std::map<std::string, std::string> texts; ///< strings of the metadata
   bool checksummed = false;
 };

@@ -53,12 +53,12 @@ public:
   const GenerationWindow &window(int64_t row) const { return windows.at(static_cast<size_t>(row)); }
   /// The effect of a row's newest token on each segmentation of the model. Empty if each call
   /// recomputes the window.
-  struct Segments {
+  struct SegmentProgress {
     std::string name;
     int64_t closed = 0;      ///< boundary bits in the window: segments that have ended, or begun
     bool isBoundary = false; ///< the token has a boundary bit, so rows of segments were computed
   };
-  std::vector<Segments> segments(int64_t row);
+  std::vector<SegmentProgress> segments(int64_t row);
 
   /// Assigns row `row` to a text with the window `window`; {} for a new text.
   void begin(int64_t row, const GenerationWindow &window) {
@@ -99,7 +99,7 @@ struct TextSink {
   /// Receives a text's newest token after the model has read it: its position and its effect on
   /// segments.
   std::function<void(size_t text, int64_t position, uint8_t token,
-                     std::span<const Predictor::Segments> segments)>
+                     std::span<const Predictor::SegmentProgress> segments)>
       read = {};
 };
 

@@ -24,15 +24,15 @@ const Chip *findChip(const std::string &name);
 
 /// Returns the share of a multiprocessor's 64 warps that blocks of this stage can fill, limited by
 /// registers, shared memory and threads: 0 to 1; -1 if the registers are unknown.
-double computeOccupancy(const Stage &stage, const Chip &chip);
+double computeOccupancy(const DeviceStage &stage, const Chip &chip);
 
 /// Returns a lower bound on the time in seconds, from flops and bytes. It is an estimate, not a
 /// measurement.
-double rooflineSeconds(const Kernel &kernel, const Chip &chip);
+double rooflineSeconds(const PlanKernel &kernel, const Chip &chip);
 
 /// One kernel for one GPU target, aggregated over its stages. -1 if ptxas was not available.
 struct LedgerLine {
-  const Kernel *kernel = nullptr;
+  const PlanKernel *kernel = nullptr;
   std::string target;
   const DeviceVariant *variant = nullptr;
   int64_t registers = -1, spills = -1, sharedBytes = 0; // maximum, sum, maximum

@@ -94,7 +94,7 @@ struct Variant {
 };
 
 /// One GPU launch of a kernel: a one-dimensional grid of `blocks`.
-struct Stage {
+struct DeviceStage {
   std::string symbol;
   int64_t blocks = 0, threads = 0; // threads per block
   int64_t sharedBytes = 0;         // dynamic shared memory per block
@@ -131,7 +131,7 @@ struct LibraryChoice {
 /// launch.
 struct DeviceVariant {
   std::string module; // prefix of the artifact's symbols MODULE_bitcode, MODULE_ptx, MODULE_cubin
-  std::vector<Stage> stages;
+  std::vector<DeviceStage> stages;
   int64_t workspaceBytes = 0;
   int64_t plannedBytes = 0; // bytes that all stages move at full length, including the workspace
   int64_t counters = 0;     // i32 counters before the workspace, zero before and after each stage
@@ -144,7 +144,7 @@ struct Operand {
   bool written = false;
 };
 
-struct Kernel {
+struct PlanKernel {
   std::string name, kind;
   std::map<std::string, Variant> variants;             // by CPU target
   std::map<std::string, DeviceVariant> deviceVariants; // by GPU target
@@ -272,7 +272,7 @@ struct Plan {
   std::vector<Tensor> tensors;
   int64_t gradientsOffset = 0, gradientsBytes = 0;
   std::vector<int64_t> buckets;
-  std::vector<Kernel> kernels;
+  std::vector<PlanKernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
   /// Factors that steps draw from. The first is the main factor, whose entries have plain names;
   /// the others are ascending, and `entryOfFactor` names their entries `gradient`, `evaluate` and

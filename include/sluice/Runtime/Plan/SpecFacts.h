@@ -34,9 +34,9 @@ struct ScheduleFacts {
 
 /// The result of a primitive stage. Streams are stored in the order of execution.
 struct StreamFacts {
-  enum class Rows { tokens, input, segments, none };
+  enum class RowAxis { tokens, input, segments, none };
   std::string stage; ///< "stages.1.inside.4"
-  Rows rows = Rows::tokens;
+  RowAxis rows = RowAxis::tokens;
   std::string of;     ///< name of the input or of the segments
   int64_t factor = 1; ///< scale: row m starts at token factor * m
   std::string value;  ///< stage that computes the rows; differs from `stage` for a dropout
@@ -51,10 +51,10 @@ struct StreamName {
 struct BoundaryFacts {
   /// Interpretation of a row's number: a bit, 0 or 1; the probability of a bit; or a logit, to
   /// which `shift` is added.
-  enum class Numbers { bits, probabilities, logits };
+  enum class BoundaryEncoding { bits, probabilities, logits };
   std::string name;
   std::string value; ///< stream of the numbers, in the form of CompileRequest::everyRow
-  Numbers numbers = Numbers::bits;
+  BoundaryEncoding numbers = BoundaryEncoding::bits;
   double shift = 0;
   std::string parent;  ///< segments that are cut; empty: the tokens
   int64_t factor = 1;  ///< tokens per row of the scale that is cut

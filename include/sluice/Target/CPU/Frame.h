@@ -54,10 +54,10 @@ public:
   mlir::Value firstStream(); ///< i64: added to the ids of random streams
   mlir::Value firstRow();    ///< index: for emitDrawnRow
   /// Schedule of row `batch` of the batch for a scheduled dispatch; all of type index.
-  struct Run {
+  struct RowSchedule {
     mlir::Value start, count, length;
   };
-  Run run(mlir::Value batch);
+  RowSchedule run(mlir::Value batch);
   /// Returns ceil(length / factor), or `positions` if factor is 0.
   Lengths lengths(int64_t factor, int64_t positions);
 

@@ -30,7 +30,7 @@ constexpr int64_t mostSumParts = 32;
 /// One launch of a kernel: `void name(uint8_t *arena, const int64_t *arguments)`. A block of the
 /// one-dimensional grid corresponds to an `item` of a CPU kernel. Blocks run in any order and never
 /// wait for one another; their number depends on shapes only.
-struct Stage {
+struct KernelStage {
   mlir::func::FuncOp function;
   int64_t blocks = 0;
   int64_t threads = threadsPerBlock; ///< per block
@@ -39,7 +39,7 @@ struct Stage {
 
 /// A generated kernel: launches that run in order with the same arguments.
 struct Kernel {
-  llvm::SmallVector<Stage> stages;
+  llvm::SmallVector<KernelStage> stages;
   int64_t workspaceBytes = 0; ///< memory used by this launch only, undefined before it
   /// Number of i32 counters with which blocks that share a sum count arrivals. They are stored
   /// immediately before the workspace and are zero before and after each launch.

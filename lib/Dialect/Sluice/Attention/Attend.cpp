@@ -11,9 +11,9 @@ using dispatch::RowRead;
 
 static SequenceType toSequenceType(Value value) { return cast<SequenceType>(value.getType()); }
 
-using Reads = std::optional<SmallVector<RowRead>>;
-using Relation = std::optional<IntegerSet>;
-using Terms = SmallVector<SegmentTerm, 2>;
+using OptionalReads = std::optional<SmallVector<RowRead>>;
+using OptionalRelation = std::optional<IntegerSet>;
+using SegmentTerms = SmallVector<SegmentTerm, 2>;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
@@ -80,7 +80,7 @@ LogicalResult AttendPartsOp::verify() {
 
 /// Reads its own row of the query, and keys and values e(p - 1) < q <= e(p), selected by these two
 /// ends.
-Relation AttendSegmentsOp::getRelation(unsigned operand) {
+OptionalRelation AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
     return IntegerSet::get(2, 1, {q - p}, {true});
@@ -102,7 +102,7 @@ AffineExpr AttendSegmentsOp::getLatest(unsigned operand) {
   return isMoved ? getAffineSymbolExpr(2, getContext()) : getAffineDimExpr(0, getContext());
 }
 
-Terms AttendSegmentsOp::getSegmentTerms(unsigned operand) {
+SegmentTerms AttendSegmentsOp::getSegmentTerms(unsigned operand) {
   if (operand != getKeyMutable().getOperandNumber() &&
       operand != getValueMutable().getOperandNumber()) {
     return {};
@@ -117,7 +117,7 @@ StringRef AttendSegmentsOp::getBurstRefusal() {
          "of one; shift what it reads";
 }
 
-Relation AttendPartsOp::getRelation(unsigned) {
+OptionalRelation AttendPartsOp::getRelation(unsigned) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   return IntegerSet::get(2, 1, {q - p}, {true});
 }
@@ -127,7 +127,7 @@ std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
 /// Reads operands on the result's scale at the row itself, and any row of other operands, ends and
 /// counts.
-Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
+OptionalReads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
@@ -139,7 +139,7 @@ Reads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   return reads;
 }
 
-Reads AttendPartsBackwardOp::getRowReads(unsigned) {
+OptionalReads AttendPartsBackwardOp::getRowReads(unsigned) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, getOperation()->getNumOperands()),
                              [&](unsigned i) { return RowRead::itself(i, getContext()); });
 }

@@ -6,10 +6,10 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
 
-using Reads = std::optional<SmallVector<RowRead>>;
+using OptionalReads = std::optional<SmallVector<RowRead>>;
 
 /// Reads every sequence at the row itself; nothing if the result is a parameter's gradient.
-static Reads readsItsRow(Operation *op, unsigned result) {
+static OptionalReads readsItsRow(Operation *op, unsigned result) {
   if (!isa<SequenceType>(op->getResult(result).getType())) {
     return std::nullopt;
   }
@@ -22,21 +22,23 @@ static Reads readsItsRow(Operation *op, unsigned result) {
   return reads;
 }
 
-Reads EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
-Reads PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
-Reads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
-Reads MeanGradientOp::getRowReads(unsigned) { return SmallVector<RowRead>{}; }
-Reads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
-Reads LinearInputGradientOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
+OptionalReads EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+OptionalReads PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+OptionalReads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+OptionalReads MeanGradientOp::getRowReads(unsigned) { return SmallVector<RowRead>{}; }
+OptionalReads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
+OptionalReads LinearInputGradientOp::getRowReads(unsigned result) {
+  return readsItsRow(*this, result);
+}
 
-Reads AttentionBackwardOp::getRowReads(unsigned result) {
+OptionalReads AttentionBackwardOp::getRowReads(unsigned result) {
   return dispatch::attentionBackwardReads(getMask(), getNumOperands(), result,
                                           getSourceGradients().size(), getTerms());
 }
 
 /// Reads the row and its target, token p + offset.
-Reads CrossEntropyBackwardOp::getRowReads(unsigned result) {
-  Reads reads = readsItsRow(*this, result);
+OptionalReads CrossEntropyBackwardOp::getRowReads(unsigned result) {
+  OptionalReads reads = readsItsRow(*this, result);
   unsigned tokens = getTokensMutable().getOperandNumber();
   for (unsigned i = 0; reads && i < reads->size(); ++i) {
     if ((*reads)[i].operand == tokens) {

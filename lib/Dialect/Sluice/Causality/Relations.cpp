@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-using Relation = std::optional<IntegerSet>;
+using OptionalRelation = std::optional<IntegerSet>;
 
 namespace {
 /// The names p, q and n in a relation.
@@ -27,7 +27,7 @@ static bool isSequence(Operation *op, unsigned operand) {
 }
 
 /// Returns the relation q = source(p) for an operand that is a sequence.
-static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
+static OptionalRelation readsOne(Operation *op, unsigned operand, AffineExpr source) {
   if (!isSequence(op, operand)) {
     return std::nullopt;
   }
@@ -39,7 +39,7 @@ static Relation readsOne(Operation *op, unsigned operand, AffineExpr source) {
 //===----------------------------------------------------------------------===//
 
 #define READS_ITS_POSITION(OP)                                                                     \
-  Relation OP::getRelation(unsigned operand) {                                                     \
+  OptionalRelation OP::getRelation(unsigned operand) {                                             \
     return readsOne(*this, operand, RelationNames(*this).p);                                       \
   }                                                                                                \
   AffineExpr OP::getLatest(unsigned operand) { return RelationNames(*this).p; }
@@ -71,7 +71,7 @@ static std::optional<RowChoice> findRowChoice(MapOp map) {
   return RowChoice{on.getArgNumber(), off.getArgNumber(), *condition};
 }
 
-Relation MapOp::getRelation(unsigned operand) {
+OptionalRelation MapOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   std::optional<RowChoice> choice = findRowChoice(*this);
   bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
@@ -102,7 +102,7 @@ AffineExpr MapOp::getLatest(unsigned operand) {
 }
 
 /// Targets look ahead by design.
-Relation CrossEntropyOp::getRelation(unsigned operand) {
+OptionalRelation CrossEntropyOp::getRelation(unsigned operand) {
   return operand == 0 ? readsOne(*this, operand, RelationNames(*this).p) : std::nullopt;
 }
 AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return RelationNames(*this).p; }
@@ -126,28 +126,32 @@ SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
 static AffineExpr shifted(ShiftOp op) {
   return RelationNames(op).p - static_cast<int64_t>(op.getBy());
 }
-Relation ShiftOp::getRelation(unsigned operand) { return readsOne(*this, operand, shifted(*this)); }
+OptionalRelation ShiftOp::getRelation(unsigned operand) {
+  return readsOne(*this, operand, shifted(*this));
+}
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
 std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()); }
 
 static AffineExpr lastOfGroup(Operation *op, int64_t k) {
   return RelationNames(op).p * k + (k - 1);
 }
-Relation FoldOp::getRelation(unsigned) { return facts::buildRelation(getContext(), getRowGroup()); }
+OptionalRelation FoldOp::getRelation(unsigned) {
+  return facts::buildRelation(getContext(), getRowGroup());
+}
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 
 static AffineExpr getGroupSize(Operation *op, int64_t k) { return RelationNames(op).p.floorDiv(k); }
-Relation UpsampleOp::getRelation(unsigned operand) {
+OptionalRelation UpsampleOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
 AffineExpr UpsampleOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
-Relation UnfoldOp::getRelation(unsigned operand) {
+OptionalRelation UnfoldOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
 AffineExpr UnfoldOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
 
 /// The only result position is p = 0.
-Relation LastOp::getRelation(unsigned operand) {
+OptionalRelation LastOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
 }
@@ -172,7 +176,7 @@ constexpr unsigned positionQuery = 3, distanceRows = 4;
 
 /// Reads queries at their own row; keys and values by the mask, 0 <= q < n; rows by distance up to
 /// the maximum distance of p.
-Relation AttentionOp::getRelation(unsigned operand) {
+OptionalRelation AttentionOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
     return readsOne(*this, operand, of.p);

@@ -14,7 +14,7 @@ namespace {
 /// Attention of one part of one hash, in slots.
 struct PartOf {
   int64_t hash;
-  Part part;
+  HashPart part;
   Value output, lse;
 };
 } // namespace
@@ -26,7 +26,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
   for (int64_t hash = 0; hash < all.hashes; ++hash) {
     Value query = all.toSlots(all.emitter.get(op.getQuery()), hash, width);
     Value value = all.toSlots(all.emitter.get(op.getValue()), hash, width);
-    for (Part part : all.parts()) {
+    for (HashPart part : all.parts()) {
       auto mixed = dispatch::AttentionOp::create(
           b, all.type(all.slots, width, all.f32()), all.type(all.slots, all.heads, all.f32()),
           query, query, value, ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads,
@@ -46,12 +46,12 @@ struct Places {
     for (const Slots &each : all.of) {
       slots.push_back(pass.own(each.slotOf));
       Value rank = pass.own(each.rankOf);
-      for (Part part : bothParts) {
+      for (HashPart part : bothParts) {
         has.push_back(all.has(pass, part, rank));
       }
     }
   }
-  Value hasPart(int64_t hash, Part part) const { return has[2 * hash + part]; }
+  Value hasPart(int64_t hash, HashPart part) const { return has[2 * hash + part]; }
   SmallVector<Value> slots, has;
 };
 } // namespace
@@ -169,7 +169,8 @@ LogicalResult HashedAttentionOp::emitDispatches(DispatchEmitter &emitter) {
 //===----------------------------------------------------------------------===//
 
 /// Returns log-sum-exps in slots, for rows that have the part.
-static Value getLogSum(HashedAttentionBackwardOp op, HashedSlots &all, int64_t hash, Part part) {
+static Value getLogSum(HashedAttentionBackwardOp op, HashedSlots &all, int64_t hash,
+                       HashPart part) {
   SlotPass pass(all.emitter);
   Value row = pass.own(all.of[hash].rowOf);
   Value has = all.has(pass, part, pass.gather(all.of[hash].rankOf, row));
@@ -188,7 +189,7 @@ static SmallVector<Value> differentiate(HashedAttentionBackwardOp op, HashedSlot
         gradient = slots(op.getGradient());
   SmallVector<Type> types(3, all.type(all.slots, width, all.f32()));
   SmallVector<Value> gradients;
-  for (Part part : all.parts()) {
+  for (HashPart part : all.parts()) {
     auto made = dispatch::AttentionBackwardOp::create(
         all.emitter.b, types, query, query, value, output, getLogSum(op, all, hash, part), gradient,
         ValueRange(), all.ofSlots(), dispatch::DomainAttr(), all.heads, all.heads, all.size, 0, 0,

@@ -131,7 +131,7 @@ Value HashedSlots::toSlots(Value tensor, int64_t hash, int64_t width) {
 
 /// A row has the part Own unless it is the first of its chunk, and Before unless it is in the first
 /// chunk.
-Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
+Value HashedSlots::has(SlotPass &pass, HashPart part, Value rank) const {
   Value rows = pass.whole(chunk);
   Value counted = part == Own ? Value(arith::RemSIOp::create(pass.b, rank, rows)) : rank;
   return pass.is(arith::CmpIPredicate::sge, counted, pass.whole(part == Own ? 1 : chunk));
@@ -139,7 +139,7 @@ Value HashedSlots::has(SlotPass &pass, Part part, Value rank) const {
 
 /// Slots of a chunk are a block. Own: those before the row's. Before: the slots of the previous
 /// block.
-IntegerSet HashedSlots::buildMask(Part part) const {
+IntegerSet HashedSlots::buildMask(HashPart part) const {
   MLIRContext *context = emitter.b.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
   AffineExpr begin = p.floorDiv(chunk) * chunk;

@@ -120,8 +120,8 @@ struct Slots {
 };
 
 /// The two parts of a hash's attention: keys of a row's own chunk, and of the chunk before.
-enum Part { Own, Before };
-constexpr std::array<Part, 2> bothParts = {Own, Before};
+enum HashPart { Own, Before };
+constexpr std::array<HashPart, 2> bothParts = {Own, Before};
 
 /// A magnitude of a score or log-sum-exp at which a row's weights are zero.
 constexpr double nothing = 1e30;
@@ -147,10 +147,12 @@ public:
   Value toSlots(Value tensor, int64_t hash, int64_t width);
   /// Returns the parts that some row has: in chunks of one row, no row has an earlier row in its
   /// own chunk.
-  ArrayRef<Part> parts() const { return ArrayRef<Part>(bothParts).drop_front(chunk == 1 ? 1 : 0); }
+  ArrayRef<HashPart> parts() const {
+    return ArrayRef<HashPart>(bothParts).drop_front(chunk == 1 ? 1 : 0);
+  }
   /// Returns the condition, in a body, that a row of this rank has the part.
-  Value has(SlotPass &pass, Part part, Value rank) const;
-  IntegerSet buildMask(Part part) const;
+  Value has(SlotPass &pass, HashPart part, Value rank) const;
+  IntegerSet buildMask(HashPart part) const;
   RankedTensorType type(int64_t positions, int64_t width, Type element) const {
     return width > 0 ? RankedTensorType::get({batch, positions, width}, element)
                      : RankedTensorType::get({batch, positions}, element);

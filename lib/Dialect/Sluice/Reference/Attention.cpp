@@ -130,7 +130,7 @@ public:
     if (rate == 0) {
       return 1;
     }
-    const Setting &setting = evaluator.getSetting();
+    const RuntimeValues &setting = evaluator.getSetting();
     uint64_t element = ((b * op.getHeads() + h) * queryCapacity + p) * keyCapacity + q;
     bool kept = uniform(setting.seed, setting.step, op.getRandomId(), element) >= rate;
     return kept ? static_cast<T>(1 / (1 - rate)) : T(0);

@@ -14,7 +14,7 @@ using namespace sluice::reference;
 /// number type represents. An operand that row p does not read (MapOp::getRelation) is NaN there:
 /// in a step its row need not exist, and a select must not take it.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
-  const Setting &setting = evaluator.getSetting();
+  const RuntimeValues &setting = evaluator.getSetting();
   int64_t columns = evaluator.getColumns(op.getResult()),
           capacity = evaluator.getCapacity(op.getResult());
   ScalarProgram<T> body(op.getBody());

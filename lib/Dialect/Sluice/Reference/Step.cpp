@@ -9,7 +9,7 @@ using namespace sluice;
 using namespace sluice::reference;
 
 StepRunner::StepRunner(func::FuncOp step)
-    : function(step), evaluator(step->getParentOfType<ModuleOp>(), Setting{}) {
+    : function(step), evaluator(step->getParentOfType<ModuleOp>(), RuntimeValues{}) {
   for (auto due : step.getOps<DueOp>()) {
     auto schedule = SymbolTable::lookupNearestSymbolFrom<ScheduleOp>(step, due.getScheduleAttr());
     schedules[due.getValue()] = schedule;

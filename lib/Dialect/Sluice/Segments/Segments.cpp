@@ -9,9 +9,9 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
 
-using Reads = std::optional<SmallVector<RowRead>>;
-using Relation = std::optional<IntegerSet>;
-using Terms = SmallVector<SegmentTerm, 2>;
+using OptionalReads = std::optional<SmallVector<RowRead>>;
+using OptionalRelation = std::optional<IntegerSet>;
+using SegmentTerms = SmallVector<SegmentTerm, 2>;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
@@ -152,7 +152,7 @@ constexpr auto endTerm = SegmentTerm::End, countTerm = SegmentTerm::Count;
 } // namespace
 
 /// c(p) counts bits up to p.
-Relation SegmentOp::getRelation(unsigned) {
+OptionalRelation SegmentOp::getRelation(unsigned) {
   Unknowns of(*this);
   return of.where({of.p - of.q, of.q});
 }
@@ -176,7 +176,7 @@ std::string SegmentOp::getNeutralName(unsigned result) {
 
 /// Reads rows and bits of a segment, and the ends where it begins and ends. Counts follow from
 /// ends.
-Relation PoolSegmentsOp::getRelation(unsigned operand) {
+OptionalRelation PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   int64_t first = getStarts() ? 0 : 1;
   if (operand == getEndsMutable().getOperandNumber()) {
@@ -195,7 +195,7 @@ AffineExpr PoolSegmentsOp::getLatest(unsigned operand) {
 }
 
 /// Returns e(p - 1) and e(p) or, if bits begin segments, e(p) and e(p + 1).
-Terms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
+SegmentTerms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
   if (operand >= getCountsMutable().getOperandNumber()) {
     return {};
   }
@@ -203,7 +203,7 @@ Terms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
   return {{endTerm, getEnds(), first}, {endTerm, getEnds(), first + 1}};
 }
 
-Relation SelectSegmentsOp::getRelation(unsigned operand) {
+OptionalRelation SelectSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   if (operand == getCountsMutable().getOperandNumber()) {
     return std::nullopt;
@@ -217,12 +217,12 @@ AffineExpr SelectSegmentsOp::getLatest(unsigned operand) {
   return operand == getEndsMutable().getOperandNumber() ? of.p : of.term(0);
 }
 
-Terms SelectSegmentsOp::getSegmentTerms(unsigned operand) {
+SegmentTerms SelectSegmentsOp::getSegmentTerms(unsigned operand) {
   bool isInput = operand == getInputMutable().getOperandNumber();
-  return isInput ? Terms{{endTerm, getEnds(), Unknowns(*this).p}} : Terms{};
+  return isInput ? SegmentTerms{{endTerm, getEnds(), Unknowns(*this).p}} : SegmentTerms{};
 }
 
-Relation SpreadSegmentsOp::getRelation(unsigned operand) {
+OptionalRelation SpreadSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   if (operand == getEndsMutable().getOperandNumber()) {
     return std::nullopt;
@@ -237,27 +237,31 @@ AffineExpr SpreadSegmentsOp::getLatest(unsigned operand) {
   return isCounts ? of.p : of.term(0) - static_cast<int64_t>(getBy());
 }
 
-Terms SpreadSegmentsOp::getSegmentTerms(unsigned operand) {
+SegmentTerms SpreadSegmentsOp::getSegmentTerms(unsigned operand) {
   bool isInput = operand == getInputMutable().getOperandNumber();
-  return isInput ? Terms{{countTerm, getCounts(), Unknowns(*this).p}} : Terms{};
+  return isInput ? SegmentTerms{{countTerm, getCounts(), Unknowns(*this).p}} : SegmentTerms{};
 }
 
-Relation TotalOp::getRelation(unsigned) {
+OptionalRelation TotalOp::getRelation(unsigned) {
   Unknowns of(*this);
   return of.where({of.q, getAffineSymbolExpr(0, getContext()) - 1 - of.q});
 }
 AffineExpr TotalOp::getLatest(unsigned) { return {}; }
 
-Relation SumColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
+OptionalRelation SumColumnsOp::getRelation(unsigned) {
+  return Unknowns(*this).is(Unknowns(*this).p);
+}
 AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
-Relation RepeatColumnsOp::getRelation(unsigned) { return Unknowns(*this).is(Unknowns(*this).p); }
+OptionalRelation RepeatColumnsOp::getRelation(unsigned) {
+  return Unknowns(*this).is(Unknowns(*this).p);
+}
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
 /// The op reads its own row, like a map.
 std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
 std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
 /// Reads operands on the result's scale at the row itself, and any row of the others.
-static Reads readsSegments(Operation *op) {
+static OptionalReads readsSegments(Operation *op) {
   auto scale = getTensorType(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -269,16 +273,16 @@ static Reads readsSegments(Operation *op) {
   return reads;
 }
 
-Reads PoolSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
-Reads SelectSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
+OptionalReads PoolSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
+OptionalReads SelectSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
 
 /// Reads any row of each operand: rows of the segment that contains the bit, and rows that read a
 /// segment.
-static Reads readsAll(Operation *op) {
+static OptionalReads readsAll(Operation *op) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, op->getNumOperands()), RowRead::whole);
 }
-Reads PoolSegmentsBitsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
-Reads SpreadSegmentsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
+OptionalReads PoolSegmentsBitsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
+OptionalReads SpreadSegmentsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
 
 //===----------------------------------------------------------------------===//
 // Work: an addition an element, a mean's product

@@ -33,7 +33,7 @@ mlir::FailureOr<Kernel> generateDecodeAttention(dispatch::AttentionOp op, mlir::
 namespace sluice::cpu::attention {
 
 /// Sizes of the problem and of the blocks.
-struct Shape : AttentionSizes {
+struct AttentionShape : AttentionSizes {
   int64_t queryBlock; ///< queries per block: queryVectors vectors
   int64_t queryVectors;
   int64_t keyBlock;    ///< keys per block
@@ -44,7 +44,7 @@ struct Shape : AttentionSizes {
   int64_t elementBytes; ///< element size of queries, keys, values, outputs and their gradients
 };
 
-template <typename Op> Shape makeShape(Op op, const Target &target);
+template <typename Op> AttentionShape makeShape(Op op, const Target &target);
 
 /// Returns the valid lengths (index) of queries and keys in a row of the batch; the same value if
 /// they share a domain and there are no key counts.
@@ -82,7 +82,7 @@ int64_t tileRows(const Target &target, int64_t vectors);
 
 /// Returns a matmul of the rows of a block of keys with a transposed block of queries, over the
 /// columns of a head, without operands: C[keyBlock][queryBlock].
-Matmul makeBlockMatmul(Emitter &e, const Shape &shape);
+Matmul makeBlockMatmul(Emitter &e, const AttentionShape &shape);
 
 void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 
@@ -98,26 +98,26 @@ struct RowRange {
 };
 
 /// Copies the columns of one head to packed[i][headWidth].
-void emitPack(Emitter &e, const Shape &shape, mlir::Value source, const RowRange &range,
+void emitPack(Emitter &e, const AttentionShape &shape, mlir::Value source, const RowRange &range,
               mlir::Value column, mlir::Value packed);
 
 /// Computes transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
-void emitTransposeBlock(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value first,
-                        mlir::Value transposed, mlir::Value row0);
+void emitTransposeBlock(Emitter &e, const AttentionShape &shape, mlir::Value packed,
+                        mlir::Value first, mlir::Value transposed, mlir::Value row0);
 
 /// The reverse, into all headWidth columns: packed[p][c] = transposed[row0 + c][p] * scale[p]
 /// (scale may be null). Columns from `head` on are undefined.
-void emitTransposeBack(Emitter &e, const Shape &shape, mlir::Value transposed, mlir::Value row0,
-                       mlir::Value scale, mlir::Value packed);
+void emitTransposeBack(Emitter &e, const AttentionShape &shape, mlir::Value transposed,
+                       mlir::Value row0, mlir::Value scale, mlir::Value packed);
 
 /// Computes target[base + first + i][column ...] = packed[from + i] for i < count, with the inverse
 /// rotation if `rotary` is not null.
-void emitUnpack(Emitter &e, const Shape &shape, mlir::Value packed, mlir::Value from,
+void emitUnpack(Emitter &e, const AttentionShape &shape, mlir::Value packed, mlir::Value from,
                 mlir::Value first, mlir::Value count, mlir::Value rotary, mlir::Value target,
                 mlir::Value base, mlir::Value column);
 
 /// Stores zeros to the columns of one head in rows [from, to) after `base`.
-void emitZeroRows(Emitter &e, const Shape &shape, mlir::Value target, mlir::Value base,
+void emitZeroRows(Emitter &e, const AttentionShape &shape, mlir::Value target, mlir::Value base,
                   mlir::Value from, mlir::Value to, mlir::Value column);
 
 /// Fills a two-dimensional memory whose rows are whole vectors.
@@ -126,7 +126,7 @@ void emitFill(Emitter &e, mlir::Value memory, float value);
 /// Sets the FLOPs of `matmuls` matmuls over the pairs in the mask, and the bytes of `tensors`
 /// tensors with the columns of all heads, half of them with rows of queries and half with rows of
 /// keys.
-void countWork(const Shape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
+void countWork(const AttentionShape &shape, mlir::IntegerSet mask, int64_t matmuls, int64_t tensors,
                Kernel &kernel);
 
 /// Returns the mask and q < length as a vector of i1, for a vector of queries and one key (both
@@ -139,7 +139,7 @@ mlir::Value emitQueries(Emitter &e, mlir::Value p0, mlir::Value column);
 
 /// Computes keep[q][p] = 0 or 1 / (1 - dropout) for a block of keys and queries; `head` is b *
 /// heads + h.
-void emitKeep(Emitter &e, Frame &frame, const Shape &shape, mlir::Value head, mlir::Value p0,
-              mlir::Value q0, mlir::Value keep);
+void emitKeep(Emitter &e, Frame &frame, const AttentionShape &shape, mlir::Value head,
+              mlir::Value p0, mlir::Value q0, mlir::Value keep);
 
 } // namespace sluice::cpu::attention

@@ -59,10 +59,10 @@ private:
 
   dispatch::AttentionBackwardOp op;
   const Target &target;
-  const Shape shape;
+  const AttentionShape shape;
   Frame frame;
   Emitter e;
-  Terms terms;
+  HeadTerms terms;
   const bool keepsScores;   ///< the derivative reads raw scores
   const bool readsProducts; ///< the derivative reads products by distance
   const bool readsBiases;   ///< the derivative reads biases

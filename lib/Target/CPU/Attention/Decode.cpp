@@ -28,7 +28,7 @@ using namespace sluice::cpu::attention;
 constexpr int64_t ahead = 16; ///< keys between a row that is read and the row that is prefetched
 
 static void allocate(DecodeGenerator &d) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   const DecodeCut &cut = d.cut;
   Emitter &e = d.e;
   d.query = d.frame.buffer(0);
@@ -63,7 +63,7 @@ static void allocate(DecodeGenerator &d) {
 /// shortest, and no thread should get parts of the same number only. Idle rows of the batch are
 /// spread in the same way.
 static void locateItem(DecodeGenerator &d) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   const DecodeCut &cut = d.cut;
   Emitter &e = d.e;
   Value number = e.floorDiv(d.frame.item(), shape.batch);
@@ -96,7 +96,7 @@ static Value countKeys(DecodeGenerator &d) {
 }
 
 static void loadQuery(DecodeGenerator &d, const DecodeQuery &of) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   Value row = ringRow(e.b, d.getExtent(d.op.getQuery()), d.batch, of.position);
   Value first = e.add(e.mul(of.head, shape.head), shape.queryColumn);
@@ -138,7 +138,7 @@ static Emitter::Values loadRingRows(DecodeGenerator &d, Value ring, Value first,
 
 /// Prefetches a head's columns, from `column`, of the tile of rows that starts at position `first`.
 static void prefetchTile(DecodeGenerator &d, Value memory, Value ring, Value first, Value column) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   constexpr int64_t lineBytes = 64; // size of a cache line
   if (!d.isWhole(ring)) {
@@ -154,13 +154,13 @@ static void prefetchTile(DecodeGenerator &d, Value memory, Value ring, Value fir
 }
 
 static void prefetchKeys(DecodeGenerator &d, Value first, Value head) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   prefetchTile(d, d.key, d.op.getKey(), first, e.add(e.mul(head, shape.head), shape.keyColumn));
 }
 
 static void prefetchValues(DecodeGenerator &d, Value first, Value head) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   prefetchTile(d, d.value, d.op.getValue(), first,
                e.add(e.mul(head, shape.head), shape.valueColumn));
@@ -177,7 +177,7 @@ static Value distanceRow(DecodeGenerator &d, const DecodeQuery &of, Value q0, Va
 /// Adds the products of a query with its rows by distance to `dots`, one per key.
 static void addDistances(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value at,
                          Emitter::Values &dots) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   Value first = e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -305,7 +305,7 @@ static void addTerms(DecodeGenerator &d, const DecodeQuery &of) {
 }
 
 static void addTile(DecodeGenerator &d, const DecodeQuery &of, ArrayRef<Value> rows, Value at) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   int64_t most = d.frame.target().registers / 2;
   for (int64_t first = 0; first < shape.headVectors; first += most) {
@@ -365,7 +365,7 @@ static void emitKeyBlock(DecodeGenerator &d, Value q0, Value end) {
 }
 
 static void emitItem(DecodeGenerator &d) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   const DecodeCut &cut = d.cut;
   Emitter &e = d.e;
   Value start = e.mul(d.part, d.partKeys);
@@ -394,7 +394,7 @@ static void emitItem(DecodeGenerator &d) {
 }
 
 static Kernel generate(DecodeGenerator &d) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   const DecodeCut &cut = d.cut;
   Emitter &e = d.e;
   allocate(d);
@@ -433,7 +433,7 @@ static Kernel generate(DecodeGenerator &d) {
 /// before the queries of a key/value head.
 void attention::eachQuery(DecodeGenerator &d, llvm::function_ref<void(const DecodeQuery &)> body,
                           llvm::function_ref<void(Value head)> eachHead) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   const DecodeCut &cut = d.cut;
   Emitter &e = d.e;
   e.loop(e.index(0), e.index(cut.heads), 1, [&](Value k) {

@@ -68,7 +68,7 @@ struct DecodeGenerator {
   int64_t getValidRows(int64_t j) const { return shape.head - j * e.lanes; }
 
   dispatch::AttentionOp op;
-  const Shape shape;
+  const AttentionShape shape;
   const DecodeCut cut;
   const int64_t slots; ///< queries per item
   Frame frame;
@@ -86,7 +86,7 @@ struct DecodeGenerator {
   mlir::Value isShort;       ///< the parts of this text have `shortKeys` keys
   mlir::Value partKeys;      ///< keys per part of this text
   mlir::Value keys;          ///< keys of the current block, whole tiles
-  Frame::Run due;
+  Frame::RowSchedule due;
 };
 
 /// A due query: index of its sums, its position, its head, and the first columns of its key/value

@@ -22,7 +22,7 @@ static Value partialRow(DecodeGenerator &d, Value number, const DecodeQuery &of)
 }
 
 void attention::storePartial(DecodeGenerator &d, const DecodeQuery &of) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   Value row = partialRow(d, d.part, of);
   for (int64_t j = 0; j < shape.headVectors; ++j) {
@@ -35,7 +35,7 @@ void attention::storePartial(DecodeGenerator &d, const DecodeQuery &of) {
 
 /// Merges the sums of the first `live` parts, in order, into the sums of the query.
 static void mergePartials(DecodeGenerator &d, const DecodeQuery &of, Value live) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   auto loadPart = [&](Value number, int64_t column) {
     return e.load(d.parts, {partialRow(d, number, of), e.index(column)});
@@ -83,7 +83,7 @@ void attention::emitArrival(DecodeGenerator &d) {
 }
 
 void attention::storeResult(DecodeGenerator &d, const DecodeQuery &of) {
-  const Shape &shape = d.shape;
+  const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   Value total = e.sum(e.load(d.sum, {of.slot, e.index(0)}));
   Value some = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGT, total, e.splat(0));

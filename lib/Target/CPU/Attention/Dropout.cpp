@@ -34,7 +34,7 @@ struct Wide {
 
 } // namespace
 
-static Value computeDropoutFactor(Emitter &e, const Shape &shape, Value uniform) {
+static Value computeDropoutFactor(Emitter &e, const AttentionShape &shape, Value uniform) {
   Value kept =
       arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGE, uniform, e.splat(shape.dropout));
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
@@ -43,8 +43,8 @@ static Value computeDropoutFactor(Emitter &e, const Shape &shape, Value uniform)
 // The element number is ((b heads + h) T + p) T' + q, where b counts from the first row of the
 // update. Four consecutive elements share one evaluation of Philox. If T' is a multiple of 4, one
 // evaluation serves four keys; otherwise each key needs its own, at four times the cost.
-void attention::emitKeep(Emitter &e, Frame &frame, const Shape &shape, Value head, Value p0,
-                         Value q0, Value keep) {
+void attention::emitKeep(Emitter &e, Frame &frame, const AttentionShape &shape, Value head,
+                         Value p0, Value q0, Value keep) {
   Wide wide(e);
   int64_t keys = shape.keys % 4 == 0 ? 4 : 1;
   Value step = frame.step(), seed = frame.seed(), firstStream = frame.firstStream();

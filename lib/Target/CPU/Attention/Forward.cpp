@@ -49,10 +49,10 @@ private:
 
   dispatch::AttentionOp op;
   const Target &target;
-  const Shape shape;
+  const AttentionShape shape;
   Frame frame;
   Emitter e;
-  Terms terms;
+  HeadTerms terms;
   const int64_t parts;
 
   Value query, key, value, output, lse; // tensors

@@ -75,7 +75,7 @@ static void emitColumns(Emitter &e, const Target &target, const Matmul &matmul, 
   }
 }
 
-Matmul attention::makeBlockMatmul(Emitter &e, const Shape &shape) {
+Matmul attention::makeBlockMatmul(Emitter &e, const AttentionShape &shape) {
   Matmul matmul;
   matmul.rows = shape.keyBlock;
   matmul.vectors = shape.queryVectors;

@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-void attention::emitPack(Emitter &e, const Shape &shape, Value source, const RowRange &range,
-                         Value column, Value packed) {
+void attention::emitPack(Emitter &e, const AttentionShape &shape, Value source,
+                         const RowRange &range, Value column, Value packed) {
   Value last = e.add(range.limit, -1);
   e.loop(e.index(0), range.count, 1, [&](Value i) {
     Value position = e.min(e.add(range.first, i), last);
@@ -23,8 +23,8 @@ void attention::emitPack(Emitter &e, const Shape &shape, Value source, const Row
   });
 }
 
-void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed, Value first,
-                                   Value transposed, Value row0) {
+void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Value packed,
+                                   Value first, Value transposed, Value row0) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
       Emitter::Values square;
@@ -39,8 +39,8 @@ void attention::emitTransposeBlock(Emitter &e, const Shape &shape, Value packed,
   });
 }
 
-void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transposed, Value row0,
-                                  Value scale, Value packed) {
+void attention::emitTransposeBack(Emitter &e, const AttentionShape &shape, Value transposed,
+                                  Value row0, Value scale, Value packed) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     Value factor = scale ? e.load(scale, {p}) : Value();
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
@@ -59,8 +59,9 @@ void attention::emitTransposeBack(Emitter &e, const Shape &shape, Value transpos
   });
 }
 
-void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value from, Value first,
-                           Value count, Value rotary, Value target, Value base, Value column) {
+void attention::emitUnpack(Emitter &e, const AttentionShape &shape, Value packed, Value from,
+                           Value first, Value count, Value rotary, Value target, Value base,
+                           Value column) {
   e.loop(e.index(0), count, 1, [&](Value i) {
     Value position = e.add(first, i);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
@@ -76,8 +77,8 @@ void attention::emitUnpack(Emitter &e, const Shape &shape, Value packed, Value f
   });
 }
 
-void attention::emitZeroRows(Emitter &e, const Shape &shape, Value target, Value base, Value from,
-                             Value to, Value column) {
+void attention::emitZeroRows(Emitter &e, const AttentionShape &shape, Value target, Value base,
+                             Value from, Value to, Value column) {
   e.loop(from, to, 1, [&](Value p) {
     for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
       e.store(e.splat(0), target, {e.add(base, p), e.add(column, lane0)}, shape.head - lane0);

@@ -10,8 +10,8 @@ using namespace sluice;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
-template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
-  Shape s{};
+template <typename Op> AttentionShape attention::makeShape(Op op, const Target &target) {
+  AttentionShape s{};
   static_cast<AttentionSizes &>(s) = attentionSizes(op);
   s.elementBytes = cast<RankedTensorType>(op.getQuery().getType()).getElementTypeBitWidth() / 8;
   // 64 queries by 64 keys: scores, values and accumulators of a block (16 KiB each at D = 64) stay
@@ -32,8 +32,9 @@ template <typename Op> Shape attention::makeShape(Op op, const Target &target) {
   return s;
 }
 
-template Shape attention::makeShape(dispatch::AttentionOp op, const Target &target);
-template Shape attention::makeShape(dispatch::AttentionBackwardOp op, const Target &target);
+template AttentionShape attention::makeShape(dispatch::AttentionOp op, const Target &target);
+template AttentionShape attention::makeShape(dispatch::AttentionBackwardOp op,
+                                             const Target &target);
 
 template <typename Op>
 std::pair<Value, Value> attention::validLengths(Op op, Frame &frame, Value batchRow) {
@@ -69,8 +70,8 @@ Value attention::emitQueries(Emitter &e, Value p0, Value column) {
   return e.add(e.broadcast(e.toInteger(e.add(p0, column))), lanesOf);
 }
 
-void attention::countWork(const Shape &shape, IntegerSet mask, int64_t matmuls, int64_t tensors,
-                          Kernel &kernel) {
+void attention::countWork(const AttentionShape &shape, IntegerSet mask, int64_t matmuls,
+                          int64_t tensors, Kernel &kernel) {
   double pairs =
       static_cast<double>(shape.batch * shape.heads) * countPairs(shape.queries, shape.keys, mask);
   kernel.flops = 2.0 * static_cast<double>(matmuls * shape.head) * pairs;

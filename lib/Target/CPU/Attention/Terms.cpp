@@ -28,26 +28,26 @@ using Square =
 
 } // namespace
 
-static Value getFirstRowOfClass(Terms &t, Value rowClass) {
+static Value getFirstRowOfClass(HeadTerms &t, Value rowClass) {
   return t.e.mul(rowClass, t.bands.columns);
 }
 
-static Value getFirstColumn(Terms &t, Value head) { return t.e.mul(head, t.shape.head); }
+static Value getFirstColumn(HeadTerms &t, Value head) { return t.e.mul(head, t.shape.head); }
 
-static Value biasIndex(Terms &t, Value p0, Value q0, Value key, Value offset) {
+static Value biasIndex(HeadTerms &t, Value p0, Value q0, Value key, Value offset) {
   Emitter &e = t.e;
   return e.add(emitDistance(e, t.operands.distance, e.add(p0, offset), e.add(q0, key)), t.front());
 }
 
 /// Returns the first packed query of a block.
-static Value firstQueryRow(Terms &t, Value p0) {
+static Value firstQueryRow(HeadTerms &t, Value p0) {
   Emitter &e = t.e;
   return t.keepsQueries ? e.mul(e.floorDiv(p0, t.shape.queryBlock), t.bands.block()) : e.index(0);
 }
 
 // A band has as many queries as fit with at most one more vector than a block of keys, but at least
 // four for an efficient matmul.
-TermBands Terms::makeBands() const {
+TermBands HeadTerms::makeBands() const {
   int64_t common = std::gcd(a, b), lanes = e.lanes;
   TermBands s{};
   s.period = b / common;
@@ -67,7 +67,7 @@ TermBands Terms::makeBands() const {
   return s;
 }
 
-void Terms::allocate(std::optional<unsigned> firstGradient) {
+void HeadTerms::allocate(std::optional<unsigned> firstGradient) {
   auto matrix = [&](int64_t rows, int64_t columns) {
     return frame.scratch(MemRefType::get({rows, columns}, e.b.getF32Type()));
   };
@@ -103,8 +103,8 @@ void Terms::allocate(std::optional<unsigned> firstGradient) {
   }
 }
 
-static void packRows(Terms &t) {
-  const Shape &shape = t.shape;
+static void packRows(HeadTerms &t) {
+  const AttentionShape &shape = t.shape;
   Emitter &e = t.e;
   const TermBands &bands = t.bands;
   Value zero = e.index(0);
@@ -136,7 +136,7 @@ static void packRows(Terms &t) {
   });
 }
 
-void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
+void HeadTerms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   base = e.mul(batchRow, shape.queries);
   length = lengthOf;
   head = headOf;
@@ -154,7 +154,7 @@ void Terms::packHead(Value batchRow, Value lengthOf, Value headOf) {
 }
 
 /// Places after a block's queries repeat some query; their results are unused.
-void Terms::packQueries(Value p0) {
+void HeadTerms::packQueries(Value p0) {
   if (!rows) {
     return;
   }
@@ -173,7 +173,7 @@ void Terms::packQueries(Value p0) {
 }
 
 /// Gradients of products stay zero at positions without a score.
-void Terms::clearGradients() {
+void HeadTerms::clearGradients() {
   if (rows) {
     emitFill(e, productGradients, 0);
     emitFill(e, queryGradients, 0);
@@ -186,7 +186,8 @@ void Terms::clearGradients() {
   }
 }
 
-static void eachBand(Terms &t, Value p0, Value q0, llvm::function_ref<void(const Band &)> body) {
+static void eachBand(HeadTerms &t, Value p0, Value q0,
+                     llvm::function_ref<void(const Band &)> body) {
   Emitter &e = t.e;
   const TermBands &bands = t.bands;
   Value zero = e.index(0);
@@ -200,7 +201,7 @@ static void eachBand(Terms &t, Value p0, Value q0, llvm::function_ref<void(const
   });
 }
 
-static QueryPlace computeQueryPlace(Terms &t, Value queryOfBlock) {
+static QueryPlace computeQueryPlace(HeadTerms &t, Value queryOfBlock) {
   Emitter &e = t.e;
   const TermBands &bands = t.bands;
   Value i = e.floorDiv(queryOfBlock, bands.period);
@@ -210,8 +211,8 @@ static QueryPlace computeQueryPlace(Terms &t, Value queryOfBlock) {
   return {e.add(e.mul(first, bands.ofClass), i), column};
 }
 
-static void eachSquare(Terms &t, Square body) {
-  const Shape &shape = t.shape;
+static void eachSquare(HeadTerms &t, Square body) {
+  const AttentionShape &shape = t.shape;
   Emitter &e = t.e;
   int64_t whole = shape.keyBlock / e.lanes * e.lanes, rest = shape.keyBlock - whole;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
@@ -227,7 +228,7 @@ static void eachSquare(Terms &t, Square body) {
   });
 }
 
-void Terms::emitProducts(Value p0, Value q0) {
+void HeadTerms::emitProducts(Value p0, Value q0) {
   if (!rows) {
     return;
   }
@@ -260,7 +261,7 @@ void Terms::emitProducts(Value p0, Value q0) {
   });
 }
 
-static Value steps(Terms &t, int64_t stride) {
+static Value steps(HeadTerms &t, int64_t stride) {
   Emitter &e = t.e;
   SmallVector<int32_t> numbers;
   for (int64_t lane = 0; lane < e.lanes; ++lane) {
@@ -270,30 +271,30 @@ static Value steps(Terms &t, int64_t stride) {
                                    DenseElementsAttr::get(e.integers, ArrayRef<int32_t>(numbers)));
 }
 
-static Value allLanes(Terms &t) {
+static Value allLanes(HeadTerms &t) {
   Emitter &e = t.e;
   auto masks = VectorType::get({e.lanes}, e.b.getI1Type());
   return arith::ConstantOp::create(e.b, DenseElementsAttr::get(masks, true));
 }
 
 /// Gathers elements from `first`, a stride apart.
-static Value gather(Terms &t, Value memory, ValueRange first, int64_t stride) {
+static Value gather(HeadTerms &t, Value memory, ValueRange first, int64_t stride) {
   Emitter &e = t.e;
   return vector::GatherOp::create(e.b, e.floats, memory, first, steps(t, stride), allLanes(t),
                                   e.splat(0));
 }
 
 /// Element l of a vector is stored at l times the stride; all addresses are distinct.
-static void scatter(Terms &t, Value vector, Value memory, ValueRange first, int64_t stride) {
+static void scatter(HeadTerms &t, Value vector, Value memory, ValueRange first, int64_t stride) {
   vector::ScatterOp::create(t.e.b, TypeRange(), memory, first, steps(t, stride), allLanes(t),
                             vector, IntegerAttr());
 }
 
-Value Terms::computeDotProduct(Value key, Value offset) {
+Value HeadTerms::computeDotProduct(Value key, Value offset) {
   return rows ? e.load(scoreProducts, {key, offset}) : Value();
 }
 
-Value Terms::computeBias(Value p0, Value q0, Value key, Value offset) {
+Value HeadTerms::computeBias(Value p0, Value q0, Value key, Value offset) {
   if (!table) {
     return {};
   }
@@ -301,13 +302,13 @@ Value Terms::computeBias(Value p0, Value q0, Value key, Value offset) {
   return a == 1 ? e.load(biases, {at}) : gather(*this, biases, {at}, a);
 }
 
-Value attention::computeScore(Terms &terms, Region &region, ValueRange arguments, Value p0,
+Value attention::computeScore(HeadTerms &terms, Region &region, ValueRange arguments, Value p0,
                               Value q0, Value key, Value offset) {
   Value others[] = {terms.computeDotProduct(key, offset), terms.computeBias(p0, q0, key, offset)};
   return terms.e.broadcast(emitRegion(terms.e, region, withTerms(arguments, others)));
 }
 
-void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
+void HeadTerms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value offset) {
   Value at = biasIndex(*this, p0, q0, key, offset);
   if (a == 1) {
     e.store(e.addf(e.load(biasGradients, {at}), gradient), biasGradients, {at});
@@ -316,7 +317,7 @@ void Terms::addBiasGradient(Value gradient, Value p0, Value q0, Value key, Value
   scatter(*this, e.addf(gather(*this, biasGradients, {at}, a), gradient), biasGradients, {at}, a);
 }
 
-void Terms::emitGradients(Value gradients, Value p0, Value q0) {
+void HeadTerms::emitGradients(Value gradients, Value p0, Value q0) {
   if (!rows) {
     return;
   }
@@ -349,8 +350,8 @@ void Terms::emitGradients(Value gradients, Value p0, Value q0) {
 }
 
 /// Copies the columns of one head from a packed row to a row of a tensor.
-static void copyRow(Terms &t, Value from, Value fromRow, Value to, Value toRow) {
-  const Shape &shape = t.shape;
+static void copyRow(HeadTerms &t, Value from, Value fromRow, Value to, Value toRow) {
+  const AttentionShape &shape = t.shape;
   Emitter &e = t.e;
   for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
     Value value = e.load(from, {fromRow, e.index(lane0)});
@@ -358,7 +359,7 @@ static void copyRow(Terms &t, Value from, Value fromRow, Value to, Value toRow) 
   }
 }
 
-void Terms::storeQueries(Value p0) {
+void HeadTerms::storeQueries(Value p0) {
   if (!rows) {
     return;
   }
@@ -369,7 +370,7 @@ void Terms::storeQueries(Value p0) {
   });
 }
 
-static Value packedRow(Terms &t, Value distance) {
+static Value packedRow(HeadTerms &t, Value distance) {
   Emitter &e = t.e;
   Value number = e.floorDiv(distance, t.b);
   Value rowClass = e.sub(distance, e.mul(number, t.b));
@@ -377,7 +378,7 @@ static Value packedRow(Terms &t, Value distance) {
 }
 
 /// Distances beyond the last valid row use that row.
-static void foldLastRow(Terms &t) {
+static void foldLastRow(HeadTerms &t) {
   Emitter &e = t.e;
   Value last = packedRow(t, e.add(t.rowLength, -1));
   e.loop(e.index(0), e.index(t.c), 1, [&](Value i) {
@@ -391,7 +392,7 @@ static void foldLastRow(Terms &t) {
   });
 }
 
-void Terms::storeHead(Value batchRow) {
+void HeadTerms::storeHead(Value batchRow) {
   if (rows) {
     if (c > 0) {
       foldLastRow(*this);
@@ -416,7 +417,7 @@ void Terms::storeHead(Value batchRow) {
   e.store(rest.front(), tableGradient, {e.add(part, last), head});
 }
 
-void Terms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool isWhole) {
+void HeadTerms::storeZeros(Value batchRow, Value headOf, Value from, Value to, bool isWhole) {
   if (rows) {
     emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
                  getFirstColumn(*this, headOf));

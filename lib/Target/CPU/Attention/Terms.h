@@ -34,9 +34,9 @@ struct TermBands {
 };
 
 /// Terms of one query head of one row of the batch.
-struct Terms {
+struct HeadTerms {
   template <typename Op>
-  Terms(Op op, const Target &target, const Shape &shape, Frame &frame, Emitter &e)
+  HeadTerms(Op op, const Target &target, const AttentionShape &shape, Frame &frame, Emitter &e)
       : operands(op.getTerms()), target(target), shape(shape), frame(frame), e(e),
         firstOperand(unsigned(op->getNumOperands() - op.getExtras().size())),
         a(operands.distance.query), b(operands.distance.key), c(operands.distance.offset),
@@ -95,7 +95,7 @@ struct Terms {
   }
   const dispatch::DistanceTerms operands;
   const Target &target;
-  const Shape &shape;
+  const AttentionShape &shape;
   Frame &frame;
   Emitter &e;
   const unsigned firstOperand;
@@ -121,7 +121,7 @@ struct Terms {
 /// Computes the scores (before the mask) of key q0 + `key` and of a vector of queries p0 + `offset`
 /// + (0, 1, ...). `arguments` are the first arguments of the score region: the product, the numbers
 /// of the queries, the number of the key and the head.
-mlir::Value computeScore(Terms &terms, mlir::Region &region, mlir::ValueRange arguments,
+mlir::Value computeScore(HeadTerms &terms, mlir::Region &region, mlir::ValueRange arguments,
                          mlir::Value p0, mlir::Value q0, mlir::Value key, mlir::Value offset);
 
 } // namespace sluice::cpu::attention

@@ -170,7 +170,7 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
 Value SkinnyGenerator::listDue() {
   Value none = e.index(0);
   auto outer = [&](Value batch, ValueRange before) {
-    Frame::Run run = frame.run(batch);
+    Frame::RowSchedule run = frame.run(batch);
     return e.loop(e.index(0), run.count, 1, before, [&](Value j, ValueRange listed) {
       auto number = [&](Value value) {
         return arith::IndexCastOp::create(e.b, e.b.getI64Type(), value);

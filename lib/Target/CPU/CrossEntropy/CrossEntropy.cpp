@@ -18,7 +18,7 @@ static ArrayRef<int64_t> getTensorShape(Value tensor) {
 // and every loaded element of the streamed factor is used in 96 operations of a matmul (at 118
 // Gflop/s, 5 GB/s). Narrower if that leaves fewer than eight items. 128 streamed rows of scores (24
 // KB) stay in L1 while the second matmul reads them.
-Shape::Shape(Value input, Value weight, int64_t held, const Target &target)
+LossShape::LossShape(Value input, Value weight, int64_t held, const Target &target)
     : batch(getTensorShape(input)[0]), positions(getTensorShape(input)[1]),
       width(getTensorShape(input)[2]), vocabulary(getTensorShape(weight)[0]) {
   constexpr int64_t wantedItems = 8, widest = 48, narrowest = 16;
@@ -158,7 +158,7 @@ static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
 
 /// Returns a register tile of scores, `rows` rows from `first` + `row`.
 static attention::Matmul
-computeScores(Emitter &e, const Shape &shape, const attention::Matrix &source, Value held,
+computeScores(Emitter &e, const LossShape &shape, const attention::Matrix &source, Value held,
               Value row, int64_t rows,
               const std::function<void(Value, Value, attention::Accumulators &)> &finish) {
   attention::Matmul product;

@@ -26,7 +26,7 @@ generateCrossEntropyWeightGradient(dispatch::CrossEntropyWeightGradientOp op, ml
 namespace sluice::cpu::cross_entropy {
 
 /// Sizes of the problem and of the blocks.
-struct Shape {
+struct LossShape {
   int64_t batch, positions, width, vocabulary;
   int64_t vectors;  ///< width of the resident block, in vectors
   int64_t block;    ///< vectors * lanes
@@ -36,7 +36,7 @@ struct Shape {
   int64_t rows() const { return batch * positions; }
 
   /// `held`: number of rows (or tokens) that are divided into blocks.
-  Shape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
+  LossShape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
 
   int64_t factorBytes; ///< element size of rows and weights
 };
@@ -118,7 +118,7 @@ protected:
   void storeBelow(Value value, Value memory, mlir::ValueRange indices, Value column, Value limit);
 
   const Target &target;
-  const Shape shape;
+  const LossShape shape;
   const Scoring scoring;
   Frame frame;
   Emitter e;

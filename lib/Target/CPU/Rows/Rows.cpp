@@ -111,7 +111,7 @@ static void emitRowLoop(Frame &frame, dispatch::RowsOp op, VectorRowEmitter &emi
   RowPosition at{row, arith::DivUIOp::create(b, row, frame.index(positions)),
                  arith::RemUIOp::create(b, row, frame.index(positions))};
   if (domain.getScheduled()) {
-    Frame::Run run = frame.run(at.batch);
+    Frame::RowSchedule run = frame.run(at.batch);
     Value due = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, at.position, run.count);
     auto branch = scf::IfOp::create(b, due, /*withElseRegion=*/false);
     b.setInsertionPointToStart(branch.thenBlock());

@@ -51,7 +51,7 @@ constexpr float log2e = 1.44269504f;
 constexpr float largestExponent = 65536;
 
 /// Sizes of the problem.
-struct Shape : AttentionSizes {
+struct AttentionShape : AttentionSizes {
   /// Columns of results that one block sums, a multiple of 16: the whole head, up to 128 columns.
   /// Wider heads are split in two parts; a block computes one part, and both blocks compute the
   /// scores.
@@ -99,25 +99,25 @@ struct Shape : AttentionSizes {
 };
 
 /// Fails with a diagnostic on the op if no kernel supports it.
-template <typename Op> mlir::FailureOr<Shape> makeShape(Op op);
+template <typename Op> mlir::FailureOr<AttentionShape> makeShape(Op op);
 
 /// Returns the bytes of the columns of `heads` heads in all rows of a tensor.
-double headBytes(const Shape &shape, mlir::Value tensor, int64_t heads);
-double rotaryBytes(const Shape &shape, mlir::Value rotary); ///< 0 if the table is null
-double termBytes(const Shape &shape, const dispatch::DistanceTerms &terms);
+double headBytes(const AttentionShape &shape, mlir::Value tensor, int64_t heads);
+double rotaryBytes(const AttentionShape &shape, mlir::Value rotary); ///< 0 if the table is null
+double termBytes(const AttentionShape &shape, const dispatch::DistanceTerms &terms);
 
-int64_t columnsTogether(const Shape &shape, int64_t column); ///< for heads that start at `column`
-                                                             ///< of a row
+int64_t columnsTogether(const AttentionShape &shape, int64_t column); ///< for heads that start at
+                                                                      ///< `column` of a row
 
 /// Computes dQ, and stores the log-sum-exp and delta of each query, valid or not, in the workspace.
-Stage makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                     llvm::StringRef name);
+KernelStage makeQueryStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                           mlir::ModuleOp module, llvm::StringRef name);
 /// Computes dK and dV. Runs after the query stage.
-Stage makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                   llvm::StringRef name);
+KernelStage makeKeyStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                         mlir::ModuleOp module, llvm::StringRef name);
 
 /// Computes dR and the gradients of biases. Runs after the query stage.
-Stage makeDistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                        llvm::StringRef name);
+KernelStage makeDistanceStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                              mlir::ModuleOp module, llvm::StringRef name);
 
 } // namespace sluice::cuda::attention

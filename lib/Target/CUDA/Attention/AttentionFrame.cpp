@@ -8,8 +8,8 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain, const Shape &shape,
-                               ModuleOp module, StringRef name)
+AttentionFrame::AttentionFrame(Operation *op, dispatch::DomainAttr domain,
+                               const AttentionShape &shape, ModuleOp module, StringRef name)
     : frame(op, domain, module, name), e(frame.e), b(frame.b), core(frame), shape(shape),
       isPartial(domain.getAxis()) {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);

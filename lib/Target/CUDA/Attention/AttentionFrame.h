@@ -19,7 +19,7 @@ struct AttentionSide {
 /// Frame of a kernel with the operations of attention. The builder is inside the function.
 class AttentionFrame {
 public:
-  AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, const Shape &shape,
+  AttentionFrame(mlir::Operation *op, dispatch::DomainAttr domain, const AttentionShape &shape,
                  mlir::ModuleOp module, llvm::StringRef name);
 
   /// Sets `batchRow`, `queries` and `keys`, with length 0 if the row of the batch is invalid.
@@ -46,7 +46,7 @@ public:
   Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
   TensorCore core;
-  const Shape shape;
+  const AttentionShape shape;
   const bool isPartial; ///< domain with an axis: a tensor may have no memory for invalid rows
   mlir::Value thread, group, quad; ///< index; lane = 4 group + quad
   mlir::Value batchRow;            ///< index

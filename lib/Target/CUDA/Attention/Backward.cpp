@@ -11,8 +11,8 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::attention;
 
-BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
-                             StringRef name)
+BackwardStage::BackwardStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                             ModuleOp module, StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
       roundedPositions(shape.queryTiles(fixedRows) * fixedRows) {}
 
@@ -41,7 +41,7 @@ Source BackwardStage::gradientOfTerm(unsigned term, Value headIndex) {
   return target;
 }
 
-static int64_t statisticRows(const Shape &shape) {
+static int64_t statisticRows(const AttentionShape &shape) {
   return ((shape.biasRows > 0) + shape.hasFarther() + 2) * shape.batch * shape.heads;
 }
 
@@ -65,7 +65,7 @@ Value BackwardStage::computeSlot(Value position) {
   return e.add(e.mul(ofClass, roundedPositions / step), number);
 }
 
-Stage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
+KernelStage BackwardStage::finish(int64_t blocks, int64_t sharedBytes) {
   return f.frame.finish(f.frame.kernel(blocks, "attention", 0, sharedBytes))->stages.front();
 }
 
@@ -85,7 +85,7 @@ Value BackwardStage::isExtreme(Value statistic) {
 /// so the difference is clamped to 0.
 Values BackwardStage::probabilities(const Products &products, int64_t columns, Value head,
                                     Value full, Value extreme, bool bounded, Positions positions,
-                                    Numbers logSum, Numbers bias) {
+                                    ElementFunction logSum, ElementFunction bias) {
   size_t i = 0;
   Values scores = mapScores(products.raw, columns, [&](Value score, const ElementPlace &at) {
     auto [p, q] = positions(at);
@@ -119,11 +119,10 @@ Values BackwardStage::scale(float factor) {
 
 /// Applies the derivative region to g = P (keep dP - delta). Where P is 0, the score is undefined
 /// and its derivative may be infinite, so the result is set to 0.
-BackwardStage::Gradients BackwardStage::scoreGradients(const Products &products,
-                                                       const Values &probability,
-                                                       const Values &change, int64_t columns,
-                                                       Value head, Positions positions,
-                                                       Numbers delta, Numbers bias) {
+BackwardStage::Gradients
+BackwardStage::scoreGradients(const Products &products, const Values &probability,
+                              const Values &change, int64_t columns, Value head,
+                              Positions positions, ElementFunction delta, ElementFunction bias) {
   bool hasBiases = shape.biasRows > 0;
   bool isPlain = shape.gradientFactor && (!hasBiases || shape.addsBiases) &&
                  (!shape.hasRows || shape.addsRows);
@@ -211,7 +210,7 @@ Value StreamedQueries::anyExtreme(Value offset) {
 
 // If the chunks of a line are not a power of two, a thread keeps a separate address for each chunk
 // that it copies.
-int64_t attention::chooseRows(const Shape &shape, int64_t sums) {
+int64_t attention::chooseRows(const AttentionShape &shape, int64_t sums) {
   bool narrow = shape.width <= 64, two = sums == 2;
   int64_t rows = narrow || (shape.width <= 128 && !two) ? 64 : 32;
   rows = shape.heavy && (two || !narrow) ? rows / 2 : rows;
@@ -221,7 +220,7 @@ int64_t attention::chooseRows(const Shape &shape, int64_t sums) {
 
 FailureOr<Kernel> cuda::generateAttentionBackward(dispatch::AttentionBackwardOp op, ModuleOp module,
                                                   StringRef name) {
-  FailureOr<Shape> shape = makeShape(op);
+  FailureOr<AttentionShape> shape = makeShape(op);
   if (failed(shape)) {
     return failure();
   }

@@ -21,8 +21,8 @@ enum GradientOperand : unsigned { Query, Key, ValueRows, Output, Lse, OutputGrad
 /// Base of the launches.
 class BackwardStage {
 public:
-  BackwardStage(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                llvm::StringRef name);
+  BackwardStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                mlir::ModuleOp module, llvm::StringRef name);
 
 protected:
   /// Returns the columns of one head of an operand whose heads start at `column`.
@@ -45,10 +45,10 @@ protected:
   /// extreme. Invalid keys get zeros if `bounded` or if the mask excludes them; invalid queries
   /// always get zeros.
   using Positions = llvm::function_ref<std::pair<mlir::Value, mlir::Value>(const ElementPlace &)>;
-  using Numbers = llvm::function_ref<mlir::Value(const ElementPlace &)>;
+  using ElementFunction = llvm::function_ref<mlir::Value(const ElementPlace &)>;
   Values probabilities(const Products &products, int64_t columns, mlir::Value head,
                        mlir::Value full, mlir::Value extreme, bool bounded, Positions positions,
-                       Numbers logSum, Numbers bias);
+                       ElementFunction logSum, ElementFunction bias);
   /// Gradients with respect to raw scores, before the multiplication by `gradientFactor`; to
   /// products by distance, equal to the former if `addsRows`, else final; and to biases.
   struct Gradients {
@@ -57,12 +57,12 @@ protected:
   /// With dropout P is marked (see `marked`).
   Gradients scoreGradients(const Products &products, const Values &probability,
                            const Values &change, int64_t columns, mlir::Value head,
-                           Positions positions, Numbers delta, Numbers bias);
+                           Positions positions, ElementFunction delta, ElementFunction bias);
   Values scale(float factor); ///< one factor per result row of the thread; empty if it is 1
-  Stage finish(int64_t blocks, int64_t sharedBytes);
+  KernelStage finish(int64_t blocks, int64_t sharedBytes);
 
   dispatch::AttentionBackwardOp op;
-  const Shape shape;
+  const AttentionShape shape;
   AttentionFrame f;
   Emitter &e;
   mlir::ImplicitLocOpBuilder &b;
@@ -72,8 +72,8 @@ protected:
 /// Base of stages that stream queries with their log-sum-exps and deltas.
 class StreamedQueries : protected BackwardStage {
 protected:
-  StreamedQueries(dispatch::AttentionBackwardOp op, const Shape &shape, mlir::ModuleOp module,
-                  llvm::StringRef name, int64_t queries)
+  StreamedQueries(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                  mlir::ModuleOp module, llvm::StringRef name, int64_t queries)
       : BackwardStage(op, shape, module, name), queries(queries),
         queryTiles(shape.queryTiles(queries)) {}
   int64_t numberBytes() const { return 2 * queries * 4; }
@@ -88,6 +88,6 @@ protected:
 
 /// Returns a number of streamed rows that leaves registers for `sums` accumulators in addition to
 /// the two products of the scores.
-int64_t chooseRows(const Shape &shape, int64_t sums);
+int64_t chooseRows(const AttentionShape &shape, int64_t sums);
 
 } // namespace sluice::cuda::attention

@@ -17,9 +17,9 @@ namespace {
 /// Computes dR of 64 distances, and the gradients of their biases.
 class DistanceStage : StreamedQueries {
 public:
-  DistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
+  DistanceStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape, ModuleOp module,
                 StringRef name);
-  Stage generate();
+  KernelStage generate();
 
 private:
   Source bandSource(unsigned operand, int64_t column);
@@ -81,7 +81,7 @@ static IntegerSet with(IntegerSet mask, AffineExpr atLeast0) {
 }
 
 /// Adds q >= 0 to the mask, because bands reach keys before the first.
-static Shape withKeysFrom0(Shape shape) {
+static AttentionShape withKeysFrom0(AttentionShape shape) {
   shape.mask = with(shape.mask, getAffineDimExpr(1, shape.mask.getContext()));
   return shape;
 }
@@ -97,8 +97,8 @@ static IntegerSet overDistances(IntegerSet mask) {
   return IntegerSet::get(2, mask.getNumSymbols(), constraints, mask.getEqFlags());
 }
 
-DistanceStage::DistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
-                             StringRef name)
+DistanceStage::DistanceStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                             ModuleOp module, StringRef name)
     : StreamedQueries(op, withKeysFrom0(shape), module, name, chooseRows(shape, 2)),
       byDistance(overDistances(BackwardStage::shape.mask)),
       tiles(std::max<int64_t>(shape.stride() *
@@ -273,7 +273,7 @@ void DistanceStage::storeBiases(const Values &sums, Value tile) {
   });
 }
 
-Stage DistanceStage::generate() {
+KernelStage DistanceStage::generate() {
   auto [headOf, tile] = f.place(shape.heads, tiles);
   head = headOf;
   keyHead = e.floorDiv(head, shape.group);
@@ -322,7 +322,8 @@ Stage DistanceStage::generate() {
                 positionTile.byte + stream.buffers * bytes);
 }
 
-Stage attention::makeDistanceStage(dispatch::AttentionBackwardOp op, const Shape &shape,
-                                   ModuleOp module, StringRef name) {
+KernelStage attention::makeDistanceStage(dispatch::AttentionBackwardOp op,
+                                         const AttentionShape &shape, ModuleOp module,
+                                         StringRef name) {
   return DistanceStage(op, shape, module, name).generate();
 }

@@ -23,7 +23,7 @@ constexpr int64_t manyBlocks = 132;
 
 class Forward {
 public:
-  Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name);
+  Forward(dispatch::AttentionOp op, const AttentionShape &shape, ModuleOp module, StringRef name);
   Kernel generate();
 
 private:
@@ -42,7 +42,7 @@ private:
   }
 
   dispatch::AttentionOp op;
-  const Shape shape;
+  const AttentionShape shape;
   AttentionFrame f;
   Emitter &e;
   ImplicitLocOpBuilder &b;
@@ -60,7 +60,7 @@ private:
 
 // Two fragments per warp halve the shared memory traffic. Heads of 64 columns lack registers for
 // them on some chips (ptxas spills for sm_80), as do expensive scores.
-static int64_t chooseFragments(const Shape &shape) {
+static int64_t chooseFragments(const AttentionShape &shape) {
   int64_t blocks = shape.batch * shape.heads * llvm::divideCeil(shape.queries, 128);
   bool fits = shape.width < 64 && !shape.heavy;
   return fits && shape.queries > 64 && blocks >= manyBlocks ? 2 : 1;
@@ -68,11 +68,12 @@ static int64_t chooseFragments(const Shape &shape) {
 
 // Each thread keeps the source addresses of its chunks of a tile in registers; wide heads and bands
 // have many.
-static int64_t chooseKeys(const Shape &shape) {
+static int64_t chooseKeys(const AttentionShape &shape) {
   return shape.heavy && shape.width > (shape.hasRows ? 64 : 128) ? 32 : 64;
 }
 
-Forward::Forward(dispatch::AttentionOp op, const Shape &shape, ModuleOp module, StringRef name)
+Forward::Forward(dispatch::AttentionOp op, const AttentionShape &shape, ModuleOp module,
+                 StringRef name)
     : op(op), shape(shape), f(op, op.getDomain(), shape, module, name), e(f.e), b(f.b),
       fragments(chooseFragments(shape)), queries(fragments * fragmentRows * warps),
       tiles(shape.queryTiles(queries)), keysPerTile(chooseKeys(shape)),
@@ -310,7 +311,7 @@ void Forward::emitResults(const Values &carried) {
 
 FailureOr<Kernel> cuda::generateAttention(dispatch::AttentionOp op, ModuleOp module,
                                           StringRef name) {
-  FailureOr<Shape> shape = makeShape(op);
+  FailureOr<AttentionShape> shape = makeShape(op);
   if (failed(shape)) {
     return failure();
   }

@@ -13,8 +13,9 @@ namespace {
 /// Computes dK and dV of 64 keys.
 class KeyStage : StreamedQueries {
 public:
-  KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
-  Stage generate();
+  KeyStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape, ModuleOp module,
+           StringRef name);
+  KernelStage generate();
 
 private:
   void load(Value number, Value offset);
@@ -31,7 +32,7 @@ private:
 
 } // namespace
 
-KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
+KeyStage::KeyStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape, ModuleOp module,
                    StringRef name)
     : StreamedQueries(op, shape, module, name, chooseRows(shape, 2)),
       keyTile{fixedRows, shape.width, 0}, valueTile{fixedRows, shape.width, keyTile.end()},
@@ -108,7 +109,7 @@ Values KeyStage::emitTile(Value number, Value offset, ValueRange carried) {
   return sums;
 }
 
-Stage KeyStage::generate() {
+KernelStage KeyStage::generate() {
   int64_t tiles = shape.keyTiles(fixedRows);
   auto [head, tile] = f.place(shape.kvHeads, tiles);
   keyHead = head;
@@ -149,7 +150,7 @@ Stage KeyStage::generate() {
                 queryTile.byte + stream.buffers * bytes);
 }
 
-Stage attention::makeKeyStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
-                              StringRef name) {
+KernelStage attention::makeKeyStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                                    ModuleOp module, StringRef name) {
   return KeyStage(op, shape, module, name).generate();
 }

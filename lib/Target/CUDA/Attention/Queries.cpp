@@ -13,8 +13,9 @@ namespace {
 /// Computes dQ of 64 queries.
 class QueryStage : BackwardStage {
 public:
-  QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module, StringRef name);
-  Stage generate();
+  QueryStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape, ModuleOp module,
+             StringRef name);
+  KernelStage generate();
 
 private:
   Values emitTile(Value number, Value offset, ValueRange carried);
@@ -40,8 +41,8 @@ private:
 
 } // namespace
 
-QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const Shape &shape, ModuleOp module,
-                       StringRef name)
+QueryStage::QueryStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                       ModuleOp module, StringRef name)
     : BackwardStage(op, shape, module, name), keys(chooseRows(shape, shape.hasRows ? 2 : 1)),
       queryTile{fixedRows, shape.width, 0}, gradientTile{fixedRows, shape.width, queryTile.end()},
       positionTile{shape.hasRows ? fixedRows : 0, shape.width, gradientTile.end()},
@@ -208,7 +209,7 @@ void QueryStage::loadTerms(Value offset, Value q0) {
   }
 }
 
-Stage QueryStage::generate() {
+KernelStage QueryStage::generate() {
   int64_t tiles = shape.queryTiles(fixedRows);
   auto [headOf, fromEnd] = f.place(shape.heads, tiles);
   head = headOf;
@@ -265,7 +266,7 @@ Stage QueryStage::generate() {
                 keyTile.byte + stream.buffers * stream.bytes);
 }
 
-Stage attention::makeQueryStage(dispatch::AttentionBackwardOp op, const Shape &shape,
-                                ModuleOp module, StringRef name) {
+KernelStage attention::makeQueryStage(dispatch::AttentionBackwardOp op, const AttentionShape &shape,
+                                      ModuleOp module, StringRef name) {
   return QueryStage(op, shape, module, name).generate();
 }

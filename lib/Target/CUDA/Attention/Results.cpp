@@ -20,7 +20,7 @@ static void storeRowColumns(AttentionFrame &f, Value values, const Source &targe
                             Value column) {
   Emitter &e = f.e;
   TensorCore &core = f.core;
-  const Shape &shape = f.shape;
+  const AttentionShape &shape = f.shape;
   auto put = [&] {
     auto type = cast<VectorType>(values.getType());
     int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;

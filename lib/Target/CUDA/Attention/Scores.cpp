@@ -23,7 +23,7 @@ Value attention::emitScore(AttentionFrame &f, Region &region, ValueRange argumen
 }
 
 Value attention::emitExactScore(AttentionFrame &f, Value score) {
-  const Shape &shape = f.shape;
+  const AttentionShape &shape = f.shape;
   return shape.scoreFactor.value_or(1) == 1 ? score : f.e.mulf(score, f.f32(*shape.scoreFactor));
 }
 
@@ -134,7 +134,7 @@ BlockClass attention::classifyTile(AttentionFrame &f, Value p0, int64_t rows, Va
 Value attention::computeElementNumber(AttentionFrame &f, Value head, Value p, Value q) {
   Emitter &e = f.e;
   ImplicitLocOpBuilder &b = f.b;
-  const Shape &shape = f.shape;
+  const AttentionShape &shape = f.shape;
   auto wide = [&](Value position) -> Value {
     return arith::ExtUIOp::create(b, b.getI64Type(), position);
   };
@@ -150,7 +150,7 @@ static std::pair<Value, Value> drawKeptPair(AttentionFrame &f, Value first, Valu
                                             bool adjacent) {
   Emitter &e = f.e;
   ImplicitLocOpBuilder &b = f.b;
-  const Shape &shape = f.shape;
+  const AttentionShape &shape = f.shape;
   Value rate = f.f32(shape.dropout);
   auto isKept = [&](Value uniform) -> Value {
     return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, uniform, rate);
@@ -179,7 +179,7 @@ static std::array<Value, 4> drawKeptFour(AttentionFrame &f, ArrayRef<Value> elem
                                          bool adjacent) {
   Emitter &e = f.e;
   ImplicitLocOpBuilder &b = f.b;
-  const Shape &shape = f.shape;
+  const AttentionShape &shape = f.shape;
   Value lane = e.toInteger(f.frame.lane), one = e.integer(1);
   auto bits = [&](Value x, int64_t mask) -> Value {
     return arith::AndIOp::create(b, x, e.integer(mask));

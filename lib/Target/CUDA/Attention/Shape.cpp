@@ -160,7 +160,8 @@ static std::optional<float> getScoreFactor(Region &region, const dispatch::Dista
 }
 
 /// Sets the properties of `s` that depend on the derivative of the score region.
-static void readDerivative(Region &derivative, const dispatch::DistanceTerms &terms, Shape &s) {
+static void readDerivative(Region &derivative, const dispatch::DistanceTerms &terms,
+                           AttentionShape &s) {
   Value g = derivative.getArguments().back();
   auto yielded = derivative.front().getTerminator()->getOperands();
   s.gradientFactor = findConstantFactor(derivative, g);
@@ -172,11 +173,11 @@ static void readDerivative(Region &derivative, const dispatch::DistanceTerms &te
   s.scoreFactor = readsProducts ? std::nullopt : s.scoreFactor;
 }
 
-template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
+template <typename Op> FailureOr<AttentionShape> attention::makeShape(Op op) {
   if (failed(checkSizes(op)) || failed(checkTypes(op)) || failed(checkRegion(op.getScore()))) {
     return failure();
   }
-  Shape s{};
+  AttentionShape s{};
   static_cast<AttentionSizes &>(s) = attentionSizes(op);
   s.queryFactor = op.getDomain().getFactor();
   s.keyFactor = op.getKeys().getFactor();
@@ -206,26 +207,26 @@ template <typename Op> FailureOr<Shape> attention::makeShape(Op op) {
   return s;
 }
 
-template FailureOr<Shape> attention::makeShape(dispatch::AttentionOp op);
-template FailureOr<Shape> attention::makeShape(dispatch::AttentionBackwardOp op);
+template FailureOr<AttentionShape> attention::makeShape(dispatch::AttentionOp op);
+template FailureOr<AttentionShape> attention::makeShape(dispatch::AttentionBackwardOp op);
 
-double attention::headBytes(const Shape &shape, Value tensor, int64_t heads) {
+double attention::headBytes(const AttentionShape &shape, Value tensor, int64_t heads) {
   auto type = cast<RankedTensorType>(tensor.getType());
   return double(shape.batch * type.getDimSize(1) * heads * shape.head) *
          type.getElementTypeBitWidth() / 8;
 }
 
-double attention::rotaryBytes(const Shape &shape, Value rotary) {
+double attention::rotaryBytes(const AttentionShape &shape, Value rotary) {
   return rotary ? double(shape.queries * shape.head) * sizeof(float) : 0;
 }
 
-double attention::termBytes(const Shape &shape, const dispatch::DistanceTerms &terms) {
+double attention::termBytes(const AttentionShape &shape, const dispatch::DistanceTerms &terms) {
   double rows = terms.rows ? headBytes(shape, terms.query, shape.heads) +
                                  headBytes(shape, terms.rows, shape.heads)
                            : 0;
   return rows + double(shape.biasRows * shape.heads) * sizeof(float);
 }
 
-int64_t attention::columnsTogether(const Shape &shape, int64_t column) {
+int64_t attention::columnsTogether(const AttentionShape &shape, int64_t column) {
   return std::gcd(4, std::gcd(shape.head, column));
 }

@@ -68,7 +68,7 @@ private:
 
 /// Arguments of the score regions of a tile: products of queries with keys, and products with rows
 /// by distance. The latter are absent without such rows, and where `raw` holds the sum of both
-/// (`Shape::scoreFactor`).
+/// (`AttentionShape::scoreFactor`).
 struct Products {
   Values raw, byDistance;
   /// Product by distance of element `i`; null if there is none.
@@ -81,7 +81,7 @@ Products computeProducts(AttentionFrame &f, Values raw, Values byDistance);
 Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);
 
 /// Number of buffers of streamed tiles: bands of heads in two parts leave room for one.
-inline int64_t getBuffers(const Shape &shape) {
+inline int64_t getBuffers(const AttentionShape &shape) {
   return shape.hasTerms() && shape.parts > 1 ? 1 : 2;
 }
 

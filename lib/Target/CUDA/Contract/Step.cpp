@@ -84,7 +84,7 @@ Value StepContraction::countDue() {
 /// Stores batch row and position of the `slot`-th due row, in order, to shared memory.
 void StepContraction::locate(Value slot, Value place) {
   auto step = [&](Value batch, ValueRange so) {
-    Run run = frame.run(batch);
+    RowSchedule run = frame.run(batch);
     Value before = so[0], within = e.sub(slot, before);
     Value here = e.both(e.atLeast(within, e.index(0)), e.less(within, run.count));
     return Values{e.add(before, run.count), e.select(here, batch, so[1]),

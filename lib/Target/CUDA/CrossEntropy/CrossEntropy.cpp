@@ -93,7 +93,7 @@ static LogicalResult checkF32(Operation *op, ValueRange tensors) {
   return success();
 }
 
-static Kernel buildKernel(const Head &head, int64_t products, ArrayRef<Stage> stages) {
+static Kernel buildKernel(const Head &head, int64_t products, ArrayRef<KernelStage> stages) {
   Kernel kernel;
   kernel.stages.append(stages.begin(), stages.end());
   kernel.kind = "matmul";
@@ -125,7 +125,7 @@ FailureOr<Kernel> cuda::generateCrossEntropy(dispatch::CrossEntropyOp op, Module
   head.losses = next++;
   head.lse = op.getLse() ? next++ : -1;
   head.inputGradient = op.getInputGradient() ? next++ : -1;
-  SmallVector<Stage> stages{emitLosses(head, name)};
+  SmallVector<KernelStage> stages{emitLosses(head, name)};
   if (head.inputGradient >= 0) {
     stages.push_back(emitGradient(head, name.str() + "_gradient", /*holdsRows=*/true, {}));
   }

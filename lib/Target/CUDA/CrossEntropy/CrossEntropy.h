@@ -65,12 +65,12 @@ private:
 };
 
 /// Emits losses and log-sum-exps.
-Stage emitLosses(const Head &head, llvm::StringRef name);
+KernelStage emitLosses(const Head &head, llvm::StringRef name);
 
 /// Emits a gradient: of the rows, with resident rows and streamed tokens, or of the weights, with
 /// resident tokens and streamed rows. `parts` counts the splits of the streamed dimension.
-Stage emitGradient(const Head &head, llvm::StringRef name, bool holdsRows,
-                   const PartialSums &parts);
+KernelStage emitGradient(const Head &head, llvm::StringRef name, bool holdsRows,
+                         const PartialSums &parts);
 /// Number of blocks of `emitGradient` per split.
 int64_t gradientBlocks(const Head &head, bool holdsRows);
 /// Number of blocks along the streamed dimension.

@@ -46,9 +46,9 @@ Value divide(Emitter &e, Value a, int64_t c) { return arith::DivUIOp::create(e.b
 
 Value rest(Emitter &e, Value a, int64_t c) { return arith::RemUIOp::create(e.b, a, e.index(c)); }
 
-struct Gradient {
-  Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts);
-  Stage generate();
+struct LossGradientEmitter {
+  LossGradientEmitter(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts);
+  KernelStage generate();
 
   /// Data of a row or a token whose logits a thread holds.
   struct TileLine {
@@ -99,13 +99,14 @@ struct Gradient {
 
 } // namespace
 
-Gradient::Gradient(const Head &head, StringRef name, bool holdsRows, const PartialSums &parts)
+LossGradientEmitter::LossGradientEmitter(const Head &head, StringRef name, bool holdsRows,
+                                         const PartialSums &parts)
     : head(head), holdsRows(holdsRows), parts(parts), chunk(getChunkSize(head.width)),
       chunks(llvm::divideCeil(head.width, chunk)), productGrid{1, warps, heldLines, chunk / warps},
       frame(head.op, head.domain, head.module, name, warps * threadsPerWarp), e(frame.e),
       core(frame), rows(frame, head) {}
 
-Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
+Factor LossGradientEmitter::factor(bool ofRows, bool linesAreInner, int64_t extent) {
   Factor result{frame.buffer(ofRows ? 0 : 1), ofRows ? head.rows : head.vocabulary, head.width,
                 linesAreInner, extent};
   if (ofRows && linesAreInner && head.domain.getFactor() > 0) {
@@ -117,7 +118,7 @@ Factor Gradient::factor(bool ofRows, bool linesAreInner, int64_t extent) {
   return result;
 }
 
-void Gradient::place() {
+void LossGradientEmitter::place() {
   int64_t blocks = gradientBlocks(head, holdsRows);
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   split = divide(e, frame.block, blocks);
@@ -131,13 +132,13 @@ void Gradient::place() {
                               : rows.share();
 }
 
-Gradient::TileLine Gradient::rowLine(Value number) {
+LossGradientEmitter::TileLine LossGradientEmitter::rowLine(Value number) {
   Row row = frame.row(number);
   return {rows.getTargetToken(row), e.loadScalar(rows.lse(), {row.batch, row.position}),
           head.differsByRow() ? rows.incoming(row) : Value(), row.valid};
 }
 
-Gradient::TileLine Gradient::tokenLine(Value token) {
+LossGradientEmitter::TileLine LossGradientEmitter::tokenLine(Value token) {
   bool whole = head.vocabulary % streamedLines == 0;
   return {e.toInteger(token), rows.bias(token), Value(),
           whole ? Value() : e.less(token, e.index(head.vocabulary))};
@@ -145,7 +146,7 @@ Gradient::TileLine Gradient::tokenLine(Value token) {
 
 // Stores line data in shared memory, because registers are scarce. The token of an excluded line is
 // -1.
-void Gradient::leave(const TileLine &line, Value number, int64_t byte) {
+void LossGradientEmitter::leave(const TileLine &line, Value number, int64_t byte) {
   Value token = line.counts ? e.select(line.counts, line.token, e.integer(-1)) : line.token;
   Value at = e.add(e.mul(number, wordBytes), byte);
   core.store(token, core.shared(at), wordBytes);
@@ -157,7 +158,7 @@ void Gradient::leave(const TileLine &line, Value number, int64_t byte) {
   }
 }
 
-Gradient::TileLine Gradient::find(Value number, int64_t byte, bool isRow) {
+LossGradientEmitter::TileLine LossGradientEmitter::find(Value number, int64_t byte, bool isRow) {
   Value at = e.add(e.mul(number, wordBytes), byte);
   Value token = core.load(e.b.getI32Type(), core.shared(at), wordBytes);
   auto read = [&](bool has, int64_t offset) {
@@ -167,14 +168,14 @@ Gradient::TileLine Gradient::find(Value number, int64_t byte, bool isRow) {
           read(isRow && head.differsByRow(), scaleOffset), e.atLeast(token, e.integer(0))};
 }
 
-void Gradient::readHeld() {
+void LossGradientEmitter::readHeld() {
   e.when(e.less(thread, e.index(heldLines)), [&] {
     Value at = e.add(firstHeld, thread);
     leave(holdsRows ? rowLine(at) : tokenLine(at), thread, heldByte);
   });
 }
 
-void Gradient::readStreamed(Value first) {
+void LossGradientEmitter::readStreamed(Value first) {
   e.when(e.less(thread, e.index(streamedLines)), [&] {
     Value at = e.add(first, thread);
     leave(holdsRows ? tokenLine(at) : rowLine(at), thread, streamedByte);
@@ -183,7 +184,7 @@ void Gradient::readStreamed(Value first) {
 
 /// Computes e^(x - lse) - y, times the row's incoming gradient if it differs by row; zero if the
 /// streamed line is excluded.
-Value Gradient::gradient(Value logit, const TileLine &held, const TileLine &streamed) {
+Value LossGradientEmitter::gradient(Value logit, const TileLine &held, const TileLine &streamed) {
   const TileLine &row = holdsRows ? held : streamed, &token = holdsRows ? streamed : held;
   Value one = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(1 - head.smoothing));
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
@@ -198,7 +199,7 @@ Value Gradient::gradient(Value logit, const TileLine &held, const TileLine &stre
 }
 
 /// Stores g of the thread's held line i and its columns j, as bf16.
-static void storePair(Gradient &g, int64_t i, int64_t j, Value first, Value second) {
+static void storePair(LossGradientEmitter &g, int64_t i, int64_t j, Value first, Value second) {
   Frame &frame = g.frame;
   Emitter &e = g.e;
   TensorCore &core = g.core;
@@ -209,7 +210,7 @@ static void storePair(Gradient &g, int64_t i, int64_t j, Value first, Value seco
   core.store(core.pack(first, second), core.shared(byte), wordBytes);
 }
 
-void Gradient::storeGradients(const Values &sums) {
+void LossGradientEmitter::storeGradients(const Values &sums) {
   Value line = e.add(logits->warpRow(), divide(e, frame.lane, 4));
   Value column = e.add(logits->warpColumn(), e.mul(rest(e, frame.lane, 4), 2));
   SmallVector<TileLine> held;
@@ -240,7 +241,7 @@ void Gradient::storeGradients(const Values &sums) {
 }
 
 /// Computes sums += g times one step of the streamed operand.
-Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
+Values LossGradientEmitter::addProducts(Value number, Value tile, ValueRange sums) {
   SmallVector<Values> left;
   // Swizzling of lines repeats after this number of steps, one round of the unrolled loop.
   constexpr int64_t period = TensorCore::swizzlePeriod * chunkElements / productStep;
@@ -254,7 +255,7 @@ Values Gradient::addProducts(Value number, Value tile, ValueRange sums) {
   return multiplyFragments(core, left, right, sums);
 }
 
-void Gradient::makePipelines() {
+void LossGradientEmitter::makePipelines() {
   logits =
       std::make_unique<Pipeline>(frame, core, logitGrid, factor(holdsRows, false, heldLines),
                                  factor(!holdsRows, false, streamedLines), logitStep, stageCount);
@@ -262,7 +263,7 @@ void Gradient::makePipelines() {
                                         Factor(), productStep, stageCount, logits->sharedBytes());
 }
 
-void Gradient::layOut() {
+void LossGradientEmitter::layOut() {
   gradientByte = logits->sharedBytes() + products->sharedBytes();
   heldByte = gradientByte + gradients->bytes();
   int64_t lineBytes = head.differsByRow() ? scaleOffset + numberOffset : scaleOffset;
@@ -275,7 +276,7 @@ void Gradient::layOut() {
 /// Emits `body` with the thread number reloaded from shared memory. This keeps LLVM from hoisting
 /// address computations out of the surrounding loop, where they would occupy registers that sums
 /// need.
-Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
+Values LossGradientEmitter::withThreadReadAnew(function_ref<Values()> body) {
   Value before[] = {thread, frame.warp, frame.lane};
   auto pipelines = std::make_pair(std::move(logits), std::move(products));
   Value at = e.add(e.mul(thread, wordBytes), threadByte);
@@ -291,7 +292,7 @@ Values Gradient::withThreadReadAnew(function_ref<Values()> body) {
   return results;
 }
 
-static void storeMatrix(Gradient &g, const Values &sums) {
+static void storeMatrix(LossGradientEmitter &g, const Values &sums) {
   const Head &head = g.head;
   Frame &frame = g.frame;
   Emitter &e = g.e;
@@ -328,7 +329,7 @@ static void storeMatrix(Gradient &g, const Values &sums) {
   });
 }
 
-static void clearBias(Gradient &g) {
+static void clearBias(LossGradientEmitter &g) {
   Emitter &e = g.e;
   TensorCore &core = g.core;
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
@@ -338,7 +339,7 @@ static void clearBias(Gradient &g) {
 }
 
 /// Adds the sums of the threads that share a token, in a fixed order.
-static void storeBias(Gradient &g) {
+static void storeBias(LossGradientEmitter &g) {
   const Head &head = g.head;
   Frame &frame = g.frame;
   Emitter &e = g.e;
@@ -378,7 +379,7 @@ static void storeBias(Gradient &g) {
 // A barrier separates two uses of the same shared memory by different warps: the barrier after the
 // logits frees their stages; the barriers in the logits' steps free g and the stages of the
 // products; the first barrier in the steps of the products publishes g.
-void Gradient::emitBlock() {
+void LossGradientEmitter::emitBlock() {
   makePipelines();
   gradients =
       std::make_unique<Tile>(frame, core, Factor{{}, 0, 0, false, heldLines}, streamedLines);
@@ -427,7 +428,7 @@ void Gradient::emitBlock() {
   }
 }
 
-Stage Gradient::generate() {
+KernelStage LossGradientEmitter::generate() {
   place();
   if (holdsRows) {
     e.when(anyValid(frame, head.domain, firstHeld, heldLines), [&] { emitBlock(); });
@@ -448,7 +449,7 @@ int64_t cross_entropy::streamedBlocks(const Head &head, bool holdsRows) {
   return llvm::divideCeil(holdsRows ? head.vocabulary : head.rows, streamedLines);
 }
 
-Stage cross_entropy::emitGradient(const Head &head, StringRef name, bool holdsRows,
-                                  const PartialSums &parts) {
-  return Gradient(head, name, holdsRows, parts).generate();
+KernelStage cross_entropy::emitGradient(const Head &head, StringRef name, bool holdsRows,
+                                        const PartialSums &parts) {
+  return LossGradientEmitter(head, name, holdsRows, parts).generate();
 }

@@ -44,7 +44,7 @@ public:
   Losses(const Head &head, StringRef name)
       : head(head), frame(head.op, head.domain, head.module, name, grid.threads()), e(frame.e),
         core(frame), rows(frame, head), numbersPerRow(head.smoothing > 0 ? 4 : 3) {}
-  Stage generate();
+  KernelStage generate();
 
 private:
   void emitBlock();
@@ -228,7 +228,7 @@ void Losses::storeZeros() {
   });
 }
 
-Stage Losses::generate() {
+KernelStage Losses::generate() {
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   firstRow = e.mul(frame.block, grid.blockRows());
   e.when(
@@ -240,6 +240,6 @@ Stage Losses::generate() {
   return {frame.function, blocks, grid.threads(), bytes};
 }
 
-Stage cross_entropy::emitLosses(const Head &head, StringRef name) {
+KernelStage cross_entropy::emitLosses(const Head &head, StringRef name) {
   return Losses(head, name).generate();
 }

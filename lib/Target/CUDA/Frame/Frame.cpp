@@ -122,7 +122,7 @@ Row Frame::row(Value number) {
   row.valid = row.exists;
   row.length = computeLength(row.batch);
   if (domain.getScheduled()) {
-    Run due = run(row.batch);
+    RowSchedule due = run(row.batch);
     row.valid = e.both(row.valid, e.less(row.position, due.count));
     row.position = e.add(due.start, row.position);
     row.length = due.length;
@@ -133,7 +133,7 @@ Row Frame::row(Value number) {
   return row;
 }
 
-Run Frame::run(Value batch) {
+RowSchedule Frame::run(Value batch) {
   Value schedule = buffer(dispatch->getNumOperands() - 1);
   auto number = [&](int64_t column) -> Value {
     Value loaded = e.loadScalar(schedule, {batch, e.index(column)});

@@ -24,7 +24,7 @@ struct Row : target::RowPosition {
 };
 
 /// Schedule of one row of the batch.
-struct Run {
+struct RowSchedule {
   mlir::Value start, count, length; ///< index
 };
 
@@ -45,7 +45,7 @@ public:
   mlir::Value computeLength(mlir::Value batch);
   Row row(mlir::Value number);
   /// Returns the schedule of a row of the batch; for scheduled domains.
-  Run run(mlir::Value batch);
+  RowSchedule run(mlir::Value batch);
   /// Returns the row in the memory of a tensor [B, extent, ...] that holds a row of the domain: row
   /// `row`, or a row of a ring buffer for scheduled domains.
   mlir::Value memoryRow(int64_t extent, const Row &row);

@@ -274,7 +274,7 @@ void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
 // The barrier of step s has two purposes. The data of the step has arrived, because every thread
 // waited for its own copies; and all threads have finished step s - 1, whose stage the copies of
 // step s + stages - 1 overwrite.
-Values Pipeline::emitStep(const Run &run, const PipelineStep &at, ValueRange carried) {
+Values Pipeline::emitStep(const PipelineRun &run, const PipelineStep &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
   core.wait(stages - 2);
   core.barrier();
@@ -298,7 +298,7 @@ Values Pipeline::emitStep(const Run &run, const PipelineStep &at, ValueRange car
 }
 
 Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each each) {
-  Run run{computeShares(origin), steps, each};
+  PipelineRun run{computeShares(origin), steps, each};
   Values next(sums);
   Value done = e.index(0);
   if (unrolls) {
@@ -319,7 +319,7 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
 }
 
 /// Emits one step per stage; the first step is a multiple of the number of stages.
-Values Pipeline::emitRound(const Run &run, Value first, ValueRange carried) {
+Values Pipeline::emitRound(const PipelineRun &run, Value first, ValueRange carried) {
   Values next(carried);
   for (int64_t i = 0; i < stages; ++i) {
     next = emitStep(run, {e.add(first, i), stageAt(i), stageAt(i + stages - 1)}, next);

@@ -143,7 +143,7 @@ private:
     Share left, right;
   };
   Shares computeShares(const Origin &origin);
-  struct Run {
+  struct PipelineRun {
     Shares shares;
     Value steps;
     Each each;
@@ -154,8 +154,8 @@ private:
     Value number, stage, stageAhead;
   };
   void copyStage(const Shares &shares, Value number, Value stage);
-  Values emitRound(const Run &run, Value first, mlir::ValueRange carried);
-  Values emitStep(const Run &run, const PipelineStep &at, mlir::ValueRange carried);
+  Values emitRound(const PipelineRun &run, Value first, mlir::ValueRange carried);
+  Values emitStep(const PipelineRun &run, const PipelineStep &at, mlir::ValueRange carried);
   Values multiply(Value stage, Value inner, mlir::ValueRange sums,
                   llvm::SmallVectorImpl<Values> &left);
 

@@ -51,7 +51,7 @@ TEST_F(Analyses, ABigramReadsOneTokenOfItsContext) {
   }
 }
 
-TEST_F(Analyses, WhatTooFewNumbersDoNotSayIsNoNumber) {
+TEST_F(Analyses, TooFewNumbersHaveNoResult) {
   ContextResult one = measureContext(executor, read(easyText(12)), {.length = 12});
   EXPECT_EQ(one.windows, 1);
   EXPECT_TRUE(std::isnan(one.places[0].error));
@@ -64,7 +64,7 @@ TEST_F(Analyses, WhatTooFewNumbersDoNotSayIsNoNumber) {
   EXPECT_NE(drawSamples(none, "m").find("reference</th><td>-<"), std::string::npos);
 }
 
-TEST_F(Analyses, PlacesAreThoseOfTheText) {
+TEST_F(Analyses, PlacesAreInTheText) {
   std::string text = easyText(24);
   ContextResult result = measureContext(executor, read(text), {.length = 8});
   for (size_t i = 0; i < 4; ++i) {
@@ -125,7 +125,7 @@ TEST_F(Analyses, BinsHoldEqualSharesAndAllTokens) {
   EXPECT_NE(drawFrequency(result, "<m>").find("&lt;m&gt;"), std::string::npos);
 }
 
-TEST_F(Analyses, SamplesStandBesideTheText) {
+TEST_F(Analyses, SamplesAreNextToTheText) {
   auto files = read("the water and the land and the water and the sky and the land and the sea ");
   SampleOptions options{
       .prompts = 2, .promptTokens = 8, .tokens = 24, .completions = 3, .sampling = {}};

@@ -47,7 +47,7 @@ TEST(Ngram, HistoriesOfZeroBytesAreKeptApart) {
             model.probability(asBytes(std::string("\0\0", 2)), 1));
 }
 
-TEST(Ngram, RefusesOtherOrders) {
+TEST(Ngram, RejectsOtherOrders) {
   EXPECT_THROW(NgramModel(0), UserError);
   EXPECT_THROW(NgramModel(8), UserError);
 }

@@ -63,7 +63,7 @@ TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
   EXPECT_TRUE(raw.notes.empty());
 }
 
-TEST_F(ByteFiles, OtherFormatsAreRefusedAlsoInsideOfCompressedData) {
+TEST_F(ByteFiles, OtherFormatsAreRejectedAlsoInCompressedData) {
   std::string library = bigramLibrary();
   writeFile(folder / "program", library);
   std::string message = userError([&] { open("program"); });

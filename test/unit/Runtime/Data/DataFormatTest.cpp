@@ -184,7 +184,7 @@ TEST(DataFormat, TextHasNone) {
   }
 }
 
-TEST(DataFormat, NotesOnWhatLooksUnlikeText) {
+TEST(DataFormat, NotesOnDataUnlikeText) {
   auto notes = [](std::string_view text, int64_t vocabulary = 256) {
     std::string all;
     for (const std::string &note : describeOddities(makeContents(text), vocabulary, "F")) {

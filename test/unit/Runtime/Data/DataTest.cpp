@@ -171,7 +171,7 @@ TEST(Data, OrderFollowsSeedAndEpoch) {
   EXPECT_NE(order(1, 0), order(1, 1));
 }
 
-TEST(Data, RefusesShortFilesAndWrongBytes) {
+TEST(Data, RejectsShortFilesAndWrongBytes) {
   TemporaryFolder folder;
   writeFile(folder / "short", std::string(16, 'a'));
   writeFile(folder / "wide", std::string(100, 'a') + "\xc3" + std::string(100, 'a'));
@@ -186,7 +186,7 @@ TEST(Data, RefusesShortFilesAndWrongBytes) {
   EXPECT_NE(message(".").find("directory"), std::string::npos);
 }
 
-TEST(Data, SkipsShortFilesAmongOthersAndSaysSo) {
+TEST(Data, SkipsShortFilesAmongOthersWithARemark) {
   TemporaryFolder folder;
   writeFile(folder / "long", easyText(200));
   writeFile(folder / "short", std::string(16, 'a'));

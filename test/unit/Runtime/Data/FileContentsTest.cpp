@@ -117,7 +117,7 @@ TEST_F(Contents, AFileThatIsWrittenAnewIsAnError) {
   }
 }
 
-TEST_F(Contents, WhatIsAppendedIsNotRead) {
+TEST_F(Contents, AppendedBytesAreNotRead) {
   std::string text = easyText(large);
   FileContents contents = open(text);
   contents.sha256Hex();

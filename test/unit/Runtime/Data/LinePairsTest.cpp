@@ -41,7 +41,7 @@ protected:
   Plan plan = smallPlan();
 };
 
-TEST_F(LinePairsTest, ALinesTextIsWholeAndHasItsEnd) {
+TEST_F(LinePairsTest, ALinesTextIsCompleteAndHasItsEnd) {
   LinePairs pairs = buildLinePairs("ab\nabcdefg\n\nabcd", "x\nx\nx\nx\n");
   EXPECT_EQ(pairs.getTextAt(0), "ab\n");
   EXPECT_EQ(pairs.getTextAt(1), "abcdefg\n");
@@ -91,7 +91,7 @@ TEST_F(LinePairsTest, AnEpochHasEachLineOnceWithItsOwnInput) {
   EXPECT_EQ(seen, "abcdefghijk");
 }
 
-TEST_F(LinePairsTest, RefusesWhatDoesNotFit) {
+TEST_F(LinePairsTest, RejectsPairsThatDoNotFit) {
   EXPECT_NE(userError([&] { buildLinePairs("a\nb\n", "x\n"); }).find("has, 2, found 1"),
             std::string::npos);
   plan.given["source"].vocabulary = 'y';

@@ -34,7 +34,7 @@ TEST(Npy, WritesTheFormat) {
   }
 }
 
-TEST(Npy, LeavesNothingUnlessItIsWhole) {
+TEST(Npy, LeavesNothingUnlessItIsComplete) {
   TemporaryFolder folder;
   writeFile(folder / "a.npy", "old");
   {
@@ -54,7 +54,7 @@ TEST(Npy, LeavesNothingUnlessItIsWhole) {
   EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
-TEST(Npy, RefusesWhatIsNoPlaceForAFile) {
+TEST(Npy, RejectsInvalidPaths) {
   TemporaryFolder folder;
   auto message = [](const Path &path) { return userError([&] { NpyWriter(path, {2}); }); };
   EXPECT_NE(message(folder.path).find("found a directory"), std::string::npos);
@@ -146,7 +146,7 @@ std::string npyStart(const std::string &text, int major = 1, int minor = 0) {
 
 NpyHeader parseStart(const std::string &start) { return parseNpyHeader(asBytes(start)); }
 
-TEST(NpyHeader, ReadsWhatNumPyReads) {
+TEST(NpyHeader, ReadsTheFormatsOfNumPy) {
   for (const HeaderCase &each : headers) {
     for (int major : {1, 2, 3}) {
       NpyHeader header = parseStart(npyStart(each.text, major));

@@ -49,7 +49,7 @@ const std::string lines("\0\x01\x02\0\x03\x04", 6);
 const std::string image = header(2, 2, 8, gray) + chunk("IDAT", deflated(lines)) + end;
 using Pixels = std::vector<uint8_t>;
 
-TEST(Png, ReadsWhatIsStored) {
+TEST(Png, ReadsStoredNumbers) {
   EXPECT_EQ(decode(image, 1).pixels, (Pixels{1, 2, 3, 4}));
   // Bits are scaled to 8; colors of a palette take their place.
   std::string bits = header(2, 2, 1, gray) + chunk("IDAT", deflated({"\0\x40\0\x80", 4})) + end;
@@ -70,7 +70,7 @@ TEST(Png, ReadsWhatIsStored) {
   EXPECT_EQ(decodePng(file, 2, 2, 3).pixels, drawn);
 }
 
-TEST(Png, TellsWhatAnotherOneIs) {
+TEST(Png, ReportsSizesOfAnotherImage) {
   DecodedPng other =
       decodePng({reinterpret_cast<const uint8_t *>(image.data()), image.size()}, 3, 2, 1);
   EXPECT_TRUE(other.problem.empty() && other.pixels.empty());
@@ -80,7 +80,7 @@ TEST(Png, TellsWhatAnotherOneIs) {
   EXPECT_TRUE(clear.isTransparent && clear.pixels.empty());
 }
 
-TEST(Png, RefusesDamage) {
+TEST(Png, RejectsDamage) {
   const std::string start = header(2, 2, 8, gray), data = deflated(lines);
   const std::string whole = start + chunk("IDAT", data);
   auto broken = [](std::string text) {

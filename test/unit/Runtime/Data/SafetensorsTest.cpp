@@ -42,7 +42,7 @@ TEST(Safetensors, RoundTrip) {
   EXPECT_EQ(to.b, from.b);
 }
 
-TEST(Safetensors, RefusesNumbersThatAreNotFinite) {
+TEST(Safetensors, RejectsNumbersThatAreNotFinite) {
   Tensors from, to;
   from.a[4] = std::numeric_limits<float>::quiet_NaN();
   std::vector<uint8_t> file = encodeSafetensors(from.list());
@@ -53,7 +53,7 @@ TEST(Safetensors, RefusesNumbersThatAreNotFinite) {
   EXPECT_EQ(to.b, Tensors().b);
 }
 
-TEST(Safetensors, APrefixIsNamedAndTakenOffWhereAskedFor) {
+TEST(Safetensors, APrefixIsNamedAndRemovedOnRequest) {
   Tensors from, to;
   for (std::string prefix : {"_orig_mod.", "model."}) {
     std::vector<NamedTensor> named = from.list();
@@ -126,7 +126,7 @@ TEST(Safetensors, AnotherContextAndAnotherTypeHaveMessagesOfTheirOwn) {
       << message;
 }
 
-TEST(Safetensors, RefusesBytesAfterTheData) {
+TEST(Safetensors, RejectsBytesAfterTheData) {
   Tensors from, to;
   std::vector<uint8_t> file = encodeSafetensors(from.list());
   file.resize(file.size() + 4);
@@ -168,7 +168,7 @@ TEST(Safetensors, AFlippedBitIsFoundOrChangesNothing) {
   EXPECT_EQ(found, static_cast<int64_t>(8 * whole.size())); // the header has no spare bit
 }
 
-TEST(Safetensors, DamagedDataIsSaidToBeDamaged) {
+TEST(Safetensors, DamagedDataIsReported) {
   Tensors from, to;
   std::vector<uint8_t> file = encodeSafetensors(from.list());
   EXPECT_TRUE(decodeSafetensors(file, "w", to.list()));
@@ -214,7 +214,7 @@ TEST(Safetensors, ReadsBF16Exactly) {
   EXPECT_NE(userError([] { readAs("BF16", {0xff80}); }).find("found -inf"), std::string::npos);
 }
 
-TEST(Safetensors, RefusesTruncationAndCopiesNothing) {
+TEST(Safetensors, RejectsTruncationAndCopiesNothing) {
   Tensors from, to;
   to.a.assign(6, 7);
   std::vector<uint8_t> file = encodeSafetensors(from.list());
@@ -224,7 +224,7 @@ TEST(Safetensors, RefusesTruncationAndCopiesNothing) {
   EXPECT_EQ(to.a, std::vector<float>(6, 7));
 }
 
-TEST(Safetensors, RefusesWhatDoesNotFitTheModel) {
+TEST(Safetensors, RejectsTensorsThatDoNotFitTheModel) {
   Tensors from;
   std::vector<uint8_t> file = encodeSafetensors(from.list());
   auto message = [&](std::vector<NamedTensor> into) {
@@ -241,7 +241,7 @@ TEST(Safetensors, RefusesWhatDoesNotFitTheModel) {
       std::string::npos);
 }
 
-TEST(Safetensors, RefusesWrongHeaders) {
+TEST(Safetensors, RejectsWrongHeaders) {
   std::vector<float> x(2);
   auto refused = [&](const std::string &header, const std::string &expected) {
     std::string message = userError([&] {

@@ -33,7 +33,7 @@ protected:
   std::string out, err;
 };
 
-TEST_F(DeviceCommand, TheWholeRoadGivesTheCpusNumbers) {
+TEST_F(DeviceCommand, TrainingEqualsTheCpu) {
   for (const char *device : {"cpu", "cuda"}) {
     std::string run = std::string("run-") + device, flag = std::string(" --device ") + device;
     ASSERT_EQ(sluice("train gpu.slc --data text --eval-data heldout -o " + run + " -n 12" + flag),
@@ -100,7 +100,7 @@ TEST_F(DeviceCommand, InspectShowsTheLedgerAndExtractsCode) {
   EXPECT_NE(out.find("an estimate for an A100"), std::string::npos) << out;
 }
 
-TEST_F(DeviceCommand, TheEmulatorLiesBesideTheRuntime) {
+TEST_F(DeviceCommand, TheEmulatorIsNextToTheRuntime) {
   EXPECT_EQ(sluice("bench gpu.slc --device emulator"), 1); // the model's bitcode is none
   EXPECT_NE(err.find("the emulator does not take kernel initialize_table of sm_80"),
             std::string::npos)
@@ -114,7 +114,7 @@ TEST_F(DeviceCommand, TheEmulatorLiesBesideTheRuntime) {
       << err;
 }
 
-TEST_F(DeviceCommand, SaysWhatIsMissing) {
+TEST_F(DeviceCommand, ReportsMissingParts) {
   auto refuses = [&](const std::string &settings, const std::string &piece) {
     EXPECT_EQ(sluice("train gpu.slc --data text -o run --device cuda", settings), 2);
     EXPECT_NE(err.find(piece), std::string::npos) << err;

@@ -129,7 +129,7 @@ TEST_F(RecordedLaunches, TheSameNumbersPass) {
   EXPECT_EQ(toFloats(goldens.results[0].found)[7], recording.launches[0].results[0].values[7]);
 }
 
-TEST_F(RecordedLaunches, ASpoiledResultIsRefused) {
+TEST_F(RecordedLaunches, ACorruptedResultIsRejected) {
   int64_t third = artifact->plan().outputs.at("losses").offset + 2 * 4 + 3; // its sign
   ::setenv("FAKE_CUDA_SPOIL", std::to_string(third).c_str(), 1);
   LaunchCheck result = check();
@@ -277,7 +277,7 @@ TEST_F(RecordedLaunches, AKernelWithoutBoundsFails) {
   EXPECT_EQ(program("run . -o results"), 1) << err;
 }
 
-TEST_F(RecordedLaunches, TheProgramSaysWhatIsWrong) {
+TEST_F(RecordedLaunches, TheProgramReportsErrors) {
   makeBundle();
   int64_t first = artifact->plan().outputs.at("losses").offset + 3;
   EXPECT_EQ(program("run . -o results", "FAKE_CUDA_SPOIL=" + std::to_string(first)), 1) << err;

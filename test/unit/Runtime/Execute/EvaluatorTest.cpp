@@ -163,7 +163,7 @@ TEST(Evaluator, GivesEveryLossInTheOrderOfTheText) {
   EXPECT_NEAR(losses[49 + 2], std::log(sum) - table[at * 128 + next], 1e-5);
 }
 
-TEST(Evaluator, RefusesWrongWindows) {
+TEST(Evaluator, RejectsWrongWindows) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   writeFile(folder / "a", easyText(50));

@@ -108,7 +108,7 @@ TEST(Executor, TimesLaunchesByKernel) {
   EXPECT_EQ(executor.times()[3].launches, 0);
 }
 
-TEST(Executor, NamesWhatIsMissing) {
+TEST(Executor, NamesMissingParts) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   EXPECT_NE(userError([&] {

@@ -111,7 +111,7 @@ TEST(Generator, SamplesHaveNumbersOfTheirOwn) {
   EXPECT_EQ(all.size(), 100u);
 }
 
-TEST(Generator, RefusesWrongOptionsAndNumbers) {
+TEST(Generator, RejectsWrongOptionsAndNumbers) {
   EXPECT_THROW(checkSampling({.minP = -0.1}), UserError);
   EXPECT_THROW(checkSampling({.minP = 1.1}), UserError);
   EXPECT_THROW(checkSampling({.typical = 0}), UserError);
@@ -127,7 +127,7 @@ TEST(Generator, RefusesWrongOptionsAndNumbers) {
 
 /// A window stays until it is full; then it keeps the newest, at most half of the context and whole
 /// groups.
-TEST(Generator, RefillsTheWindowFromWholeGroups) {
+TEST(Generator, RefillsTheWindowFromCompleteGroups) {
   EXPECT_EQ(windowStart(64, 0, 64, 4), 0);
   EXPECT_EQ(windowStart(65, 0, 64, 4), 36); // the first multiple of 4 from 33 on
   EXPECT_EQ(windowStart(100, 36, 64, 4), 36);
@@ -189,7 +189,7 @@ TEST(Generator, StopsWhenTheReaderGoes) {
   EXPECT_EQ(count, 3);
 }
 
-TEST(Generator, RefusesPromptsThatAreNoTokens) {
+TEST(Generator, RejectsPromptsThatAreNoTokens) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   EXPECT_NE(userError([&] { generated(executor, "ab\xff", 1, {}); }).find("byte 2: "),

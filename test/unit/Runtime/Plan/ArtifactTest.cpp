@@ -38,7 +38,7 @@ TEST(Artifact, TargetCanBeForced) {
 }
 
 // Two artifacts open at once, and one after another, are different libraries.
-TEST(Artifact, LoadsAgainAndAgain) {
+TEST(Artifact, LoadsRepeatedly) {
   TemporaryFolder folder;
   auto first = bigramArtifact(folder);
   auto second = bigramArtifact(folder);
@@ -47,7 +47,7 @@ TEST(Artifact, LoadsAgainAndAgain) {
   EXPECT_EQ(bigramArtifact(folder)->plan().model.name, "bigram");
 }
 
-TEST(Artifact, RefusesEveryDamagedByte) {
+TEST(Artifact, RejectsEveryDamagedByte) {
   std::string whole = withTrailer(bigramLibrary());
   auto refused = [&](size_t at, int flip) {
     std::string damaged = whole;
@@ -62,7 +62,7 @@ TEST(Artifact, RefusesEveryDamagedByte) {
   }
 }
 
-TEST(Artifact, RefusesEveryTruncation) {
+TEST(Artifact, RejectsEveryTruncation) {
   std::string whole = withTrailer(bigramLibrary());
   for (size_t length = 0; length < whole.size();
        length += (length < 200 || length + 200 > whole.size() ? 1 : 89)) {
@@ -72,7 +72,7 @@ TEST(Artifact, RefusesEveryTruncation) {
   EXPECT_THROW(checkTrailer(countBytes(whole + " "), "x"), UserError);
 }
 
-TEST(Artifact, RefusesAnotherFormatVersion) {
+TEST(Artifact, RejectsAnotherFormatVersion) {
   std::string elf = bigramLibrary();
   auto trailer = makeTrailer(countBytes(elf));
   trailer[8] = 1;
@@ -84,7 +84,7 @@ TEST(Artifact, RefusesAnotherFormatVersion) {
   EXPECT_NE(message.find("found format 1"), std::string::npos) << message;
 }
 
-TEST(Artifact, RefusesWhatIsNoArtifact) {
+TEST(Artifact, RejectsOtherFiles) {
   TemporaryFolder folder;
   writeFile(folder / "text", "hello");
   writeFile(folder / "empty", "");

@@ -7,8 +7,8 @@ using namespace sluice::test;
 
 namespace {
 
-Stage stage(int64_t threads, int64_t registers, int64_t sharedBytes) {
-  Stage made;
+DeviceStage stage(int64_t threads, int64_t registers, int64_t sharedBytes) {
+  DeviceStage made;
   made.threads = threads;
   made.registers = registers;
   made.sharedBytes = sharedBytes;
@@ -31,7 +31,7 @@ TEST(Ledger, OccupancyFollowsTheScarcestResource) {
 }
 
 TEST(Ledger, RooflineIsTheSlowerOfArithmeticAndMemory) {
-  Kernel kernel;
+  PlanKernel kernel;
   kernel.kind = "matmul";
   kernel.flops = 312'000'000'000;
   kernel.bytes = 1;

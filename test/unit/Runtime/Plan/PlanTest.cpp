@@ -38,7 +38,7 @@ Json withBuckets(const Json &plan, int64_t bytes, const std::vector<std::vector<
            {"entries", {{"evaluate", launches}}}}};
 }
 
-TEST(Plan, AveragesWhatAStepReads) {
+TEST(Plan, AveragesTheReadsOfAStep) {
   Generation generation;
   generation.stateReads = {10, 30};
   EXPECT_EQ(generation.stateReadsAt(0, 8, 16), 10);
@@ -97,16 +97,16 @@ TEST(Plan, ReadsTheFactsOfASpec) {
   ASSERT_TRUE(facts.schedule.then);
   EXPECT_EQ(facts.schedule.then->steps, 20);
   ASSERT_EQ(facts.streams.size(), 4u);
-  EXPECT_EQ(facts.streams[0].rows, StreamFacts::Rows::tokens);
+  EXPECT_EQ(facts.streams[0].rows, StreamFacts::RowAxis::tokens);
   EXPECT_EQ(facts.streams[0].factor, 4);
-  EXPECT_EQ(facts.streams[1].rows, StreamFacts::Rows::segments);
+  EXPECT_EQ(facts.streams[1].rows, StreamFacts::RowAxis::segments);
   EXPECT_EQ(facts.streams[1].of, "words");
-  EXPECT_EQ(facts.streams[2].rows, StreamFacts::Rows::none);
+  EXPECT_EQ(facts.streams[2].rows, StreamFacts::RowAxis::none);
   EXPECT_EQ(facts.streams[0].value, "stages.1");
   EXPECT_EQ(facts.streams[3].value, "stages.1");
   EXPECT_EQ(facts.names.at(0).stage, "stages.1");
   const BoundaryFacts &words = facts.boundaries.at(0);
-  EXPECT_EQ(words.numbers, BoundaryFacts::Numbers::logits);
+  EXPECT_EQ(words.numbers, BoundaryFacts::BoundaryEncoding::logits);
   EXPECT_EQ(words.value + " " + words.parent, "stages.2.out parts");
   EXPECT_EQ(words.shift, -0.5);
   EXPECT_TRUE(words.begins);
@@ -431,7 +431,7 @@ Json planWithProduct() {
 
 TEST(Plan, ReadsProducts) {
   Plan plan = parsePlan(planWithProduct().dump(), "x");
-  const Kernel &kernel = plan.kernels.back();
+  const PlanKernel &kernel = plan.kernels.back();
   ASSERT_TRUE(kernel.product);
   EXPECT_EQ(kernel.product->depth, 16);
   EXPECT_EQ(kernel.product->inputStride, 32);
@@ -440,7 +440,7 @@ TEST(Plan, ReadsProducts) {
   EXPECT_EQ(kernel.deviceVariants.at("sm_80").library->version, 130100);
 }
 
-TEST(Plan, RefusesWrongProducts) {
+TEST(Plan, RejectsWrongProducts) {
   auto refuses = [](void (*change)(Json &kernel), const char *piece) {
     Json plan = planWithProduct();
     change(plan["kernels"].back());
@@ -474,7 +474,7 @@ TEST(Plan, ProductsAreAligned) {
   EXPECT_NE(message.find("a multiple of 64"), std::string::npos) << message;
 }
 
-TEST(Plan, RefusesTextThatIsNoJson) {
+TEST(Plan, RejectsTextThatIsNoJson) {
   std::string text = bigramPlan().dump();
   for (size_t length = 0; length < text.size(); length += 61) {
     EXPECT_NE(

@@ -146,7 +146,7 @@ TEST(Chart, TextsFitAtBothFontSizes) {
   }
 }
 
-TEST(Chart, TheJudgeOfTextsFindsWhatOverlapsAndLeaves) {
+TEST(Chart, TheTextCheckFindsOverlapsAndOverflow) {
   std::string start = "<svg viewBox=\"0 0 100 50\"><g transform=\"translate(10 20)\">";
   auto text = [](const char *x, const char *y) {
     return std::string("<text x=\"") + x + "\" y=\"" + y + "\">abc</text>";

@@ -56,7 +56,7 @@ TEST(Report, ShowsTheCausalityCheck) {
   EXPECT_FALSE(has(page, "base64")) << "the picture is drawn anew";
 }
 
-TEST(Report, TellsDataTimeHyperparametersAndASmoothedLoss) {
+TEST(Report, ReportsDataTimeHyperparametersAndASmoothedLoss) {
   TemporaryFolder run;
   std::string lines;
   for (int step = 1; step <= 60; ++step) { // 64 tokens a step at 32 a second: 2 s each
@@ -171,7 +171,7 @@ TEST(Report, MarksTheBestStepAndADivergence) {
                   "diverged</th><td class=\"text\">found at step 250, and still at the last"));
 }
 
-TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
+TEST(Report, ReportsBitsPerCharacterOrWhyThereAreNone) {
   TemporaryFolder a, b;
   writeFile(a / "metrics.jsonl",
             "{\"step\":1,\"eval_bits_per_byte\":4,\"eval_bits_per_character\":5}\n"
@@ -200,7 +200,7 @@ TEST(Report, TellsBitsPerCharacterOrWhyThereAreNone) {
   EXPECT_TRUE(has(page, "<figcaption>Held-out text, bits per character</figcaption>")) << page;
 }
 
-TEST(Report, TellsTheMeasuredShortening) {
+TEST(Report, ReportsTheMeasuredShortening) {
   TemporaryFolder a, b;
   // A half and a quarter of the tokens end segments, then none: a quarter of all.
   writeFile(a / "metrics.jsonl", "{\"step\":1,\"shortening_factor\":{\"words\":2}}\n"
@@ -362,7 +362,7 @@ TEST(Report, TablesAndPicturesScrollInBoxesOfTheirOwn) {
   }
 }
 
-TEST(Report, RefusesWhatIsNoRun) {
+TEST(Report, RejectsOtherFolders) {
   TemporaryFolder folder;
   EXPECT_TRUE(has(userError([&] { makeReport(folder.path); }), "metrics.jsonl"));
   EXPECT_TRUE(has(userError([&] { makeReport(folder / "missing"); }), "directory"));

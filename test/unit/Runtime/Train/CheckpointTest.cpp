@@ -58,7 +58,7 @@ TEST_F(Checkpoint, WeightsComeFromARunACheckpointOrAFile) {
   }
 }
 
-TEST_F(Checkpoint, SaysThatAFileHasNoChecksum) {
+TEST_F(Checkpoint, ReportsAFileWithoutChecksum) {
   Path own = run / "checkpoints/12/weights.safetensors";
   std::string file = readFile(own), said;
   Notice notice = [&](const std::string &text) { said += text; };
@@ -146,7 +146,7 @@ TEST_F(Checkpoint, AnUnfinishedSaveIsIgnored) {
   EXPECT_FALSE(std::filesystem::exists(run / "checkpoints/.tmp-99-1"));
 }
 
-TEST_F(Checkpoint, RefusesDamageAnywhere) {
+TEST_F(Checkpoint, RejectsDamageAnywhere) {
   for (const char *name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
     Path path = run / "checkpoints/12" / name;
     std::string whole = readFile(path);
@@ -171,7 +171,7 @@ TEST_F(Checkpoint, RefusesDamageAnywhere) {
   }
 }
 
-TEST_F(Checkpoint, RefusesAWrongLatest) {
+TEST_F(Checkpoint, RejectsAWrongLatest) {
   for (const char *text : {"", "x\n", "12x", "-3\n", "12\n12\n", "../12\n"}) {
     writeFile(run / "latest", text);
     EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;

@@ -85,7 +85,7 @@ TEST_F(CommandLine, CommandsReadDataAlike) {
   EXPECT_NE(twice.err.find("found it twice"), std::string::npos) << twice.err;
 }
 
-TEST_F(CommandLine, TheWholeRoad) {
+TEST_F(CommandLine, TrainsEvaluatesAndGenerates) {
   CommandOutcome trained = sluice(
       "train bigram.slc --data text --eval-data heldout -o run -n 60 -j 2 --sample-prompt ab");
   ASSERT_EQ(trained.status, 0) << trained.err;
@@ -166,7 +166,7 @@ TEST_F(CommandLine, WrongFlagsAreStatusTwoWithASuggestion) {
   EXPECT_EQ(sluice("train --help").status, 0);
 }
 
-TEST_F(CommandLine, MessagesSayWhatWasExpected) {
+TEST_F(CommandLine, MessagesHaveTheExpectedForm) {
   refuses("train --data text bigram.slc -o run",
           "sluice train: expected ART, found none; write it first");
   refuses("train bigram.slc --data --out run", "expected a file, found \"--out\"");
@@ -225,7 +225,7 @@ TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
 
 // Every option that names a file to write, with a file that its command reads. The rule comes
 // before the rest: the flags need no GPU, and nothing is compiled.
-TEST_F(CommandLine, NoOutputReplacesWhatIsReadOrARun) {
+TEST_F(CommandLine, NoOutputReplacesAnInputOrARun) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2").status, 0);
   std::filesystem::copy(folder / "bigram.slc", folder / "other.slc");
   std::filesystem::copy(TINY_MODEL, folder / "model.json");
@@ -284,7 +284,7 @@ TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
   refuses("inspect bigram.slc --extract mine", "found spec.json in it; name another directory");
 }
 
-TEST_F(CommandLine, AMixUpSaysWhatWasGivenAndWhatToDo) {
+TEST_F(CommandLine, AMixUpNamesTheFileAndTheRemedy) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   std::filesystem::copy(TINY_MODEL, folder / "model.json");
   writeFile(folder / "pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");

@@ -148,7 +148,7 @@ TEST(Divergence, AlarmsOnceWhereTheLossStaysHigh) {
 }
 
 // The distance is ln V of the model: the same losses diverge with few tokens and not with many.
-TEST(Divergence, TheDistanceIsThatOfTheVocabulary) {
+TEST(Divergence, TheDistanceIsOfTheVocabulary) {
   Series jump = [](int64_t step, double) { return step < 300 ? 1.0 : 4.0; };
   EXPECT_EQ(judge(jump, 8).alarms, 1);  // ln 8 = 2.08
   EXPECT_EQ(judge(jump, 32).alarms, 0); // ln 32 = 3.47

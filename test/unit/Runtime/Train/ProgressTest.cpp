@@ -65,7 +65,7 @@ TEST(ProgressLines, ComeByTime) {
   EXPECT_TRUE(lines[1].starts_with("step 10/10  ")) << lines[1];
 }
 
-TEST(ProgressLines, SayTheTimeLeft) {
+TEST(ProgressLines, ReportTheTimeLeft) {
   std::vector<std::string> lines = trainLines(false, 100, 50);
   EXPECT_EQ(lines[0].find("left"), std::string::npos) << lines[0]; // nothing is known yet
   EXPECT_TRUE(lines[3].ends_with("  1 h 20 min left")) << lines[3];

@@ -88,7 +88,7 @@ TEST_F(Resume, FilesThatMovedOrChangedAreNamedWithBothValues) {
   EXPECT_EQ(sluice("train --resume run -n 6"), 0) << err;
 }
 
-TEST_F(Resume, RunsOfOlderVersionsSayWhatIsMissing) {
+TEST_F(Resume, RunsOfOlderVersionsReportMissingFacts) {
   ASSERT_EQ(sluice("train bigram.slc --data text --eval-data heldout -o run -n 2"), 0) << err;
   Json record = Json::parse(readFile(folder / "run/run.json"));
   record.erase("command");

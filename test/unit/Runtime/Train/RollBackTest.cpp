@@ -114,7 +114,7 @@ TEST_F(RollBack, AResumeCompletesIt) {
   EXPECT_EQ(changes, 13);
 }
 
-TEST_F(RollBack, WhatCompletesItMayEndToo) {
+TEST_F(RollBack, ItsCompletionMayEndToo) {
   copySpoiled();
   ASSERT_TRUE(killGoingBack(0));
   auto complete = [&](int changes) {

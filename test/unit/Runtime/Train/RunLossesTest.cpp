@@ -42,7 +42,7 @@ TEST(ChooseCheckpoint, TheNewestThatIsAsGoodAsTheBest) {
   EXPECT_EQ(chooseBest({}), nullptr);
 }
 
-TEST(ChooseCheckpoint, TheBestIsThatOfHeldOutText) {
+TEST(ChooseCheckpoint, TheBestIsOfHeldOutText) {
   std::vector<CheckpointLosses> list = {
       checkpoint(10, 2.5, 2.5, 2.5, 3.0), checkpoint(20, 2.0, 2.0, 2.0, 2.9),
       checkpoint(30, 1.0, 1.0, 1.0, 3.5), checkpoint(40, 0.5, 0.5, 0.5)};

@@ -136,7 +136,7 @@ TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
 
 // An update can leave numbers that are not finite although loss and gradient were: whether a step
 // is finite is decided before.
-TEST_F(Trainer, NeverSavesWhatIsNotFinite) {
+TEST_F(Trainer, NeverSavesNonFiniteWeights) {
   using Spoil = std::function<void(Executor &, const Tensor &bias)>;
   auto fill = [](std::span<float> numbers, float value) {
     std::fill(numbers.begin(), numbers.end(), value);
@@ -213,7 +213,7 @@ TEST_F(Trainer, HeldOutLossesThatAreNotFiniteStopIt) {
   EXPECT_EQ(readFile(folder / "run/latest"), "8\n");
 }
 
-TEST_F(Trainer, DamagedMetricsAreKeptAside) {
+TEST_F(Trainer, DamagedMetricsAreMovedAside) {
   run(options("straight"));
   TrainingOptions flags = options("run");
   flags.steps = 10;
@@ -278,7 +278,7 @@ TEST_F(Trainer, NeverBeginsInAFolderOfOthers) {
   }
 }
 
-TEST_F(Trainer, GoesOnWhereLatestIsMissing) {
+TEST_F(Trainer, ContinuesWithoutLatest) {
   run(options("straight"));
   TrainingOptions flags = options("run");
   flags.steps = 15;
@@ -291,7 +291,7 @@ TEST_F(Trainer, GoesOnWhereLatestIsMissing) {
   EXPECT_EQ(metrics("straight"), metrics("run"));
 }
 
-TEST_F(Trainer, RefusesToOverwriteOrMix) {
+TEST_F(Trainer, RejectsOverwritingAndMixing) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);
@@ -433,7 +433,7 @@ TEST_F(Trainer, SettingsThatEachResumeRepeatsAreRecordedOnce) {
   EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 2u);
 }
 
-TEST_F(Trainer, StepsPastTheScheduleAreSaid) {
+TEST_F(Trainer, StepsPastTheScheduleAreReported) {
   std::string said;
   TrainingObserver observer;
   observer.message = [&](const std::string &text) { said += text + "\n"; };
@@ -452,7 +452,7 @@ TEST_F(Trainer, StepsPastTheScheduleAreSaid) {
   EXPECT_NE(said.find("step 23 runs at the schedule's floor"), std::string::npos) << said;
 }
 
-TEST_F(Trainer, AResumeWithNothingToDoSaysSo) {
+TEST_F(Trainer, AResumeWithNothingToDoIsReported) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);

@@ -185,7 +185,7 @@ size_t countGradientPairs(const Plan &plan) {
   return pairs;
 }
 
-TEST_F(CudaDevice, LanesKeepThePlansOrder) {
+TEST_F(CudaDevice, StreamsRespectThePlansOrder) {
   EXPECT_EQ(countUnordered(artifact->plan(), "gradient"),
             2u); // the mean loss in parallel with the rest
   EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
@@ -193,7 +193,7 @@ TEST_F(CudaDevice, LanesKeepThePlansOrder) {
 
 // The order that the compiler demands, in a model with attention, norms and two scales, and the
 // launches of one graph.
-TEST_F(CudaDevice, LanesOfACompiledModelKeepItsOrder) {
+TEST_F(CudaDevice, StreamsOfACompiledModelRespectItsOrder) {
   std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
                         (folder / "tiny.sla").string();
   ASSERT_EQ(std::system(command.c_str()), 0);
@@ -230,7 +230,7 @@ TEST_F(CudaDevice, PinnedMemoryDoesNotGrowWithTheBatch) {
 
 // The mean loss (launch 1) runs, at a lower priority, in parallel with the gradient (2): it reads
 // losses, which launch 0 writes.
-TEST_F(CudaDevice, WhatNobodyReadsRunsBeside) {
+TEST_F(CudaDevice, UnusedResultsRunInParallel) {
   auto gpu = open();
   forget();
   fillTokens(*gpu, 1);
@@ -240,7 +240,7 @@ TEST_F(CudaDevice, WhatNobodyReadsRunsBeside) {
   EXPECT_EQ(count("cuStreamWaitEvent"), 3) << "fork, launch 0, join";
 }
 
-TEST_F(CudaDevice, LanesShareAWorkspaceOnlyInTurn) {
+TEST_F(CudaDevice, StreamsShareAWorkspaceOnlyInTurn) {
   Plan plan = artifact->plan();
   for (size_t kernel : {2, 3}) { // the mean loss and the gradient
     plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 64;
@@ -294,7 +294,7 @@ TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
 }
 
 // The reason, the cost, and the remedy; nothing where all is as it should be.
-TEST_F(CudaDevice, SaysOnceThatTheCubinsWereRefused) {
+TEST_F(CudaDevice, ReportsRejectedCubinsOnce) {
   EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
   ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // PTX because no cubin fits: nothing was refused
   EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
@@ -326,7 +326,7 @@ TEST_F(CudaDevice, LargeUploadsMayBeOverwrittenAtOnce) {
   EXPECT_EQ(std::count(device->host(), device->host() + range.bytes, 1), range.bytes);
 }
 
-TEST_F(CudaDevice, SaysWhatIsWrong) {
+TEST_F(CudaDevice, ReportsErrors) {
   auto says = [&](const char *variable, const char *value, const std::string &piece) {
     ::setenv(variable, value, 1);
     std::string message = userError([&] { open(); });
@@ -356,7 +356,7 @@ TEST_F(CudaDevice, SaysWhatIsWrong) {
       << message;
 }
 
-TEST_F(CudaDevice, AFailingLaunchLeavesNoGraphBehind) {
+TEST_F(CudaDevice, AFailingLaunchLeavesNoGraph) {
   auto gpu = open();
   ::setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
   std::string message = userError([&] { gpu->run("initialize"); });

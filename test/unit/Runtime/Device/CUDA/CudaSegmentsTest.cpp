@@ -76,7 +76,7 @@ protected:
 
 // 5, 7, 21, 21, 5 and 64 segments of a text: the minimum memory, the memory of half of 64 rows, and
 // all.
-TEST_F(CudaSegments, TheArenaIsThatOfTheSegmentsSoFar) {
+TEST_F(CudaSegments, TheArenaFitsTheSegmentsSoFar) {
   const Plan &plan = artifact->plan();
   ASSERT_EQ(plan.memoryBuckets.size(), 3u);
   auto gpu = open();
@@ -107,7 +107,7 @@ TEST_F(CudaSegments, TheArenaIsThatOfTheSegmentsSoFar) {
 }
 
 // A batch that does not fit waits for nothing but the scan, and the rest of its launches never run.
-TEST_F(CudaSegments, ABatchThatDoesNotFitEndsBehindItsScan) {
+TEST_F(CudaSegments, ABatchThatDoesNotFitEndsAfterItsScan) {
   const Plan &plan = artifact->plan();
   int64_t rows = plan.memoryBuckets[0].rows;
   std::string name = entryOfBucket("gradient", rows);
@@ -143,7 +143,7 @@ TEST_F(CudaSegments, TheArenaStaysWhereALargerOneDoesNotFit) {
 
 // Tensors that lie between each other's rows do not hold each other up. Whatever runs over the rows
 // of segments waits for their number.
-TEST_F(CudaSegments, LanesKeepTheOrder) {
+TEST_F(CudaSegments, StreamsRespectTheOrder) {
   const Plan &plan = artifact->plan();
   EXPECT_GT(countUnordered(plan, "gradient"), 0u);
   for (const Bucket &bucket : plan.memoryBuckets) {

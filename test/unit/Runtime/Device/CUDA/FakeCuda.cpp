@@ -48,10 +48,10 @@ struct FakeNode {
   std::set<size_t> after; // nodes
   int priority = 0;
 };
-struct Graph {
+struct FakeGraph {
   std::vector<FakeNode> nodes;
 };
-struct Stream {
+struct FakeStream {
   bool captures = false;
   int priority = 0;
   std::set<size_t> last; // nodes that the next one comes after
@@ -59,7 +59,7 @@ struct Stream {
 struct Module {
   std::string kernel;
 };
-struct Event {
+struct FakeEvent {
   uint64_t recorded = 0;
   bool captured = false;
   std::set<size_t> nodes; // of the capture
@@ -67,8 +67,8 @@ struct Event {
 
 std::string calls; // every call, a line each
 std::deque<Operation> stream;
-Graph *capturing = nullptr;
-std::set<Stream *> streams;
+FakeGraph *capturing = nullptr;
+std::set<FakeStream *> streams;
 std::string dependences; // of every graph that was captured, a line a node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
@@ -124,7 +124,7 @@ void drain(uint64_t event) {
 }
 
 /// Nodes that must have run before `of`, themselves among them.
-std::set<size_t> ancestors(const Graph &graph, const std::set<size_t> &of) {
+std::set<size_t> ancestors(const FakeGraph &graph, const std::set<size_t> &of) {
   std::set<size_t> all;
   std::vector<size_t> open(of.begin(), of.end());
   while (!open.empty()) {
@@ -139,7 +139,7 @@ std::set<size_t> ancestors(const Graph &graph, const std::set<size_t> &of) {
 }
 
 /// Runs a graph as unkindly as its edges allow: of all nodes that may run, the latest.
-void runGraph(const Graph &graph) {
+void runGraph(const FakeGraph &graph) {
   std::set<size_t> done;
   while (done.size() < graph.nodes.size()) {
     for (size_t i = graph.nodes.size(); i-- > 0;) {
@@ -154,7 +154,7 @@ void runGraph(const Graph &graph) {
 }
 
 /// Work for a stream, or for the graph that it captures.
-void enqueue(Stream *on, const std::function<void()> &work, double takes) {
+void enqueue(FakeStream *on, const std::function<void()> &work, double takes) {
   auto run = [work, takes] {
     work();
     milliseconds += takes;
@@ -187,7 +187,7 @@ EXPORT size_t fakeCudaChanged() { return changed; }
 
 /// For libraries that the fakes know: work that takes some time.
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
-  enqueue(static_cast<Stream *>(stream), run, milliseconds);
+  enqueue(static_cast<FakeStream *>(stream), run, milliseconds);
 }
 
 EXPORT int cuInit(unsigned) {
@@ -352,13 +352,13 @@ EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t by
   return 0;
 }
 
-EXPORT int cuStreamCreateWithPriority(Stream **made, unsigned, int priority) {
-  *made = new Stream;
+EXPORT int cuStreamCreateWithPriority(FakeStream **made, unsigned, int priority) {
+  *made = new FakeStream;
   (*made)->priority = priority;
   streams.insert(*made);
   return note("cuStreamCreateWithPriority");
 }
-EXPORT int cuStreamDestroy_v2(Stream *stream) {
+EXPORT int cuStreamDestroy_v2(FakeStream *stream) {
   streams.erase(stream);
   delete stream;
   return note("cuStreamDestroy_v2");
@@ -368,7 +368,7 @@ EXPORT int cuStreamSynchronize(void *) {
   drain(0);
   return 0;
 }
-EXPORT int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
+EXPORT int cuStreamWaitEvent(FakeStream *stream, FakeEvent *event, unsigned) {
   NOTE("cuStreamWaitEvent")
   if (event->captured) {
     stream->captures = true;
@@ -376,18 +376,18 @@ EXPORT int cuStreamWaitEvent(Stream *stream, Event *event, unsigned) {
   }
   return 0;
 }
-EXPORT int cuStreamBeginCapture_v2(Stream *stream, int) {
+EXPORT int cuStreamBeginCapture_v2(FakeStream *stream, int) {
   NOTE("cuStreamBeginCapture_v2")
-  capturing = new Graph;
+  capturing = new FakeGraph;
   stream->captures = true;
   return 0;
 }
 /// Every stream that joined the capture must have been joined by `stream` again.
-EXPORT int cuStreamEndCapture(Stream *stream, Graph **graph) {
+EXPORT int cuStreamEndCapture(FakeStream *stream, FakeGraph **graph) {
   *graph = capturing;
   std::set<size_t> joined = ancestors(*capturing, stream->last);
   bool isJoined = true;
-  for (Stream *each : streams) {
+  for (FakeStream *each : streams) {
     isJoined &= std::includes(joined.begin(), joined.end(), each->last.begin(), each->last.end());
     each->captures = false;
     each->last.clear();
@@ -403,33 +403,33 @@ EXPORT int cuStreamEndCapture(Stream *stream, Graph **graph) {
   capturing = nullptr;
   return isJoined ? note("cuStreamEndCapture") : unjoined;
 }
-EXPORT int cuGraphInstantiateWithFlags(Graph **exec, Graph *graph, unsigned long long) {
-  *exec = new Graph(*graph);
+EXPORT int cuGraphInstantiateWithFlags(FakeGraph **exec, FakeGraph *graph, unsigned long long) {
+  *exec = new FakeGraph(*graph);
   return note("cuGraphInstantiateWithFlags");
 }
-EXPORT int cuGraphLaunch(Graph *exec, void *) {
+EXPORT int cuGraphLaunch(FakeGraph *exec, void *) {
   NOTE("cuGraphLaunch " + std::to_string(exec->nodes.size()))
   stream.push_back({[graph = *exec] { runGraph(graph); }});
   return 0;
 }
-EXPORT int cuGraphDestroy(Graph *graph) {
+EXPORT int cuGraphDestroy(FakeGraph *graph) {
   delete graph;
   return note("cuGraphDestroy");
 }
-EXPORT int cuGraphExecDestroy(Graph *exec) {
+EXPORT int cuGraphExecDestroy(FakeGraph *exec) {
   delete exec;
   return note("cuGraphExecDestroy");
 }
 
-EXPORT int cuEventCreate(Event **event, unsigned) {
-  *event = new Event;
+EXPORT int cuEventCreate(FakeEvent **event, unsigned) {
+  *event = new FakeEvent;
   return note("cuEventCreate");
 }
-EXPORT int cuEventDestroy_v2(Event *event) {
+EXPORT int cuEventDestroy_v2(FakeEvent *event) {
   delete event;
   return note("cuEventDestroy_v2");
 }
-EXPORT int cuEventRecord(Event *event, Stream *on) {
+EXPORT int cuEventRecord(FakeEvent *event, FakeStream *on) {
   event->captured = on->captures;
   event->nodes = on->last;
   if (on->captures) {
@@ -439,7 +439,7 @@ EXPORT int cuEventRecord(Event *event, Stream *on) {
   stream.push_back({nullptr, event->recorded});
   return note("cuEventRecord");
 }
-EXPORT int cuEventSynchronize(Event *event) {
+EXPORT int cuEventSynchronize(FakeEvent *event) {
   NOTE("cuEventSynchronize")
   bool waits = std::any_of(stream.begin(), stream.end(), [&](const Operation &operation) {
     return event->recorded != 0 && operation.event == event->recorded;
@@ -449,7 +449,7 @@ EXPORT int cuEventSynchronize(Event *event) {
   }
   return 0;
 }
-EXPORT int cuEventElapsedTime(float *elapsed, Event *from, Event *to) {
+EXPORT int cuEventElapsedTime(float *elapsed, FakeEvent *from, FakeEvent *to) {
   *elapsed = setting("FAKE_CUDA_CLOCK", 0)
                  ? static_cast<float>(passed.at(to->recorded) - passed.at(from->recorded))
                  : 0.5f;
@@ -458,7 +458,7 @@ EXPORT int cuEventElapsedTime(float *elapsed, Event *from, Event *to) {
 
 EXPORT int cuLaunchKernel(void *function, unsigned gridX, unsigned gridY, unsigned gridZ,
                           unsigned blockX, unsigned blockY, unsigned blockZ, unsigned sharedBytes,
-                          Stream *on, void **parameters, void **) {
+                          FakeStream *on, void **parameters, void **) {
   NOTE("cuLaunchKernel " + std::to_string(gridX) + " x " + std::to_string(blockX) + " shared " +
        std::to_string(sharedBytes))
   if (gridY != 1 || gridZ != 1 || blockY != 1 || blockZ != 1) {

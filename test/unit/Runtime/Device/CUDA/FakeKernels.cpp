@@ -25,7 +25,7 @@ Kernels readPlan(void *library) {
       continue;
     }
     const auto &cpu = variants["cpu-avx2"];
-    FakeKernel first{reinterpret_cast<FakeKernel::Code>(
+    FakeKernel first{reinterpret_cast<FakeKernel::HostKernel>(
                          ::dlsym(library, cpu["symbol"].get<std::string>().c_str())),
                      cpu["items"], cpu["scratch_bytes"]};
     for (const auto &stage : variants["sm_80"]["stages"]) {
@@ -60,7 +60,7 @@ const FakeKernel *findFakeKernel(const std::string &symbol) {
     return nullptr;
   }
   if (void *own = ::dlsym(loaded.library, symbol.c_str())) {
-    loaded.kernels[symbol] = {reinterpret_cast<FakeKernel::Code>(own)};
+    loaded.kernels[symbol] = {reinterpret_cast<FakeKernel::HostKernel>(own)};
   }
   auto found = loaded.kernels.find(symbol);
   return found != loaded.kernels.end() && found->second.code ? &found->second : nullptr;

@@ -6,8 +6,9 @@
 #include <string>
 
 struct FakeKernel {
-  using Code = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item, uint8_t *scratch);
-  Code code = nullptr;
+  using HostKernel = void (*)(uint8_t *arena, const int64_t *arguments, int64_t item,
+                              uint8_t *scratch);
+  HostKernel code = nullptr;
   int64_t items = -1; // -1: as many as the launch has blocks
   int64_t scratchBytes = 0;
 };

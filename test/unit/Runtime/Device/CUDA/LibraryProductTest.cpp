@@ -98,7 +98,7 @@ protected:
   }
 
   static bool isByLibrary(const Plan &plan, const Launch &launch) {
-    const Kernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
+    const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
     return kernel.deviceVariants.at("sm_80").library.has_value();
   }
   static std::vector<const Launch *> libraryLaunches(const Plan &plan) {
@@ -215,7 +215,7 @@ private:
 
   Device &device;
   const Launch &launch;
-  const Kernel &kernel;
+  const PlanKernel &kernel;
 
 public:
   const Product &product;
@@ -273,7 +273,7 @@ TEST_F(LibraryProducts, CompileNamesTheLibraryWhereItWon) {
   }
   EXPECT_EQ(named, 5);
   EXPECT_EQ(with, without);
-  for (const Kernel &kernel : plain->plan().kernels) {
+  for (const PlanKernel &kernel : plain->plan().kernels) {
     const std::string &module = kernel.deviceVariants.at("sm_80").module;
     for (const char *part : {"_bitcode", "_ptx", "_cubin"}) {
       std::span<const uint8_t> a = plain->blob(module + part), b = tuned->blob(module + part);
@@ -291,7 +291,7 @@ TEST_F(LibraryProducts, CompileNamesTheLibraryWhereItWon) {
             std::string::npos);
 }
 
-TEST_F(LibraryProducts, NumbersLieWithinTheRoundingBound) {
+TEST_F(LibraryProducts, NumbersAreWithinTheRoundingBound) {
   auto device = makeCudaDevice(tuned);
   EXPECT_EQ(device->notice(), "");
   setSize(*device, fullLength, fullRows);
@@ -416,7 +416,7 @@ TEST_F(LibraryProducts, AnotherSizeHasAGraphOfItsOwn) {
   EXPECT_EQ(products().size(), 6u) << "both graphs are kept";
 }
 
-TEST_F(LibraryProducts, EachLaneHasAWorkspace) {
+TEST_F(LibraryProducts, EachStreamHasAWorkspace) {
   makeCudaDevice(tuned); // starts the driver
   const cuda::Driver &driver = cuda::Driver::open();
   cuda::Stream stream = nullptr;
@@ -441,7 +441,7 @@ TEST_F(LibraryProducts, EachLaneHasAWorkspace) {
   driver.streamDestroy(stream);
 }
 
-TEST_F(LibraryProducts, NothingIsKeptAndNothingIsAskedOfAPlainArtifact) {
+TEST_F(LibraryProducts, APlainArtifactStoresAndQueriesNothing) {
   symbol<void (*)()>(FAKE_CUBLASLT, "fakeCublasLtForget")();
   makeCudaDevice(plain);
   EXPECT_STREQ(symbol<const char *(*)()>(FAKE_CUBLASLT, "fakeCublasLtCalls")(), "");
@@ -501,7 +501,7 @@ TEST_F(LibraryProducts, MemoryForTheLibraryIsNamed) {
       << message;
 }
 
-TEST_F(LibraryProducts, WithoutTheLibraryTheKernelsRunAndOneLineSaysSo) {
+TEST_F(LibraryProducts, WithoutTheLibraryTheKernelsRunWithARemark) {
   const char *words = ".sla --data text -n 3 --device cuda -o ";
   const char *missing = "SLUICE_CUBLASLT=/nowhere/libcublasLt.so.13";
   ASSERT_EQ(sluice("train plain" + (words + std::string("run-plain"))).status, 0);

@@ -34,7 +34,7 @@ Json exampleJson(const TemporaryFolder &folder) {
   return Json::parse(readFile(folder / "t.json"));
 }
 
-TEST(TuningFile, SaysAgainWhatWasWritten) {
+TEST(TuningFile, RoundTrips) {
   TemporaryFolder folder;
   writeTuning(folder / "t.json", example());
   Tuning read = readTuning(folder / "t.json");
@@ -115,7 +115,7 @@ const WrongTuning wrongTunings[] = {
 INSTANTIATE_TEST_SUITE_P(Tuning, TuningFileRefuses, testing::ValuesIn(wrongTunings),
                          [](const auto &test) { return test.param.name; });
 
-TEST(TuningFile, RefusesWhatIsCutShort) {
+TEST(TuningFile, RejectsTruncation) {
   TemporaryFolder folder;
   exampleJson(folder);
   std::string text = readFile(folder / "t.json");

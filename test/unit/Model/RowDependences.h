@@ -12,6 +12,6 @@ namespace sluice::testing {
 
 /// [row][token], of `length`: whether the row's loss, in @evaluate of model IR `text`, depends on
 /// the token as an input or a target.
-std::vector<std::vector<bool>> tokensSeen(const std::string &text, int64_t length);
+std::vector<std::vector<bool>> computeRowDependences(const std::string &text, int64_t length);
 
 } // namespace sluice::testing

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "TokensSeen.h"
+#include "RowDependences.h"
 #include "sluice/Analysis/ReadGraph.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -8,8 +8,8 @@
 
 using namespace mlir;
 
-std::vector<std::vector<bool>> sluice::testing::tokensSeen(const std::string &text,
-                                                           int64_t length) {
+std::vector<std::vector<bool>> sluice::testing::computeRowDependences(const std::string &text,
+                                                                      int64_t length) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                       arith::ArithDialect, math::MathDialect>();

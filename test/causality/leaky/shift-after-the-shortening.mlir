@@ -1,5 +1,5 @@
 // One group, but by 0.
-module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.name = "shift-behind-the-shortening", sluice.seed = 0 : i64, sluice.training = {beta1 = 9.0e-01 : f64, beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64, optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}, sluice.vocabulary = 11 : i64, sluice.width = 4 : i64} {
+module attributes {sluice.batch = 1 : i64, sluice.context = 32 : i64, sluice.name = "shift-after-the-shortening", sluice.seed = 0 : i64, sluice.training = {beta1 = 9.0e-01 : f64, beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64, optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}, sluice.vocabulary = 11 : i64, sluice.width = 4 : i64} {
   sluice.axis @target
   sluice.scale @s1 on @target factor 1
   sluice.scale @s4 on @target factor 4

@@ -40,7 +40,7 @@ Inputs spaced(int64_t step) {
   return inputs;
 }
 
-void expectSame(const Gradient &found, const Gradient &expected) {
+void expectSame(const ReferenceGradient &found, const ReferenceGradient &expected) {
   EXPECT_EQ(found.losses, expected.losses);
   EXPECT_EQ(found.gradients, expected.gradients);
 }
@@ -50,7 +50,7 @@ void followBatches(Model &model, const std::vector<std::pair<int64_t, int64_t>> 
   for (auto [step, room] : rooms) {
     SCOPED_TRACE("a segment of " + std::to_string(step) + " tokens");
     Inputs inputs = spaced(step);
-    Gradient found = model.gradient(inputs);
+    ReferenceGradient found = model.gradient(inputs);
     EXPECT_EQ(model.executor().room(), room);
     std::vector<double> losses = model.evaluate(inputs);
     std::vector<float> logits = model.predict(inputs);
@@ -65,7 +65,7 @@ void followBatches(Model &model, const std::vector<std::pair<int64_t, int64_t>> 
 }
 
 /// Against a search byte by byte.
-TEST(SegmentRoom, RunsLieBetweenOthers) {
+TEST(SegmentMemory, RunsBetweenOtherTensors) {
   std::mt19937 random(5);
   auto below = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most)); };
   for (int turn = 0; turn < 300; ++turn) {
@@ -93,7 +93,7 @@ TEST(SegmentRoom, RunsLieBetweenOthers) {
   }
 }
 
-TEST(SegmentRoom, IsWhatTheBatchesNeededSoFar) {
+TEST(SegmentMemory, IsTheMaximumOfTheBatches) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   Model model(compile(folder, wordsSpec(folder, R"({"op": "layers", "count": 2},)"), target),
@@ -109,7 +109,7 @@ TEST(SegmentRoom, IsWhatTheBatchesNeededSoFar) {
 }
 
 /// Groups on segments are computed whole, and segments of segments have rows of their own.
-TEST(SegmentRoom, HoldsGroupsAndSegmentsOfSegments) {
+TEST(SegmentMemory, HoldsGroupsAndSegmentsOfSegments) {
   Folder folder;
   std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},
       {"op": "boundaries", "name": "groups", "rule": "every", "factor": 2},
@@ -124,7 +124,7 @@ TEST(SegmentRoom, HoldsGroupsAndSegmentsOfSegments) {
 }
 
 /// Memory is chosen by the axis with the most rows; one with fewer may be full before.
-TEST(SegmentRoom, IsRequiredOfEachAxis) {
+TEST(SegmentMemory, IsRequiredOfEachAxis) {
   Folder folder;
   std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},
       {"op": "boundaries", "name": "pairs", "rule": "every", "factor": 2, "capacity": 0.06},

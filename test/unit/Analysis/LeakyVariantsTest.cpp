@@ -3,8 +3,8 @@
 // A leaky twin of every row of the papers, of models/small and of models/successors: the same model
 // with a segment that tokens read one later, its first shift one less or, where neither is there,
 // its first layer's keys one later. The check must refuse it, at a row that reads its target, and a
-// replay must show that row change. Twins have the stages, scales and heads of their models, but
-// one layer in place of several, and few columns.
+// replay must show that row change. LeakyVariants have the stages, scales and heads of their
+// models, but one layer in place of several, and few columns.
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -118,7 +118,7 @@ std::string refuseTwin(const std::filesystem::path &path, const std::string &tex
 
 } // namespace
 
-TEST(Twins, OfTheModelsAreRefusedAndTheyAreProved) {
+TEST(LeakyVariants, LeakyVariantsAreRejectedAndModelsAreProved) {
   std::map<std::string, std::string>
       changes; // by the reduced spec: many rows differ in sizes alone
   std::map<std::string, int> changed;

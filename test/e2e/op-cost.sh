@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # The cost of an op: docs/adding-an-op.md lists the files that name each of some ops, and no other does. Two additions to specs
-# are patches (price/): they apply to a copy, and touch the files that the document lists.
+# are patches (op-cost/): they apply to a copy, and touch the files that the document lists.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -47,7 +47,7 @@ checked() {
 # trial PATCH HEADING STAGE KEY: the patch applies, touches the sources under the heading and adds a test; the declarations give
 # the stage's KEY, and the checker's row has the same keys. It is not compiled here.
 trial() {
-  local patch="$root/test/e2e/price/$1.patch" files
+  local patch="$root/test/e2e/op-cost/$1.patch" files
   scratch="$work/$1"
   files=$(sed -nE 's|^\+\+\+ b/||p' "$patch" | sort)
   mkdir "$scratch"

@@ -4,8 +4,8 @@
 // RUN: not sluice-opt %s --verify-each-causality --sluice-form-dispatches --transform-interpreter=entry-point=ahead --sluice-separate-places 2>&1 | FileCheck %s --check-prefix=AHEAD
 // RUN: sluice-opt %s --verify-each-causality --sluice-form-dispatches --transform-interpreter=entry-point=narrow | FileCheck %s --check-prefix=NARROW
 
-// EARLY: guilty-pass.mlir:[[#LINE:]]:{{[0-9]+}}: error: internal error: the pass transform-interpreter added a dependence:
-// EARLY-SAME: shift of {{.*}}guilty-pass.mlir:[[#LINE]]:{{[0-9]+}} in @evaluate: of 1 tokens, row 0 reads row 0 of tokens {{.*}}, which it did not before
+// EARLY: leaking-pass.mlir:[[#LINE:]]:{{[0-9]+}}: error: internal error: the pass transform-interpreter added a dependence:
+// EARLY-SAME: shift of {{.*}}leaking-pass.mlir:[[#LINE]]:{{[0-9]+}} in @evaluate: of 1 tokens, row 0 reads row 0 of tokens {{.*}}, which it did not before
 
 // AHEAD: error: internal error: the pass transform-interpreter added a dependence:
 // AHEAD-SAME: attention of {{.*}} in @evaluate: of 3 tokens, row 0 reads row 1 of tokens of {{.*}}, which it did not before; row 0 then depends on token 2

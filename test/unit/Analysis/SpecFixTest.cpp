@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Advice about refused specs: every edit that is named is done and proved.
+#include "sluice/Explain/SpecFix.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/CheckCausality.h"
-#include "sluice/Explain/SpecFix.h"
 #include "sluice/Explain/Verdict.h"
 
 #include <filesystem>
@@ -114,7 +114,7 @@ TEST(Fixes, EndAtTheirBudget) {
   EXPECT_EQ(advise(text).fix->text, advise(text).fix->text) << "the same each time";
 }
 
-TEST(Fixes, OfTheCorpusAreProved) {
+TEST(Fixes, CorpusModelsAreProved) {
   int fixed = 0;
   for (const auto &entry : std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_DIR) +
                                                                "/test/causality/leaky")) {

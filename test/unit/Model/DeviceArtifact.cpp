@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "DeviceRoad.h"
+#include "DeviceArtifact.h"
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Plan/Plan.h"

@@ -103,9 +103,9 @@ int64_t roomFor(const Plan &plan, int64_t step, int64_t length) {
   return 0;
 }
 
-class GpuRoom : public ::testing::TestWithParam<RoomModel> {};
+class GpuSegmentMemory : public ::testing::TestWithParam<RoomModel> {};
 
-TEST_P(GpuRoom, GrowsAndComputesTheSame) {
+TEST_P(GpuSegmentMemory, GrowsAndComputesTheSame) {
   Folder folder;
   auto artifact = Artifact::load(
       compileForEmulator(folder, buildSpec(folder, GetParam()), "sm_80", someGenerationRows));
@@ -173,7 +173,7 @@ constexpr const char *routed = R"("defaults": {"heads": 2, "feed_forward": 16},
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "fine"},
     {"op": "head"}])";
 
-INSTANTIATE_TEST_SUITE_P(Models, GpuRoom,
+INSTANTIATE_TEST_SUITE_P(Models, GpuSegmentMemory,
                          ::testing::Values(RoomModel{"Distances", 32, distances},
                                            RoomModel{"OddHeads", 25, oddHeads},
                                            RoomModel{"Groups", 16, groups},
@@ -198,7 +198,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 }
 
 /// Memory between the rows of an operand is another tensor's.
-TEST(GpuRoom, AccessesBetweenRunsAreReported) {
+TEST(GpuSegmentMemory, AccessesBetweenRunsAreReported) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
       folder, buildSpec(folder, RoomModel{"Groups", 16, groups}), "sm_80", someGenerationRows));
@@ -234,7 +234,7 @@ TEST(GpuRoom, AccessesBetweenRunsAreReported) {
 
 /// Bits of a router, against the launches of the whole capacity. It begins as the identity, and so
 /// sets no bit between equal tokens: runs of four leave room.
-TEST(GpuRoom, HoldsWhatARouterMakes) {
+TEST(GpuSegmentMemory, HoldsSegmentsOfARouter) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
       folder, buildSpec(folder, RoomModel{"Routed", 16, routed}), "sm_80", someGenerationRows));

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // From dispatches to an artifact with GPU code, and that code in the runtime, on the emulator.
-#include "DeviceRoad.h"
+#include "DeviceArtifact.h"
 
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Execute/Executor.h"
@@ -93,10 +93,10 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 21 : i64, sluice.nam
 }
 )";
 
-class DeviceRoad : public testing::Test {
+class DeviceArtifact : public testing::Test {
 protected:
-  DeviceRoad() : folder(::mkdtemp(pattern.data())) {}
-  ~DeviceRoad() override { std::filesystem::remove_all(folder); }
+  DeviceArtifact() : folder(::mkdtemp(pattern.data())) {}
+  ~DeviceArtifact() override { std::filesystem::remove_all(folder); }
 
   std::shared_ptr<const Artifact> compile(const std::vector<std::string> &targets,
                                           bool claimsLess = false, int64_t workspaceBytes = 0,
@@ -146,7 +146,7 @@ std::vector<float> predict(Executor &executor, int64_t length, int64_t rows) {
   return all;
 }
 
-TEST_F(DeviceRoad, EmulatedKernelsGiveTheCpusNumbers) {
+TEST_F(DeviceArtifact, EmulatedKernelsEqualTheCpu) {
   auto artifact = compile({"cpu-avx2", "sm_80", "sm_90a"});
   ASSERT_TRUE(artifact);
   Executor cpu(artifact, 1);
@@ -163,7 +163,7 @@ TEST_F(DeviceRoad, EmulatedKernelsGiveTheCpusNumbers) {
   }
 }
 
-TEST_F(DeviceRoad, AnArtifactForAGpuAloneNeedsNoCpu) {
+TEST_F(DeviceArtifact, AGpuArtifactNeedsNoCpu) {
   auto artifact = compile({"sm_80"});
   ASSERT_TRUE(artifact);
   EXPECT_EQ(artifact->target(), "");
@@ -186,7 +186,7 @@ TEST_F(DeviceRoad, AnArtifactForAGpuAloneNeedsNoCpu) {
   }
 }
 
-TEST_F(DeviceRoad, ViolationsNameTheKernel) {
+TEST_F(DeviceArtifact, ViolationsNameTheKernel) {
   auto artifact = compile({"sm_80"}, true);
   ASSERT_TRUE(artifact);
   Executor emulated(makeEmulatorDevice(artifact));
@@ -203,7 +203,7 @@ TEST_F(DeviceRoad, ViolationsNameTheKernel) {
   }
 }
 
-TEST_F(DeviceRoad, LaunchesShareOneWorkspace) {
+TEST_F(DeviceArtifact, LaunchesShareOneWorkspace) {
   auto artifact = compile({"sm_80"}, false, 5000);
   ASSERT_TRUE(artifact);
   const Plan &plan = artifact->plan();
@@ -223,7 +223,7 @@ TEST_F(DeviceRoad, LaunchesShareOneWorkspace) {
   predict(emulated, 21, 3);
 }
 
-TEST_F(DeviceRoad, CountersLieInFrontOfTheWorkspaceAndStayZero) {
+TEST_F(DeviceArtifact, CountersPrecedeTheWorkspaceAndStayZero) {
   auto artifact = compile({"sm_80"}, false, 5000, 3);
   ASSERT_TRUE(artifact);
   const Plan &plan = artifact->plan();
@@ -253,14 +253,14 @@ TEST_F(DeviceRoad, CountersLieInFrontOfTheWorkspaceAndStayZero) {
   }
 }
 
-TEST_F(DeviceRoad, HoldsBitcodePtxAndCubins) {
+TEST_F(DeviceArtifact, HoldsBitcodePtxAndCubins) {
   auto artifact = compile({"cpu-avx2", "sm_80", "sm_90a"});
   ASSERT_TRUE(artifact);
   bool hasCubins = !artifact->blob("k0_sm_80_cubin").empty();
   if (!hasCubins) {
     std::cout << "no ptxas: PTX only\n";
   }
-  for (const Kernel &kernel : artifact->plan().kernels) {
+  for (const PlanKernel &kernel : artifact->plan().kernels) {
     for (const char *target : {"sm_80", "sm_90a"}) {
       const DeviceVariant &variant = kernel.deviceVariants.at(target);
       std::span<const uint8_t> ptx = artifact->blob(variant.module + "_ptx"),
