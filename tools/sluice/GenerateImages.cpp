@@ -9,6 +9,7 @@
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/OutputFile.h"
+#include "sluice/Support/Text.h"
 
 #include <iostream>
 
