@@ -63,7 +63,8 @@ def find_functions(text):
     hidden = []
     for match in re.finditer(r"^namespace\s*\{", text, re.M):
         hidden.append((match.start(), find_end(text, match.end() - 1, "{", "}")))
-    local = r"static\b|template\s*<[^;{()]*>\s*static\b|using\b|namespace\b|struct\b|class\b"
+    # An explicit specialization is declared where its template is.
+    local = r"static\b|template\s*<\s*>|template\s*<[^;{()]*>\s*static\b|using\b|namespace\b|struct\b|class\b"
     for match in re.finditer(rf"^(?!{local})[A-Za-z_][\w:<>,&*\s]*?[\s&*>]((?:\w+::)*)(\w+)\(", text, re.M):
         if any(start <= match.start() < end for start, end in hidden):
             continue
