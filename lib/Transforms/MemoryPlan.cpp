@@ -280,3 +280,14 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   summarizeUses(module, plan);
   return plan;
 }
+
+void sluice::emitBuffers(ModuleOp module, const MemoryPlan &memory) {
+  for (auto former : llvm::make_early_inc_range(module.getOps<plan::BufferOp>())) {
+    former.erase();
+  }
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  setFact<plan::PlanDialect::ArenaBytesAttrHelper>(module, b.getI64IntegerAttr(memory.arenaBytes));
+  for (const auto &[name, place] : memory.places) {
+    plan::BufferOp::create(b, module.getLoc(), name, place.offset, place.bytes, 0);
+  }
+}

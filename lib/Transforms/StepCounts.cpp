@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Schedules as integer arithmetic in a row kernel.
-#include "RowsBuilder.h"
-#include "StepEntries.h"
+#include "StepCounts.h"
 
 using namespace mlir;
 using namespace sluice;

@@ -4,6 +4,7 @@
 // each row of the batch has seen.
 #include "StepEntries.h"
 #include "RowsBuilder.h"
+#include "StepCounts.h"
 
 #include "llvm/ADT/SetVector.h"
 

@@ -136,10 +136,4 @@ private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< states in two places
 };
 
-mlir::Value constant(mlir::ImplicitLocOpBuilder &b, int64_t value);
-/// Computes N(t), the number of rows that steps up to t have computed; 0 before the first step.
-mlir::Value emitRowCount(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value t);
-/// Packs three numbers into a row.
-mlir::Value packRow(RowsBuilder &rows, mlir::Value start, mlir::Value count, mlir::Value length);
-
 } // namespace sluice

@@ -4,6 +4,7 @@
 // which is a state. The bit of the step is added to it and then determines which rows of segments
 // are due.
 #include "RowsBuilder.h"
+#include "StepCounts.h"
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Names.h"
 
