@@ -68,7 +68,7 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
     return {};
   }
   std::vector<double> all = evaluator.getSequence(loss.getInput());
-  size_t columns = static_cast<size_t>(evaluator.getColumns(loss.getInput()));
+  size_t columns = static_cast<size_t>(reference::getColumns(loss.getInput()));
   auto first = all.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(row) * columns);
   return {first, first + static_cast<std::ptrdiff_t>(columns)};
 }

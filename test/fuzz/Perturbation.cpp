@@ -43,7 +43,7 @@ static std::vector<double> evaluateRow(func::FuncOp function, int64_t length, in
   }
   for (auto loss : function.getOps<CrossEntropyOp>()) {
     std::vector<double> all = evaluator.getSequence(loss.getInput());
-    auto columns = static_cast<std::ptrdiff_t>(evaluator.getColumns(loss.getInput()));
+    auto columns = static_cast<std::ptrdiff_t>(reference::getColumns(loss.getInput()));
     auto first = all.begin() + static_cast<std::ptrdiff_t>(row) * columns;
     numbers.insert(numbers.end(), first, first + columns);
   }

@@ -63,7 +63,7 @@ Arguments randomArguments(RandomEngine &generator, func::FuncOp function,
     } else if (auto tensor = dyn_cast<RankedTensorType>(value.getType())) {
       arguments.values.push_back(randomNumbers(generator, tensor.getNumElements()));
     } else {
-      size_t size = setting.rows * evaluator.getPositions(value) * evaluator.getColumns(value);
+      size_t size = setting.rows * evaluator.getPositions(value) * reference::getColumns(value);
       arguments.values.push_back(randomNumbers(generator, size));
     }
   }

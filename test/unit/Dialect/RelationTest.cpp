@@ -122,8 +122,9 @@ void RelationTest::check(unsigned operand, RuntimeValues setting, RandomEngine &
   for (int64_t q = 0; q < n; ++q) {
     std::vector<bool> changed(before[0].size());
     for (int draw = 0; draw < draws; ++draw) {
-      Arguments other = perturb(generator, arguments, index, q, tokens, sizes.getColumns(value),
-                                /*above=*/4.0 * draw);
+      Arguments other =
+          perturb(generator, arguments, index, q, tokens, reference::getColumns(value),
+                  /*above=*/4.0 * draw);
       auto after = observe(op, function, other, setting);
       EXPECT_EQ(before[1], after[1]) << "another row of the batch changed";
       for (size_t p = 0; p < changed.size(); ++p) {

@@ -128,7 +128,7 @@ protected:
   void check(Operation *op, unsigned operand, const Bits &bits, Evaluator<double> evaluator,
              double other, bool exact) {
     Value value = op->getOperand(operand);
-    int64_t n = evaluator.getPositions(value), columns = Evaluator<double>::getColumns(value);
+    int64_t n = evaluator.getPositions(value), columns = reference::getColumns(value);
     Doubles numbers = evaluator.getSequence(value);
     for (unsigned result = 0; result < op->getNumResults(); ++result) {
       PositionReads what = cast<CausalFlowInterface>(op).getReads(result, operand);

@@ -129,7 +129,7 @@ static void unpack(ParameterOp parameter, const std::vector<T> &packed, Tensors 
 template <typename T>
 static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
                      const Inputs &inputs, const Tensors &weights) {
-  for (auto parameter : evaluator.getModule().template getOps<ParameterOp>()) {
+  for (auto parameter : function->getParentOfType<ModuleOp>().getOps<ParameterOp>()) {
     evaluator.setParameter(parameter.getSymName(), parameter.getFrozen()
                                                        ? makeTable<T>(parameter)
                                                        : pack<T>(parameter, weights));
@@ -142,7 +142,6 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
     evaluator.setTokens(argument, given.tokens);
     evaluator.setCounts(scale.getAxis(), given.counts);
   }
-  evaluator.setScored(inputs.scored);
   if (failed(evaluator.evaluate(function))) {
     llvm::report_fatal_error("the reference cannot evaluate the function");
   }
@@ -153,7 +152,8 @@ static reference::RuntimeValues buildSetting(const Inputs &inputs, Precision pre
           .length = inputs.length,
           .seed = inputs.seed,
           .step = inputs.step,
-          .rounded = precision == Precision::Bf16};
+          .rounded = precision == Precision::Bf16,
+          .scored = inputs.scored};
 }
 
 template <typename T>
@@ -178,7 +178,7 @@ static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp 
     double sum = 0, scored = 0;
     for (size_t i = 0; i < numbers.size(); ++i) {
       int64_t row = int64_t(i) / inputs.length, p = int64_t(i) % inputs.length;
-      bool isPadding = objective.getPadded() && evaluator.isPadding(row, p);
+      bool isPadding = objective.getPadded() && evaluator.getSetting().isPadding(row, p);
       sum += isPadding ? 0 : double(numbers[i]);
       double counts = isWeighted ? reference::weightAt<double>(row, p) : 1;
       scored += !isPadding && p >= first ? counts : 0;

@@ -302,7 +302,7 @@ private:
       }
       auto [first, rows] = runner.getRows(value);
       Value other = pairs.at(value);
-      int64_t columns = reference::Evaluator<double>::getColumns(value);
+      int64_t columns = reference::getColumns(value);
       for (size_t i = 0; i < rows.size(); i += columns) {
         std::vector<double> row(rows.begin() + i, rows.begin() + i + columns);
         int64_t position = first + static_cast<int64_t>(i) / columns;

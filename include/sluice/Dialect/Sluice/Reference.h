@@ -24,6 +24,12 @@ struct RuntimeValues {
   uint64_t step = 1;
   /// Values whose element type is bf16 are rounded to it, as they are made: what storage costs.
   bool rounded = false;
+  /// Rows of each text that count in its losses; empty: all.
+  std::vector<int64_t> scored = {};
+
+  bool isPadding(int64_t row, int64_t position) const {
+    return !scored.empty() && position >= scored[static_cast<size_t>(row)];
+  }
 };
 
 /// The nearest number that bf16 holds, ties to even: 8 bits of mantissa, units of at least 2^-133,
@@ -35,6 +41,9 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 
 /// The number in [0, 1) that dispatch.random draws for `element` of stream `id`.
 double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element);
+
+/// Returns the number of numbers at a position of a sequence: the width, 1 where it is 0.
+int64_t getColumns(mlir::Value sequence);
 
 /// Values of one function's evaluation. `T` is double or float.
 ///
@@ -59,7 +68,6 @@ public:
   void setStep(int64_t length, Window window);
 
   const RuntimeValues &getSetting() const { return setting; }
-  mlir::ModuleOp getModule() const { return module; }
 
   //===-- What a caller sets and reads
   //------------------------------------------------------------------------===//
@@ -72,8 +80,6 @@ public:
   void setCounts(llvm::StringRef axis, std::vector<int64_t> counts) {
     given[axis] = std::move(counts);
   }
-  /// Sets how many rows of each text count in its losses; without, all.
-  void setScored(std::vector<int64_t> rows) { scored = std::move(rows); }
   /// Sets a tensor operand or argument.
   void setTensor(mlir::Value value, std::vector<T> data);
   /// Sets a parameter by its symbol.
@@ -97,18 +103,10 @@ public:
   //===-- What the evaluation of an op uses
   //-------------------------------------------------------------------===//
 
-  int64_t getRows() const { return setting.rows; }
-  bool isPadding(int64_t row, int64_t position) const {
-    return !scored.empty() && position >= scored[static_cast<size_t>(row)];
-  }
   /// Positions of a sequence that attention may read in this row of the batch.
   int64_t getCount(mlir::Value sequence, int64_t row) const;
   /// Positions of a sequence's scale that are computed: ceil(length / factor); of a given axis all.
   int64_t getPositions(mlir::Value sequence) const;
-  /// Positions at capacity, which random numbers are counted in.
-  int64_t getCapacity(mlir::Value sequence) const;
-  /// Numbers a position: the width, 1 where it is 0.
-  static int64_t getColumns(mlir::Value sequence);
 
   /// Element of a sequence at any position: `null` outside its root's valid ones.
   T at(mlir::Value sequence, int64_t row, int64_t position, int64_t column, T null = 0) const;
@@ -127,16 +125,11 @@ public:
                        llvm::function_ref<void(int64_t, int64_t)> visit) const;
 
 private:
-  /// `data` of a value of this element type, rounded where the setting asks for it.
-  std::vector<T> stored(mlir::Type element, std::vector<T> data) const;
-
   struct Dense {
     int64_t positions = 0, columns = 0;
     std::vector<T> data;
     int64_t first = 0; ///< position
   };
-  /// Positions that are computed: all valid ones, or the window's.
-  std::pair<int64_t, int64_t> getRowRange(mlir::Value sequence) const;
 
   mlir::ModuleOp module;
   RuntimeValues setting;
@@ -149,7 +142,6 @@ private:
   llvm::DenseMap<mlir::Value, std::vector<T>> tensors;
   llvm::StringMap<std::vector<T>> parameters, gradients;
   llvm::StringMap<std::vector<int64_t>> given; ///< counts by axis
-  std::vector<int64_t> scored;                 ///< empty: all rows
 };
 
 extern template class Evaluator<double>;

@@ -85,13 +85,13 @@ template <typename Op> struct Scales {
   std::pair<Value, Value> getSegmentBounds(RowPass &pass) const {
     Op own = op;
     Value index = pass.count(own.getCounts(), -1), last = pass.end(own.getEnds(), index, 0);
-    return {index, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
+    return {index, isClosedSegment(pass.b, last, countPositions(own.getCounts(), emitter))};
   }
   /// Returns, for a segment, the end before it, its own end, and whether it is closed.
   std::tuple<Value, Value, Value> getSegmentEnds(RowPass &pass) const {
     Op own = op;
     Value before = pass.end(own.getEnds(), -1), last = pass.end(own.getEnds(), 0);
-    return {before, last, pass.isClosed(last, countPositions(own.getCounts(), emitter))};
+    return {before, last, isClosedSegment(pass.b, last, countPositions(own.getCounts(), emitter))};
   }
 
   /// Returns the values of the segment of a row of the finer scale, from rows of segments.
@@ -172,7 +172,7 @@ static Value sumExponentials(const Scales<AttendSegmentsOp> &scales, Value score
   auto [first, end, isThere] = scales.getSegmentEnds(add);
   Value sum = add.over(weights, scales.fineFactor, first, end, 1, /*isGreatest=*/false);
   Value lse = add.add(add.row(greatest, scales.coarseFactor), math::LogOp::create(add.b, sum));
-  return scales.finishCoarse(add, add.where(isThere, lse), scales.heads);
+  return scales.finishCoarse(add, selectRow(add.b, isThere, lse), scales.heads);
 }
 
 LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
@@ -187,7 +187,7 @@ LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   auto [before, last, isClosed] = scales.getSegmentEnds(add);
   Value sum = add.over(shares, scales.fineFactor, before, last, 1, /*isGreatest=*/false);
   emitter.set(getLse(), lse);
-  return add.finish(add.where(isClosed, sum), getOutput());
+  return add.finish(selectRow(add.b, isClosed, sum), getOutput());
 }
 
 /// From the sums of exponentials, each row computes its probability and its part of the query's
@@ -210,9 +210,9 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
   Value chance = pass.chance(pass.scores(query, key), lse);
   Value score = pass.every(pass.scoreGradient(chance, pass.sum(pass.mul(gradient, value)), own));
   SmallVector<Value> made = pass.finish(
-      {pass.where(isClosed, pass.mul(score, query)),
-       pass.where(isClosed, pass.mul(pass.every(chance), gradient)),
-       pass.where(isClosed, pass.mul(score, key))},
+      {selectRow(pass.b, isClosed, pass.mul(score, query)),
+       selectRow(pass.b, isClosed, pass.mul(pass.every(chance), gradient)),
+       selectRow(pass.b, isClosed, pass.mul(score, key))},
       {emitter.getTensorType(getKeyGradient()), emitter.getTensorType(getValueGradient()),
        scales.rows(getKey(), scales.columns)},
       scales.fine);
@@ -221,7 +221,7 @@ LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
   HeadPass add = scales.pass();
   auto [before, last, isThere] = scales.getSegmentEnds(add);
   Value sum = add.over(made[2], factor, before, last, 1, /*isGreatest=*/false);
-  return add.finish(add.where(isThere, sum), getQueryGradient());
+  return add.finish(selectRow(add.b, isThere, sum), getQueryGradient());
 }
 
 //===----------------------------------------------------------------------===//

@@ -18,6 +18,14 @@ inline int64_t getSequenceWidth(Value sequence) {
   return cast<SequenceType>(sequence.getType()).getWidth();
 }
 
+inline int64_t getTensorColumns(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getDimSize(2);
+}
+
+inline int64_t getArgumentNumber(Value argument) {
+  return cast<BlockArgument>(argument).getArgNumber();
+}
+
 /// A row pass under construction. Offsets are relative to the position, or to the index of a row.
 class RowPass {
 public:
@@ -30,50 +38,54 @@ public:
 
   /// Returns row p of a sequence on the result's scale.
   Value row(Value sequence) {
-    return computeRow(sequence, {AccessKind::Row, p, getScaleFactor(sequence)});
+    return computeRow(sequence, {AccessKind::Row, p, emitter.getScaleFactor(sequence)});
   }
   /// Returns element p + `offset` of counts; 0 outside.
   Value count(Value counts, int64_t offset) {
-    return element(emitter.get(counts), {AccessKind::Row, p + offset, 0});
+    return load(emitter.get(counts), {AccessKind::Row, p + offset, 0}, 0);
   }
   /// Returns element p + `offset` of ends; e(x) = x for x < 0.
   Value end(Value ends, int64_t offset) {
-    return element(emitter.get(ends),
-                   {.kind = AccessKind::Row, .at = p + offset, .extended = true});
+    return load(emitter.get(ends), {.kind = AccessKind::Row, .at = p + offset, .extended = true},
+                0);
   }
   /// Returns element `index` + `offset` of ends.
   Value end(Value ends, Value index, int64_t offset) {
-    return element(emitter.get(ends), {.kind = AccessKind::Gather,
-                                       .at = p + offset,
-                                       .index = getArgumentNumber(index),
-                                       .extended = true});
+    return load(emitter.get(ends),
+                {.kind = AccessKind::Gather,
+                 .at = p + offset,
+                 .index = getArgumentNumber(index),
+                 .extended = true},
+                0);
   }
   /// Returns row `index` + `offset` of a sequence; zeros if it does not exist.
   Value gather(Value sequence, Value index, int64_t offset, bool whole) {
     return computeRow(sequence, {.kind = AccessKind::Gather,
                                  .at = p + offset,
-                                 .factor = whole ? 0 : getScaleFactor(sequence),
+                                 .factor = whole ? 0 : emitter.getScaleFactor(sequence),
                                  .index = getArgumentNumber(index)});
   }
   /// Returns the sum of the rows [first + offset, last + offset) of a sequence.
   Value sum(Value sequence, Value first, Value last, int64_t offset) {
     return computeRow(sequence, {.kind = AccessKind::Range,
                                  .at = p + offset,
-                                 .factor = getScaleFactor(sequence),
+                                 .factor = emitter.getScaleFactor(sequence),
                                  .index = getArgumentNumber(first),
                                  .last = getArgumentNumber(last)});
   }
   /// Returns the sum of one number per position over [p + offset, last + offset).
   Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
-    return element(tensor, {.kind = AccessKind::Range,
-                            .at = p + offset,
-                            .factor = factor,
-                            .last = getArgumentNumber(last)});
+    return load(tensor,
+                {.kind = AccessKind::Range,
+                 .at = p + offset,
+                 .factor = factor,
+                 .last = getArgumentNumber(last)},
+                0);
   }
   /// Returns the sum of all valid rows of a sequence.
   Value total(Value sequence) {
     AffineExpr n = getAffineSymbolExpr(0, b.getContext());
-    return computeRow(sequence, {AccessKind::Range, i * n, getScaleFactor(sequence)});
+    return computeRow(sequence, {AccessKind::Range, i * n, emitter.getScaleFactor(sequence)});
   }
   /// Returns row 0 of a tensor [B, T, d] or [B, T].
   Value first(Value tensor, int64_t width) {
@@ -81,26 +93,28 @@ public:
   }
   /// Returns row p of a tensor [B, T, d].
   Value row(Value tensor, int64_t factor) {
-    return load(tensor, {AccessKind::Row, p, factor}, countColumns(tensor));
+    return load(tensor, {AccessKind::Row, p, factor}, getTensorColumns(tensor));
   }
   /// Returns row p as d / H rows of H heads: column i H + h is number i of head h.
   Value heads(Value tensor, int64_t factor, int64_t heads) {
-    RowPassAccess access = {
-        .kind = AccessKind::Row, .at = p, .factor = factor, .group = countColumns(tensor) / heads};
+    RowPassAccess access = {.kind = AccessKind::Row,
+                            .at = p,
+                            .factor = factor,
+                            .group = getTensorColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// Returns row 0 of a tensor [B, 1, d] in the same form.
   Value firstHeads(Value tensor, int64_t heads) {
     RowPassAccess access = {.kind = AccessKind::Row,
                             .at = getAffineConstantExpr(0, b.getContext()),
-                            .group = countColumns(tensor) / heads};
+                            .group = getTensorColumns(tensor) / heads};
     return load(tensor, access, heads);
   }
   /// Returns row `index` + `offset` of a tensor [B, T, d], all of whose rows exist.
   Value gather(Value tensor, Value index, int64_t offset) {
     RowPassAccess access = {
         .kind = AccessKind::Gather, .at = p + offset, .index = getArgumentNumber(index)};
-    return load(tensor, access, countColumns(tensor));
+    return load(tensor, access, getTensorColumns(tensor));
   }
   /// Returns the sum of rows [first + offset, last + offset) of a tensor, or their maxima.
   Value over(Value tensor, int64_t factor, Value first, Value last, int64_t offset,
@@ -111,35 +125,10 @@ public:
                             .index = getArgumentNumber(first),
                             .last = getArgumentNumber(last),
                             .isGreatest = isGreatest};
-    return load(tensor, access, countColumns(tensor));
+    return load(tensor, access, getTensorColumns(tensor));
   }
-  /// Returns the element of a tensor of rank 0.
-  Value scalar(Value tensor) { return load(tensor, {AccessKind::Scalar, p}, 0); }
-  /// Returns element p of a tensor [B, T].
-  Value own(Value tensor) { return element(tensor, {AccessKind::Row, p, 0}); }
-
-  Value constant(int32_t value) { return arith::ConstantOp::create(b, b.getI32IntegerAttr(value)); }
-  Value splat(Value number, Value like) {
-    auto type = dyn_cast<RankedTensorType>(like.getType());
-    return type ? Value(tensor::SplatOp::create(b, type, number)) : number;
-  }
-  Value scaled(Value row, Value by) { return arith::MulFOp::create(b, row, splat(by, row)); }
-  /// Returns `row` where `condition` holds, else zeros.
-  Value where(Value condition, Value row) {
-    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
-    return arith::SelectOp::create(b, condition, row, zeros);
-  }
-  /// Returns true if a segment's last bit is set: `last` is one of `positions`.
-  Value isClosed(Value last, int64_t positions) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
-                                 constant(static_cast<int32_t>(positions)));
-  }
-  /// Returns one over the number of a segment's rows.
-  Value share(Value first, Value last) {
-    Value rows = arith::SubIOp::create(b, last, first);
-    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
-    return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
-  }
+  /// Returns the element of a tensor of rank 0 (Scalar), or element p of a tensor [B, T] (Row).
+  Value element(Value tensor, AccessKind kind) { return load(tensor, {kind, p}, 0); }
 
   /// Finishes the dispatch: stores each of `yielded` as a row of `domain`, in its type.
   SmallVector<Value> finish(ArrayRef<Value> yielded, ArrayRef<RankedTensorType> types,
@@ -176,18 +165,9 @@ private:
     bool isGreatest = false;
   };
 
-  static int64_t countColumns(Value tensor) {
-    return cast<RankedTensorType>(tensor.getType()).getDimSize(2);
-  }
-
-  int64_t getScaleFactor(Value sequence) const { return emitter.getScaleFactor(sequence); }
-  static int64_t getArgumentNumber(Value argument) {
-    return cast<BlockArgument>(argument).getArgNumber();
-  }
   Value computeRow(Value sequence, const RowPassAccess &access) {
     return load(emitter.get(sequence), access, getSequenceWidth(sequence));
   }
-  Value element(Value tensor, const RowPassAccess &access) { return load(tensor, access, 0); }
   Value load(Value tensor, const RowPassAccess &access, int64_t width) {
     MLIRContext *context = b.getContext();
     bool isGroup = access.group > 1 && width > 0;
@@ -218,6 +198,36 @@ private:
   SmallVector<Value> operands;
   SmallVector<Attribute> accesses;
 };
+
+/// Returns a constant i32.
+inline Value createI32(ImplicitLocOpBuilder &b, int32_t value) {
+  return arith::ConstantOp::create(b, b.getI32IntegerAttr(value));
+}
+
+/// Multiplies a row, or one number, by a number.
+inline Value scaleRow(ImplicitLocOpBuilder &b, Value row, Value by) {
+  auto type = dyn_cast<RankedTensorType>(row.getType());
+  return arith::MulFOp::create(b, row, type ? Value(tensor::SplatOp::create(b, type, by)) : by);
+}
+
+/// Returns `row` where `condition` holds, else zeros.
+inline Value selectRow(ImplicitLocOpBuilder &b, Value condition, Value row) {
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
+  return arith::SelectOp::create(b, condition, row, zeros);
+}
+
+/// Returns true if a segment's last bit is set: `last` is one of `positions`.
+inline Value isClosedSegment(ImplicitLocOpBuilder &b, Value last, int64_t positions) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, last,
+                               createI32(b, static_cast<int32_t>(positions)));
+}
+
+/// Returns one over the number of a segment's rows.
+inline Value computeShare(ImplicitLocOpBuilder &b, Value first, Value last) {
+  Value rows = arith::SubIOp::create(b, last, first);
+  Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+  return arith::DivFOp::create(b, one, arith::SIToFPOp::create(b, b.getF32Type(), rows));
+}
 
 /// Returns the number of positions of counts at full length; an end with that value does not exist.
 inline int64_t countPositions(Value counts, DispatchEmitter &emitter) {

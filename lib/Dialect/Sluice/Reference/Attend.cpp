@@ -114,7 +114,7 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
     }
   };
   evaluator.define(op.getOutput(), [&](int64_t b, int64_t m) {
-    std::vector<T> y(evaluator.getColumns(op.getOutput()));
+    std::vector<T> y(reference::getColumns(op.getOutput()));
     mixes(b, m, [&](const Mix<T> &mix, const RowTables<T> &values) {
       for (auto [chance, value] : llvm::zip_equal(mix.chances, values)) {
         mix.head.add(y, chance, value);
@@ -134,14 +134,14 @@ template <typename T> static void evaluate(AttendSegmentsOp op, Evaluator<T> &ev
 /// Handles segments of all rows of the batch in order: a row is in one segment.
 template <typename T> static void evaluate(AttendSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
-  auto columns = static_cast<size_t>(evaluator.getColumns(op.getQuery()));
+  auto columns = static_cast<size_t>(reference::getColumns(op.getQuery()));
   using Gradients = std::vector<RowTables<T>>;
   auto zeros = [&](Value like) {
     auto positions = static_cast<size_t>(evaluator.getPositions(like));
-    return Gradients(evaluator.getRows(), RowTables<T>(positions, std::vector<T>(columns)));
+    return Gradients(evaluator.getSetting().rows, RowTables<T>(positions, std::vector<T>(columns)));
   };
   Gradients dq = zeros(op.getQuery()), dk = zeros(op.getKey()), dv = zeros(op.getValue());
-  for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+  for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
     for (int64_t m = 0; m < evaluator.getPositions(op.getQuery()); ++m) {
       std::vector<int64_t> rows = getValueRows<T>(op, evaluator, b, m);
       std::vector<T> query = evaluator.rowAt(op.getQuery(), b, m),
@@ -177,7 +177,7 @@ static RowTables<T> besides(ValueRange values, const Evaluator<T> &evaluator, in
 template <typename T> static void evaluate(AttendPartsOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
-    std::vector<T> y(evaluator.getColumns(op.getResult()));
+    std::vector<T> y(reference::getColumns(op.getResult()));
     RowTables<T> values = besides<T>(op.getValues(), evaluator, b, t);
     for (int64_t head = 0; head < heads; ++head) {
       Mix<T> mix({heads, head}, evaluator.rowAt(op.getQuery(), b, t),
@@ -196,7 +196,7 @@ template <typename T> static void evaluate(AttendPartsBackwardOp op, Evaluator<T
   size_t count = op.getKeys().size();
   for (auto [number, result] : llvm::enumerate(op.getGradients())) {
     evaluator.define(result, [&, number = number](int64_t b, int64_t t) {
-      std::vector<T> made(evaluator.getColumns(op.getQuery()));
+      std::vector<T> made(reference::getColumns(op.getQuery()));
       std::vector<T> query = evaluator.rowAt(op.getQuery(), b, t),
                      gradient = evaluator.rowAt(op.getGradient(), b, t);
       RowTables<T> keys = besides<T>(op.getKeys(), evaluator, b, t);

@@ -16,8 +16,8 @@ template <typename T, typename Op> class Heads {
 public:
   Heads(Op op, Evaluator<T> &evaluator)
       : op(op), evaluator(evaluator), size(op.getHeadSize()),
-        queryCapacity(evaluator.getCapacity(op.getQuery())),
-        keyCapacity(evaluator.getCapacity(op.getKey())), terms(op.getTerms()) {}
+        queryCapacity(sluice::getPositions(op, op.getQuery().getType())),
+        keyCapacity(sluice::getPositions(op, op.getKey().getType())), terms(op.getTerms()) {}
 
   int64_t keyHead(int64_t h) { return h / (op.getHeads() / op.getKvHeads()); }
   std::vector<T> query(int64_t b, int64_t p, int64_t h) {
@@ -234,8 +234,8 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
   for (Value gradient : op.getGradients()) {
     auto table = dyn_cast<RankedTensorType>(gradient.getType());
     gradients.emplace_back(table ? table.getNumElements()
-                                 : evaluator.getRows() * evaluator.getPositions(gradient) *
-                                       evaluator.getColumns(gradient));
+                                 : evaluator.getSetting().rows * evaluator.getPositions(gradient) *
+                                       reference::getColumns(gradient));
   }
   unsigned sources = op.getSourceGradients().size();
   auto add = [&](int64_t b, unsigned operand, int64_t position, int64_t column,
@@ -246,7 +246,7 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
     Value gradient = op.getGradients()[number];
     T *target = gradients[number].data() + column;
     if (operand != biases) {
-      target += (b * evaluator.getPositions(gradient) + position) * evaluator.getColumns(gradient);
+      target += (b * evaluator.getPositions(gradient) + position) * reference::getColumns(gradient);
     }
     for (size_t c = 0; c < vector.size(); ++c) {
       target[c] += factor * vector[c];

@@ -11,7 +11,7 @@ using namespace sluice::reference;
 /// y[p] = table[token[p]]
 template <typename T> static void evaluate(EmbedOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &table = evaluator.getTensor(op.getTable());
-  int64_t columns = evaluator.getColumns(op.getResult());
+  int64_t columns = reference::getColumns(op.getResult());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     const T *row = table.data() + evaluator.tokenAt(op.getTokens(), b, p) * columns;
     return std::vector<T>(row, row + columns);
@@ -20,7 +20,7 @@ template <typename T> static void evaluate(EmbedOp op, Evaluator<T> &evaluator) 
 
 /// dtable[v] = init[v] + sum of dy[p] over the p with token[p] = v
 template <typename T> static void evaluate(EmbedBackwardOp op, Evaluator<T> &evaluator) {
-  int64_t columns = evaluator.getColumns(op.getGradient());
+  int64_t columns = reference::getColumns(op.getGradient());
   std::vector<T> table(cast<RankedTensorType>(op.getTable().getType()).getNumElements());
   if (op.getInit()) {
     table = evaluator.getTensor(op.getInit());
@@ -37,7 +37,7 @@ template <typename T> static void evaluate(EmbedBackwardOp op, Evaluator<T> &eva
 /// y[p] = table[p]
 template <typename T> static void evaluate(PositionOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &table = evaluator.getTensor(op.getTable());
-  int64_t columns = evaluator.getColumns(op.getResult());
+  int64_t columns = reference::getColumns(op.getResult());
   evaluator.define(op.getResult(), [&](int64_t, int64_t p) {
     return std::vector<T>(table.data() + p * columns, table.data() + (p + 1) * columns);
   });
@@ -45,7 +45,7 @@ template <typename T> static void evaluate(PositionOp op, Evaluator<T> &evaluato
 
 /// dtable[p] = sum of dy[b, p] over the batch
 template <typename T> static void evaluate(PositionBackwardOp op, Evaluator<T> &evaluator) {
-  int64_t columns = evaluator.getColumns(op.getGradient());
+  int64_t columns = reference::getColumns(op.getGradient());
   std::vector<T> table(cast<RankedTensorType>(op.getTable().getType()).getNumElements());
   evaluator.forEachPosition(op.getGradient(), [&](int64_t b, int64_t p) {
     for (int64_t c = 0; c < columns; ++c) {

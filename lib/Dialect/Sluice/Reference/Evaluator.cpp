@@ -24,7 +24,14 @@ double roundToBf16(double number) {
   return std::fabs(rounded) < 0x1p128 ? rounded : std::copysign(INFINITY, number);
 }
 
-template <typename T> std::vector<T> Evaluator<T>::stored(Type element, std::vector<T> data) const {
+int64_t getColumns(Value sequence) {
+  int64_t width = sequenceType(sequence).getWidth();
+  return width == 0 ? 1 : width;
+}
+
+/// Returns the data of a value of this element type, rounded if the setting requires it.
+template <typename T>
+static std::vector<T> roundToElement(const Setting &setting, Type element, std::vector<T> data) {
   if (setting.rounded && element.isBF16()) {
     for (T &number : data) {
       number = static_cast<T>(roundToBf16(number));
@@ -51,31 +58,28 @@ template <typename T> int64_t Evaluator<T>::getCount(Value sequence, int64_t row
   return counts == given.end() ? getPositions(sequence) : counts->second[static_cast<size_t>(row)];
 }
 
-template <typename T> int64_t Evaluator<T>::getCapacity(Value sequence) const {
-  return sluice::getPositions(module, sequenceType(sequence));
-}
-
-template <typename T> int64_t Evaluator<T>::getColumns(Value sequence) {
-  int64_t width = sequenceType(sequence).getWidth();
-  return width == 0 ? 1 : width;
-}
-
 template <typename T> void Evaluator<T>::setStep(int64_t length, Window rows) {
   setting.length = length;
   window = std::move(rows);
   positionsOfScale.clear();
 }
 
-template <typename T> std::pair<int64_t, int64_t> Evaluator<T>::getRowRange(Value sequence) const {
-  return window.rows ? window.rows(sequence) : std::pair(int64_t{0}, getPositions(sequence));
+/// Returns the positions that are computed: all valid ones, or the window's.
+template <typename T>
+static std::pair<int64_t, int64_t> getRowRange(const Evaluator<T> &evaluator,
+                                               const typename Evaluator<T>::Window &window,
+                                               Value sequence) {
+  return window.rows ? window.rows(sequence)
+                     : std::pair(int64_t{0}, evaluator.getPositions(sequence));
 }
 
 template <typename T> void Evaluator<T>::setSequence(Value value, std::vector<T> data) {
-  if (static_cast<int64_t>(data.size()) != getRows() * getPositions(value) * getColumns(value)) {
+  if (static_cast<int64_t>(data.size()) != setting.rows * getPositions(value) * getColumns(value)) {
     llvm::report_fatal_error("reference: a sequence of the wrong size");
   }
   sequences[value] = {getPositions(value), getColumns(value),
-                      stored(sequenceType(value).getElement(), std::move(data)), 0};
+                      roundToElement(setting, sequenceType(value).getElement(), std::move(data)),
+                      0};
 }
 
 template <typename T> void Evaluator<T>::setTokens(Value value, std::vector<int32_t> data) {
@@ -87,8 +91,8 @@ template <typename T> void Evaluator<T>::setTensor(Value value, std::vector<T> d
       cast<RankedTensorType>(value.getType()).getNumElements()) {
     llvm::report_fatal_error("reference: a tensor of the wrong size");
   }
-  tensors[value] =
-      stored(cast<RankedTensorType>(value.getType()).getElementType(), std::move(data));
+  tensors[value] = roundToElement(setting, cast<RankedTensorType>(value.getType()).getElementType(),
+                                  std::move(data));
 }
 
 template <typename T> const std::vector<T> &Evaluator<T>::getTensor(Value value) const {
@@ -137,12 +141,12 @@ int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const 
   if (found == tokens.end()) { // computed of tokens
     return static_cast<int32_t>(at(value, row, position, 0));
   }
-  int64_t stride = found->second.size() / getRows();
+  int64_t stride = found->second.size() / setting.rows;
   if (position < 0 || position >= stride) {
     llvm::report_fatal_error("reference: a token is read that was not given");
   }
   if (window.missing) {
-    auto [first, end] = getRowRange(value);
+    auto [first, end] = getRowRange(*this, window, value);
     if (position < first || position >= end) {
       window.missing(value, position);
     }
@@ -153,8 +157,8 @@ int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const 
 template <typename T>
 void Evaluator<T>::forEachPosition(Value sequence,
                                    llvm::function_ref<void(int64_t, int64_t)> visit) const {
-  auto [first, end] = getRowRange(sequence);
-  for (int64_t row = 0; row < getRows(); ++row) {
+  auto [first, end] = getRowRange(*this, window, sequence);
+  for (int64_t row = 0; row < setting.rows; ++row) {
     for (int64_t position = first; position < end; ++position) {
       visit(row, position);
     }
@@ -171,9 +175,10 @@ void Evaluator<T>::define(Value sequence,
            "a row of another width");
     data.insert(data.end(), numbers.begin(), numbers.end());
   });
-  auto [first, end] = getRowRange(sequence);
-  sequences[sequence] = {end - first, getColumns(sequence),
-                         stored(sequenceType(sequence).getElement(), std::move(data)), first};
+  auto [first, end] = getRowRange(*this, window, sequence);
+  sequences[sequence] = {
+      end - first, getColumns(sequence),
+      roundToElement(setting, sequenceType(sequence).getElement(), std::move(data)), first};
 }
 
 template <typename T> std::vector<T> Evaluator<T>::getSequence(Value value) const {

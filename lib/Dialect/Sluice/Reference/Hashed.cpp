@@ -131,7 +131,7 @@ static T attend(HashedAttentionOp op, const Evaluator<T> &evaluator, int64_t b, 
 template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &evaluator) {
   auto heads = static_cast<int64_t>(op.getHeads()), size = static_cast<int64_t>(op.getHeadSize());
   std::vector<Hashes<T, HashedAttentionOp>> hashes;
-  for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+  for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
     hashes.emplace_back(op, evaluator, b);
   }
   std::vector<std::vector<T>> sums;
@@ -176,9 +176,9 @@ static void attendBackward(HashedAttentionBackwardOp op, const Evaluator<T> &eva
 
 template <typename T> static void evaluate(HashedAttentionBackwardOp op, Evaluator<T> &evaluator) {
   int64_t rows = evaluator.getPositions(op.getQuery()),
-          columns = evaluator.getColumns(op.getQuery());
+          columns = reference::getColumns(op.getQuery());
   std::vector<T> queries, values;
-  for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+  for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
     Hashes<T, HashedAttentionBackwardOp> hashes(op, evaluator, b);
     std::vector<std::vector<T>> ofQueries(rows, std::vector<T>(columns)), ofValues = ofQueries;
     for (int64_t p = 0; p < rows; ++p) {

@@ -11,7 +11,7 @@ using namespace sluice::reference;
 /// y = x W^T + b
 template <typename T> static void evaluate(LinearOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
-  int64_t outputs = evaluator.getColumns(op.getResult());
+  int64_t outputs = reference::getColumns(op.getResult());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     std::vector<T> x = evaluator.rowAt(op.getInput(), b, p), y(outputs);
     for (int64_t o = 0; o < outputs; ++o) {
@@ -27,7 +27,7 @@ template <typename T> static void evaluate(LinearOp op, Evaluator<T> &evaluator)
 /// dx = dy W
 template <typename T> static void evaluate(LinearInputGradientOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
-  int64_t inputs = evaluator.getColumns(op.getResult());
+  int64_t inputs = reference::getColumns(op.getResult());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     std::vector<T> dy = evaluator.rowAt(op.getGradient(), b, p), dx(inputs);
     for (size_t o = 0; o < dy.size(); ++o) {
@@ -41,8 +41,8 @@ template <typename T> static void evaluate(LinearInputGradientOp op, Evaluator<T
 
 /// dW = init + sum of dy^T x, db = init + sum of dy, over valid rows
 template <typename T> static void evaluate(LinearWeightGradientOp op, Evaluator<T> &evaluator) {
-  int64_t inputs = evaluator.getColumns(op.getInput()),
-          outputs = evaluator.getColumns(op.getGradient());
+  int64_t inputs = reference::getColumns(op.getInput()),
+          outputs = reference::getColumns(op.getGradient());
   std::vector<T> weight(inputs * outputs), bias(outputs);
   if (op.getInitWeight()) {
     weight = evaluator.getTensor(op.getInitWeight());

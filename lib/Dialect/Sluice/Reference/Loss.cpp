@@ -80,7 +80,7 @@ template <typename T> static void evaluate(CrossEntropyOp op, Evaluator<T> &eval
 template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<T> &evaluator) {
   defineLosses<T>(op, evaluator);
   const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
-  int64_t width = evaluator.getColumns(op.getInput());
+  int64_t width = reference::getColumns(op.getInput());
   int64_t vocabulary = static_cast<int64_t>(weight.size()) / width;
   std::vector<T> weightGradient(weight.size()), biasGradient(vocabulary);
   if (op.getInitWeight()) {
@@ -91,7 +91,7 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
   }
   int64_t first = op.getFirst();
   int64_t scored = std::max<int64_t>(evaluator.getPositions(op.getInput()) - first, 1);
-  T count = op.getGradient() ? 1 : static_cast<T>(evaluator.getRows() * scored);
+  T count = op.getGradient() ? 1 : static_cast<T>(evaluator.getSetting().rows * scored);
   evaluator.define(op.getInputGradient(), [&](int64_t b, int64_t p) {
     std::vector<T> g = computeRow<T>(op, evaluator, b, p), dx(width);
     std::vector<T> wanted = getWantedDistribution<T>(op, evaluator, b, p, g.size());
@@ -120,18 +120,18 @@ template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 /// The evaluator has one batch: the other batches of an update are assumed to be the same.
 template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
   int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
-  int64_t count = evaluator.getRows() * std::max<int64_t>(scored, 1);
-  for (int64_t b = 0; op.getPadded() && b < evaluator.getRows(); ++b) {
+  int64_t count = evaluator.getSetting().rows * std::max<int64_t>(scored, 1);
+  for (int64_t b = 0; op.getPadded() && b < evaluator.getSetting().rows; ++b) {
     for (auto p = static_cast<int64_t>(op.getFirst()); p < evaluator.getPositions(op.getResult());
          ++p) {
-      count -= evaluator.isPadding(b, p);
+      count -= evaluator.getSetting().isPadding(b, p);
     }
   }
   count *= static_cast<int64_t>(op.getBatches());
   T total = static_cast<T>(std::max<int64_t>(count, 1));
   if (!op.getWeights().empty()) {
     total = 0;
-    for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+    for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
       for (auto p = static_cast<int64_t>(op.getFirst()); p < evaluator.getPositions(op.getResult());
            ++p) {
         total += weightAt<T>(b, p) * static_cast<T>(op.getBatches());
@@ -141,7 +141,7 @@ template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &eval
   }
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     T share = op.getFactor().convertToFloat() / total;
-    return std::vector<T>{op.getPadded() && evaluator.isPadding(b, p) ? T(0) : share};
+    return std::vector<T>{op.getPadded() && evaluator.getSetting().isPadding(b, p) ? T(0) : share};
   });
 }
 

@@ -15,8 +15,8 @@ using namespace sluice::reference;
 /// in a step its row need not exist, and a select must not take it.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
   const RuntimeValues &setting = evaluator.getSetting();
-  int64_t columns = evaluator.getColumns(op.getResult()),
-          capacity = evaluator.getCapacity(op.getResult());
+  int64_t columns = reference::getColumns(op.getResult()),
+          capacity = sluice::getPositions(op, op.getResult().getType());
   ScalarProgram<T> body(op.getBody());
   bool isWhole = op.getResult().getType().getElement().isInteger();
   SmallVector<IntegerSet> relations;

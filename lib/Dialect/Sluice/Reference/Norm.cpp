@@ -53,7 +53,7 @@ template <typename T> static void evaluate(NormOp op, Evaluator<T> &evaluator) {
 /// mean(e).
 template <typename T> static void evaluate(NormBackwardOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &gain = evaluator.getTensor(op.getGain());
-  int64_t width = evaluator.getColumns(op.getInput());
+  int64_t width = reference::getColumns(op.getInput());
   auto hat = [&](int64_t b, int64_t p, int64_t c) {
     T mean = op.getRms() ? T(0) : evaluator.at(op.getMean(), b, p, 0);
     return (evaluator.at(op.getInput(), b, p, c) - mean) * evaluator.at(op.getRstd(), b, p, 0);

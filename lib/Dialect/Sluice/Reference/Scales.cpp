@@ -48,7 +48,7 @@ template <typename T> static void evaluate(FoldOp op, Evaluator<T> &evaluator) {
 /// y[p, c] = x[p div k, (p mod k) d + c]
 template <typename T> static void evaluate(UnfoldOp op, Evaluator<T> &evaluator) {
   Value input = op.getInput();
-  int64_t k = op.getFactor(), width = evaluator.getColumns(op.getResult());
+  int64_t k = op.getFactor(), width = reference::getColumns(op.getResult());
   evaluator.defineLazy(op.getResult(), [&evaluator, input, k, width](int64_t b, int64_t p,
                                                                      int64_t c, T null) {
     return evaluator.at(input, b, llvm::divideFloorSigned(p, k), modulo(p, k) * width + c, null);

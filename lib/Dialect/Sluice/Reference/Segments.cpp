@@ -47,8 +47,8 @@ template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator
   auto isBit = [&](int64_t b, int64_t t) { return evaluator.at(op.getBits(), b, t, 0) > T(0.5); };
   int64_t positions = 0; // of a step those that are there
   evaluator.forEachPosition(op.getCounts(), [&](int64_t, int64_t t) { positions = t + 1; });
-  std::vector<std::vector<int64_t>> bits(evaluator.getRows());
-  for (int64_t b = 0; b < evaluator.getRows(); ++b) {
+  std::vector<std::vector<int64_t>> bits(evaluator.getSetting().rows);
+  for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
     for (int64_t t = 0; t < positions; ++t) {
       if (isBit(b, t)) {
         bits[b].push_back(t);
@@ -65,7 +65,7 @@ template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator
   evaluator.define(op.getEnds(), [&](int64_t b, int64_t m) {
     bool isThere = m < static_cast<int64_t>(bits[b].size());
     return std::vector<T>{
-        static_cast<T>(isThere ? bits[b][m] : evaluator.getCapacity(op.getBits()))};
+        static_cast<T>(isThere ? bits[b][m] : sluice::getPositions(op, op.getBits().getType()))};
   });
 }
 
@@ -73,7 +73,7 @@ template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator
 template <typename T> static void evaluate(PoolSegmentsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     ReferenceSegmentation<T> of(op, evaluator, b, op.getStarts());
-    std::vector<T> y(evaluator.getColumns(op.getResult()));
+    std::vector<T> y(reference::getColumns(op.getResult()));
     if (!of.isClosed(m)) {
       return y;
     }
@@ -95,7 +95,7 @@ template <typename T> static void evaluate(PoolSegmentsBackwardOp op, Evaluator<
     ReferenceSegmentation<T> of(op, evaluator, b, op.getStarts());
     int64_t m = of.getSegmentBounds(t);
     if (!of.isClosed(m)) {
-      return std::vector<T>(evaluator.getColumns(op.getResult()));
+      return std::vector<T>(reference::getColumns(op.getResult()));
     }
     std::vector<T> dx = evaluator.rowAt(op.getGradient(), b, m);
     for (T &number : dx) {
@@ -110,7 +110,7 @@ template <typename T>
 static T movedBy(PoolSegmentsBitsBackwardOp op, const Evaluator<T> &evaluator,
                  const ReferenceSegmentation<T> &of, int64_t m, int64_t t) {
   T h = 0;
-  for (int64_t c = 0; c < evaluator.getColumns(op.getInput()); ++c) {
+  for (int64_t c = 0; c < reference::getColumns(op.getInput()); ++c) {
     h += evaluator.at(op.getGradient(), of.row, m, c) *
          (evaluator.at(op.getInput(), of.row, t, c) - evaluator.at(op.getPooled(), of.row, m, c));
   }
@@ -143,7 +143,7 @@ template <typename T> static void evaluate(SelectSegmentsBackwardOp op, Evaluato
     ReferenceSegmentation<T> of(op, evaluator, b);
     int64_t m = of.count(t) - 1;
     return m >= 0 && of.end(m) == t ? evaluator.rowAt(op.getGradient(), b, m)
-                                    : std::vector<T>(evaluator.getColumns(op.getResult()));
+                                    : std::vector<T>(reference::getColumns(op.getResult()));
   });
 }
 
@@ -160,7 +160,7 @@ template <typename T> static void evaluate(SpreadSegmentsOp op, Evaluator<T> &ev
 template <typename T> static void evaluate(SpreadSegmentsBackwardOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
     ReferenceSegmentation<T> of(op, evaluator, b);
-    std::vector<T> dy(evaluator.getColumns(op.getResult()));
+    std::vector<T> dy(reference::getColumns(op.getResult()));
     for (int64_t t = 0; t < of.positions; ++t) {
       for (size_t c = 0; of.count(t) - static_cast<int64_t>(op.getBy()) == m && c < dy.size();
            ++c) {
@@ -174,7 +174,7 @@ template <typename T> static void evaluate(SpreadSegmentsBackwardOp op, Evaluato
 /// y[p] = sum of x
 template <typename T> static void evaluate(TotalOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t) {
-    std::vector<T> y(evaluator.getColumns(op.getResult()));
+    std::vector<T> y(reference::getColumns(op.getResult()));
     for (int64_t t = 0; t < evaluator.getPositions(op.getInput()); ++t) {
       for (size_t c = 0; c < y.size(); ++c) {
         y[c] += evaluator.at(op.getInput(), b, t, c);
@@ -196,7 +196,7 @@ template <typename T> static void evaluate(SumColumnsOp op, Evaluator<T> &evalua
 
 template <typename T> static void evaluate(RepeatColumnsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
-    return std::vector<T>(evaluator.getColumns(op.getResult()),
+    return std::vector<T>(reference::getColumns(op.getResult()),
                           evaluator.at(op.getInput(), b, p, 0));
   });
 }

@@ -74,7 +74,8 @@ int64_t StepRunner::closedNow(SegmentOp cut) const {
 std::pair<int64_t, int64_t> StepRunner::getRowRange(Value value) const {
   auto found = schedules.find(value);
   if (isGiven(value)) { // all at once, before the first token
-    return {0, before == 0 ? evaluator.getCapacity(value) : 0};
+    return {0,
+            before == 0 ? sluice::getPositions(function, cast<SequenceType>(value.getType())) : 0};
   }
   if (found == schedules.end()) { // of the scale of one position
     return {0, 1};

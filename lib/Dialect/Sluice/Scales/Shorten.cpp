@@ -306,7 +306,7 @@ template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator
   RowGroup group = op.getRowGroup();
   const auto identity = static_cast<T>(op.getIdentity().convertToFloat());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    std::vector<T> y(evaluator.getColumns(op.getResult()), identity);
+    std::vector<T> y(reference::getColumns(op.getResult()), identity);
     for (int64_t i = 0; i < group.window; ++i) {
       int64_t q = group.factor * m + group.first + i;
       bool isIn = !op.getMask() || evaluator.at(op.getMask(), b, q, 0) > T(0.5);
@@ -326,9 +326,9 @@ template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator
 
 /// z[m, i d + c] = dy[m, c] where row i of window m has its first greatest
 template <typename T> static void evaluate(ShortenMaxBackwardOp op, Evaluator<T> &evaluator) {
-  int64_t width = evaluator.getColumns(op.getInput());
+  int64_t width = reference::getColumns(op.getInput());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    std::vector<T> z(evaluator.getColumns(op.getResult()));
+    std::vector<T> z(reference::getColumns(op.getResult()));
     for (int64_t c = 0; c < width; ++c) {
       auto [i, number] = greatest(evaluator, op.getInput(), op.getRowGroup(), b, m, c);
       if (!std::isnan(number)) {

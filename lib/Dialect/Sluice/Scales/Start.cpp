@@ -92,7 +92,7 @@ template <typename T> static void evaluate(StartOp op, Evaluator<T> &evaluator) 
 
 /// dnull = sum over b and p < s of dy[b, p]
 template <typename T> static void evaluate(StartBackwardOp op, Evaluator<T> &evaluator) {
-  std::vector<T> sum(evaluator.getColumns(op.getGradient()));
+  std::vector<T> sum(reference::getColumns(op.getGradient()));
   evaluator.forEachPosition(op.getGradient(), [&](int64_t b, int64_t p) {
     for (size_t c = 0; p < countStartRows(op) && c < sum.size(); ++c) {
       sum[c] += evaluator.at(op.getGradient(), b, p, static_cast<int64_t>(c));

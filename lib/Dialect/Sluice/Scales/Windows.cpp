@@ -141,9 +141,9 @@ Cost OverlapAddOp::getCost() {
 /// z[m, r d + c] = sum of x[m + j, i d + c], i = r + w - k (j + 1) >= 0
 template <typename T> static void evaluate(OverlapAddOp op, Evaluator<T> &evaluator) {
   int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op);
-  bool isOneRow = evaluator.getColumns(op.getInput()) == width;
+  bool isOneRow = reference::getColumns(op.getInput()) == width;
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
-    std::vector<T> z(evaluator.getColumns(op.getResult()));
+    std::vector<T> z(reference::getColumns(op.getResult()));
     for (int64_t column = 0; column < k * width; ++column) {
       for (int64_t j = 0; j < countWindows(op); ++j) {
         int64_t i = column / width + w - k * (j + 1);

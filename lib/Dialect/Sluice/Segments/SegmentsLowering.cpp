@@ -20,7 +20,7 @@ template <typename Op> struct Within {
   Within(Op op, RowPass &pass, DispatchEmitter &emitter)
       : index(pass.count(op.getCounts(), op.getStarts() ? 0 : -1)), offset(op.getStarts() ? -1 : 0),
         before(pass.end(op.getEnds(), index, -1)), last(pass.end(op.getEnds(), index, 0)),
-        isClosed(pass.isClosed(last, countPositions(op.getCounts(), emitter))) {}
+        isClosed(isClosedSegment(pass.b, last, countPositions(op.getCounts(), emitter))) {}
   Value index;
   int64_t offset;
   Value before, last, isClosed;
@@ -36,10 +36,12 @@ template <typename Op> struct Within {
 static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(totals.getType());
   RowPass pass(emitter);
-  Value number = pass.own(totals),
+  Value number = pass.element(totals, AccessKind::Row),
         place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
-  Value isCount = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, place, pass.constant(0));
-  Value more = arith::AddIOp::create(pass.b, number, pass.constant(static_cast<int32_t>(spare)));
+  Value isCount =
+      arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, place, createI32(pass.b, 0));
+  Value more =
+      arith::AddIOp::create(pass.b, number, createI32(pass.b, static_cast<int32_t>(spare)));
   Value yielded = arith::SelectOp::create(pass.b, isCount, more, number);
   return pass.finish(yielded, type,
                      dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
@@ -62,9 +64,10 @@ static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpa
                          DispatchEmitter &emitter) {
   RowPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
-  auto number = [&](int64_t number) { return pass.constant(static_cast<int32_t>(number)); };
+  auto number = [&](int64_t number) { return createI32(b, static_cast<int32_t>(number)); };
   Value segments = pass.first(needed, 0);
-  Value room = pass.scalar(emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())));
+  Value room = pass.element(emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())),
+                            AccessKind::Scalar);
   int64_t open = hasSpare ? 0 : 1, group = rowsOfAllGroups(emitter.getScope(), axis);
   Value begun = arith::AddIOp::create(b, segments, number(open + group - 1));
   Value whole = arith::SubIOp::create(b, begun, arith::RemSIOp::create(b, begun, number(group)));
@@ -109,9 +112,9 @@ LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   int64_t behind = getStarts() ? 0 : 1;
   Value before = pass.end(getEnds(), -behind), last = pass.end(getEnds(), 1 - behind);
   Value sum = pass.sum(getInput(), before, last, behind);
-  Value mean = pass.scaled(sum, pass.share(before, last));
-  Value isClosed = pass.isClosed(last, countPositions(getCounts(), emitter));
-  return pass.finish(pass.where(isClosed, mean), getResult());
+  Value mean = scaleRow(pass.b, sum, computeShare(pass.b, before, last));
+  Value isClosed = isClosedSegment(pass.b, last, countPositions(getCounts(), emitter));
+  return pass.finish(selectRow(pass.b, isClosed, mean), getResult());
 }
 
 LogicalResult SelectSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
@@ -143,8 +146,8 @@ LogicalResult PoolSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   Within of(*this, pass, emitter);
   Value row = pass.gather(getGradient(), of.index, of.offset, /*whole=*/true);
-  Value share = pass.scaled(row, pass.share(of.before, of.last));
-  return pass.finish(pass.where(of.isClosed, share), getResult());
+  Value share = scaleRow(pass.b, row, computeShare(pass.b, of.before, of.last));
+  return pass.finish(selectRow(pass.b, of.isClosed, share), getResult());
 }
 
 /// Computes h[t], f32: zeros if t's segment is not closed.
@@ -160,8 +163,9 @@ static Value movedBy(PoolSegmentsBitsBackwardOp op, RankedTensorType type,
                     ? Value(dispatch::ReduceOp::create(pass.b, pass.b.getF32Type(),
                                                        dispatch::ReduceKind::Add, product))
                     : product;
-  Value share = arith::MulFOp::create(pass.b, moved, pass.share(of.before, of.last));
-  return pass.finish(pass.where(of.isClosed, share), type, emitter.getRowDomain(op.getResult()));
+  Value share = arith::MulFOp::create(pass.b, moved, computeShare(pass.b, of.before, of.last));
+  return pass.finish(selectRow(pass.b, of.isClosed, share), type,
+                     emitter.getRowDomain(op.getResult()));
 }
 
 LogicalResult PoolSegmentsBitsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
@@ -185,7 +189,7 @@ LogicalResult SelectSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
   Value row = pass.gather(getGradient(), count, -1, /*whole=*/true);
   Value place = dispatch::PositionOp::create(pass.b, pass.b.getI32Type());
   Value isEnd = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::eq, end, place);
-  return pass.finish(pass.where(isEnd, row), getResult());
+  return pass.finish(selectRow(pass.b, isEnd, row), getResult());
 }
 
 /// Computes the total once per batch row, and copies it to every row.
