@@ -25,7 +25,7 @@ void StepEntries::moveRows(func::FuncOp step) {
   for (auto due : llvm::to_vector(step.getOps<DueOp>())) {
     auto schedule = symbols.lookupNearestSymbolFrom<ScheduleOp>(due, due.getScheduleAttr());
     if (due.getValue().getDefiningOp()) {
-      StepValues::Rows &rows = values[due.getValue()];
+      StepValues::Rows &rows = context.values[due.getValue()];
       rows.schedule = due.getScheduleAttr();
       rows.count = static_cast<int64_t>(schedule.getBurst());
     }
@@ -35,7 +35,7 @@ void StepEntries::moveRows(func::FuncOp step) {
     auto state = symbols.lookupNearestSymbolFrom<StateOp>(keep, keep.getStateAttr());
     keep.getResult().replaceAllUsesWith(keep.getValue());
     if (keep.getValue().getDefiningOp()) {
-      StepValues::Rows &rows = values[keep.getValue()];
+      StepValues::Rows &rows = context.values[keep.getValue()];
       rows.state = keep.getStateAttr();
       rows.count = static_cast<int64_t>(state.getRing());
     } else {
@@ -68,13 +68,13 @@ static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
 
 void StepEntries::findAxesAhead(func::FuncOp prefill) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    FlatSymbolRefAttr axis = findSequenceAxis(cut);
+    FlatSymbolRefAttr axis = findSegmentAxis(cut);
     int64_t more = std::max<int64_t>(1, static_cast<int64_t>(cut.getSpare()));
     bool isAhead = llvm::any_of(commits, [&](const std::pair<StateOp, ScheduleOp> &commit) {
       ScheduleOp schedule = commit.second;
       auto type = cast<SequenceType>(StateOp(commit.first).getType());
       return schedule.getSegmentsAttr() == axis &&
-             !isWithin(schedule, getFactor(module, type), more);
+             !isWithin(schedule, getFactor(context.module, type), more);
     });
     if (isAhead) {
       ahead.push_back(axis);
@@ -109,22 +109,23 @@ void StepEntries::readGiven(func::FuncOp step) {
 }
 
 void StepEntries::split() {
-  auto step = module.lookupSymbol<func::FuncOp>("step");
+  auto step = context.module.lookupSymbol<func::FuncOp>("step");
   if (!step) {
     return;
   }
   dropBits(step);
-  b.setInsertionPointToEnd(module.getBody());
-  auto prefill = cast<func::FuncOp>(b.clone(*step));
+  context.b.setInsertionPointToEnd(context.module.getBody());
+  auto prefill = cast<func::FuncOp>(context.b.clone(*step));
   prefill.setSymName("prefill");
-  setFact<SluiceDialect::BatchAttrHelper>(step, b.getI64IntegerAttr(rows));
-  setFact<SluiceDialect::BatchAttrHelper>(prefill, b.getI64IntegerAttr(1));
+  setFact<SluiceDialect::BatchAttrHelper>(step, context.b.getI64IntegerAttr(context.rows));
+  setFact<SluiceDialect::BatchAttrHelper>(prefill, context.b.getI64IntegerAttr(1));
   DenseMap<Value, ScheduleOp> due;
   SymbolTableCollection symbols;
   for (auto op : llvm::to_vector(prefill.getOps<DueOp>())) {
     auto schedule = symbols.lookupNearestSymbolFrom<ScheduleOp>(op, op.getScheduleAttr());
-    int64_t &factor = factors[schedule];
-    factor = std::max(factor, getFactor(module, cast<SequenceType>(op.getValue().getType())));
+    int64_t &factor = context.factors[schedule];
+    factor =
+        std::max(factor, getFactor(context.module, cast<SequenceType>(op.getValue().getType())));
     due[op.getValue()] = schedule;
     op.erase();
   }
@@ -139,7 +140,7 @@ void StepEntries::split() {
     }
     keep.erase();
   }
-  addCuts(prefill, due);
+  addCuts(context, prefill, due);
   for (auto cut : prefill.getOps<SegmentOp>()) {
     kept.push_back(cut.getCounts());
   }
@@ -147,7 +148,8 @@ void StepEntries::split() {
   Block &body = prefill.getBody().front();
   readGiven(step);
   body.getTerminator()->setOperands(kept);
-  prefill.setType(b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
+  prefill.setType(
+      context.b.getFunctionType(prefill.getArgumentTypes(), ValueRange(kept).getTypes()));
   // An attention whose result is unused still determines how cached keys are rotated.
   eraseDead(body, [&](Operation *op) {
     auto attention = dyn_cast<AttentionOp>(op);
@@ -160,56 +162,56 @@ void StepEntries::split() {
 // Schedules
 //===----------------------------------------------------------------------===//
 
-RankedTensorType StepEntries::perRow() { return RankedTensorType::get({rows}, b.getI64Type()); }
-
 /// Emits one launch for all schedules; `next` is the new value of `done`. The segment counts of a
 /// prompt are kept for the row that takes it.
 SmallVector<Value>
 StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
                             llvm::function_ref<Value(ImplicitLocOpBuilder &, Value, Value)> next,
                             StringRef label, ValueRange counts) {
-  Location loc = module.getLoc();
-  RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
-  Value done = each.operand(plan::BindOp::create(b, loc, perRow(), "state:done"), AccessKind::Flat,
-                            b.getI64Type());
-  Value take = each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat,
-                            b.getI64Type());
-  auto type = RankedTensorType::get({rows, 3}, b.getI64Type());
+  Location loc = context.module.getLoc();
+  RowsBuilder each(context.b, loc,
+                   dispatch::DomainAttr::get(context.b.getContext(), 1, context.rows, 0));
+  Value done = each.operand(plan::BindOp::create(context.b, loc, context.perRow(), "state:done"),
+                            AccessKind::Flat, context.b.getI64Type());
+  Value take = each.operand(plan::BindOp::create(context.b, loc, context.perRow(), "input:take"),
+                            AccessKind::Flat, context.b.getI64Type());
+  auto type = RankedTensorType::get({context.rows, 3}, context.b.getI64Type());
   for (size_t i = 0; i < counts.size(); ++i) {
-    clocks[cuts[i].axis] = closedIn(each, counts, i, take);
+    clocks[context.cuts[i].axis] = countClosed(context, each, counts, i, take);
   }
   for (const MakeRun &make : runs) {
     RowRun run = make(each.body, take, done);
     each.result(packRow(each, run.start, run.count, run.length), AccessKind::Flat, type);
   }
-  each.result(next(each.body, take, done), AccessKind::Flat, perRow(), /*alias=*/0);
+  each.result(next(each.body, take, done), AccessKind::Flat, context.perRow(), /*alias=*/0);
   dispatch::RowsOp op = each.finish(label);
-  doneNow = op.getResults().back();
-  plan::StoreOp::create(b, loc, "state:done", doneNow);
+  context.doneNow = op.getResults().back();
+  plan::StoreOp::create(context.b, loc, "state:done", context.doneNow);
   return llvm::to_vector_of<Value>(op.getResults().drop_back());
 }
 
 /// Stores the i32 scalars `due.N`: 1 if some row of the batch computes rows by schedule N. Launches
 /// without due rows are skipped.
-void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
-  Location loc = module.getLoc();
-  Type i64 = b.getI64Type(), i32 = b.getI32Type();
-  RowsBuilder all(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0));
+void sluice::buildGuards(StepContext &context, ArrayRef<size_t> numbered) {
+  Location loc = context.module.getLoc();
+  Type i64 = context.b.getI64Type(), i32 = context.b.getI32Type();
+  RowsBuilder all(context.b, loc, dispatch::DomainAttr::get(context.b.getContext(), 1, 1, 0));
   ImplicitLocOpBuilder &body = all.body;
-  auto row = RankedTensorType::get({3 * rows}, i64);
+  auto row = RankedTensorType::get({3 * context.rows}, i64);
   auto columns = row.clone(i32);
   for (size_t number : numbered) {
-    Value view = plan::ViewOp::create(b, loc, row, schedules[number]);
+    Value view = plan::ViewOp::create(context.b, loc, row, context.schedules[number]);
     Value numbers = all.operand(view, AccessKind::Vector, row);
     auto dense = [&](RankedTensorType type, Attribute number) -> Value {
       return arith::ConstantOp::create(body, DenseElementsAttr::get(type, number));
     };
     Value column = dispatch::ColumnOp::create(body, columns);
-    Value member = arith::RemSIOp::create(body, column, dense(columns, b.getI32IntegerAttr(3)));
+    Value member =
+        arith::RemSIOp::create(body, column, dense(columns, context.b.getI32IntegerAttr(3)));
     Value isCount = arith::CmpIOp::create(body, arith::CmpIPredicate::eq, member,
-                                          dense(columns, b.getI32IntegerAttr(1)));
+                                          dense(columns, context.b.getI32IntegerAttr(1)));
     Value counts =
-        arith::SelectOp::create(body, isCount, numbers, dense(row, b.getI64IntegerAttr(0)));
+        arith::SelectOp::create(body, isCount, numbers, dense(row, context.b.getI64IntegerAttr(0)));
     Value most = dispatch::ReduceOp::create(body, i64, dispatch::ReduceKind::Max, counts);
     Value some = arith::CmpIOp::create(body, arith::CmpIPredicate::sgt, most, constant(body, 0));
     all.result(arith::ExtUIOp::create(body, i32, some), AccessKind::Scalar,
@@ -217,7 +219,7 @@ void StepEntries::buildGuards(ArrayRef<size_t> numbered) {
   }
   dispatch::RowsOp op = all.finish("due");
   for (auto [number, guard] : llvm::zip_equal(numbered, op.getResults())) {
-    plan::StoreOp::create(b, loc, "scalar:" + getGuardName(number), guard);
+    plan::StoreOp::create(context.b, loc, "scalar:" + getGuardName(context, number), guard);
   }
 }
 
@@ -231,13 +233,13 @@ void StepEntries::beginStep(func::FuncOp step) {
     return arith::AddIOp::create(b, done, take);
   };
   SmallVector<size_t> known;
-  for (auto op : module.getOps<ScheduleOp>()) {
-    numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = bursts.size();
-    bursts.push_back(op.getBurst());
+  for (auto op : context.module.getOps<ScheduleOp>()) {
+    context.numbers[FlatSymbolRefAttr::get(op.getSymNameAttr())] = context.bursts.size();
+    context.bursts.push_back(op.getBurst());
     if (op.getSegments()) { // known once the bits of this step are known
       continue;
     }
-    known.push_back(bursts.size() - 1);
+    known.push_back(context.bursts.size() - 1);
     runs.push_back([op, append](ImplicitLocOpBuilder &b, Value take, Value done) {
       Value before = arith::SubIOp::create(b, done, constant(b, 1));
       Value start = emitRowCount(b, op, before);
@@ -245,26 +247,26 @@ void StepEntries::beginStep(func::FuncOp step) {
       return RowRun{start, arith::MulIOp::create(b, count, take), append(b, take, done)};
     });
   }
-  numberMembers(step);
+  numberMembers(context, step);
   // Values with a single position, such as the prediction, are computed at every step.
-  known.append({bursts.size(), bursts.size() + 1});
-  bursts.push_back(1);
+  known.append({context.bursts.size(), context.bursts.size() + 1});
+  context.bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return RowRun{constant(b, 0), take, append(b, take, done)};
   });
   // Schedule of a lazy value that is stored for the prediction, which reads its last row: only that
   // row.
-  bursts.push_back(1);
+  context.bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return RowRun{done, take, append(b, take, done)};
   });
-  b.setInsertionPoint(step.getBody().front().getTerminator());
-  schedules.resize(bursts.size());
+  context.b.setInsertionPoint(step.getBody().front().getTerminator());
+  context.schedules.resize(context.bursts.size());
   for (auto [number, made] :
        llvm::zip_equal(known, buildSchedules(runs, append, "step schedules"))) {
-    schedules[number] = made;
+    context.schedules[number] = made;
   }
-  buildGuards(known);
+  buildGuards(context, known);
 }
 
 /// Returns true if an op computes rows of segments from rows of the scale that is segmented.
@@ -275,38 +277,38 @@ static bool readsCutScale(Operation *op) {
 }
 
 void StepEntries::schedule(dispatch::KernelInterface dispatch, ArrayRef<Operation *> ops) {
-  StepValues::Extent extent = values.getExtent(dispatch);
+  StepValues::Extent extent = context.values.getExtent(dispatch);
   if (extent == StepValues::Extent::Whole) {
     return;
   }
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
   bool isStoredForLast = llvm::all_of(
       ops, [&](Operation *op) { return !op->use_empty() && llvm::all_of(op->getUsers(), isLast); });
-  size_t number = schedules.size() - (isStoredForLast ? 1 : 2);
+  size_t number = context.schedules.size() - (isStoredForLast ? 1 : 2);
   for (Operation *op : ops) {
-    if (values.isScheduled(op)) {
-      number = numbers.lookup(values.getSchedule(op));
+    if (context.values.isScheduled(op)) {
+      number = context.numbers.lookup(context.values.getSchedule(op));
     }
   }
   bool isOfMembers = extent == StepValues::Extent::Members;
-  number = isOfMembers ? members.lookup(number) : number;
+  number = isOfMembers ? context.members.lookup(number) : number;
   dispatch::DomainAttr domain = dispatch.getDomain();
   // Lengths of an axis of segments are counted in its rows.
   auto inRows = [](dispatch::DomainAttr rows) { return std::max<int64_t>(1, rows.getFactor()); };
-  bool isOfSegments = byTokens.contains(number);
+  bool isOfSegments = context.byTokens.contains(number);
   int64_t factor = isOfSegments ? inRows(domain) : domain.getFactor();
-  dispatch.setDomainAttr(
-      dispatch::DomainAttr::get(b.getContext(), domain.getBatch(), bursts[number], factor, true));
+  dispatch.setDomainAttr(dispatch::DomainAttr::get(context.b.getContext(), domain.getBatch(),
+                                                   context.bursts[number], factor, true));
   auto attention = dyn_cast<dispatch::AttentionOp>(dispatch.getOperation());
   if (auto keys = attention ? attention.getKeyDomainAttr() : dispatch::DomainAttr();
       keys && isOfSegments) {
-    attention.setKeyDomainAttr(dispatch::DomainAttr::get(b.getContext(), keys.getBatch(),
+    attention.setKeyDomainAttr(dispatch::DomainAttr::get(context.b.getContext(), keys.getBatch(),
                                                          keys.getPositions(), inRows(keys)));
   }
   bool isByTokens = !isOfMembers && readsCutScale(ops.front());
-  dispatch->insertOperands(dispatch->getNumOperands(),
-                           isByTokens ? byTokens.lookup(number) : schedules[number]);
-  dispatch.setGuardAttr(b.getStringAttr(getGuardName(number)));
+  dispatch->insertOperands(dispatch->getNumOperands(), isByTokens ? context.byTokens.lookup(number)
+                                                                  : context.schedules[number]);
+  dispatch.setGuardAttr(context.b.getStringAttr(getGuardName(context, number)));
 }
 
 /// Access of a row at its own position, from column `first`.
@@ -324,14 +326,14 @@ SmallVector<StepEntries::Kept> StepEntries::getKeptStates(StateOp state) {
     return kept->second;
   }
   auto type = cast<SequenceType>(state.getType());
-  RankedTensorType whole = getStoredType(module, type);
+  RankedTensorType whole = getStoredType(context.module, type);
   return {{"", 0, whole.getRank() == 3 ? whole.getDimSize(2) : 0}};
 }
 
 RankedTensorType StepEntries::getKeptType(StateOp state, const Kept &kept) {
   auto type = cast<SequenceType>(state.getType());
-  SmallVector<int64_t> shape(getStoredType(module, type).getShape());
-  shape[0] = rows;
+  SmallVector<int64_t> shape(getStoredType(context.module, type).getShape());
+  shape[0] = context.rows;
   shape[1] = state.getRing();
   if (shape.size() == 3) {
     shape[2] = kept.count;
@@ -342,8 +344,8 @@ RankedTensorType StepEntries::getKeptType(StateOp state, const Kept &kept) {
 /// Stores `tensors` to the places of `getKeptStates`.
 void StepEntries::store(ValueRange tensors, StateOp state) {
   for (auto [tensor, kept] : llvm::zip_equal(tensors, getKeptStates(state))) {
-    plan::StoreOp::create(b, state.getLoc(), ("state:" + state.getSymName() + kept.suffix).str(),
-                          tensor);
+    plan::StoreOp::create(context.b, state.getLoc(),
+                          ("state:" + state.getSymName() + kept.suffix).str(), tensor);
   }
 }
 
@@ -368,12 +370,13 @@ SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
   apart[state] = {{".keys", static_cast<int64_t>(attention.getKeyColumn()), width},
                   {".values", static_cast<int64_t>(attention.getValueColumn()), width}};
   dispatch::DomainAttr domain = attention.getDomain();
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPoint(attention);
-  RowsBuilder rowsKept(b, state.getLoc(), domain);
+  OpBuilder::InsertionGuard guard(context.b);
+  context.b.setInsertionPoint(attention);
+  RowsBuilder rowsKept(context.b, state.getLoc(), domain);
   auto row = RankedTensorType::get({width}, dispatch::getBodyType(type.getElementType()));
   for (const Kept &kept : apart[state]) {
-    Value held = rowsKept.operand(packed, ownColumns(b, domain.getFactor(), kept.first), row);
+    Value held =
+        rowsKept.operand(packed, ownColumns(context.b, domain.getFactor(), kept.first), row);
     rowsKept.result(held, AccessKind::Row, getKeptType(state, kept));
   }
   dispatch::RowsOp op = rowsKept.finish("keys", attention.getSchedule());
@@ -388,10 +391,10 @@ SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
 }
 
 void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tensors) {
-  b.setInsertionPoint(step.getBody().front().getTerminator());
+  context.b.setInsertionPoint(step.getBody().front().getTerminator());
   for (Operation &op : step.getBody().front()) {
     for (OpResult result : op.getResults()) {
-      if (FlatSymbolRefAttr name = values.lookup(result).state) {
+      if (FlatSymbolRefAttr name = context.values.lookup(result).state) {
         auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(&op, name);
         store(keepKeys(tensors.lookup(result), state), state);
       }
@@ -406,9 +409,9 @@ void StepEntries::endStep(func::FuncOp step, const DenseMap<Value, Value> &tenso
 /// Copies the schedule's rows of a whole sequence, the prompt, to a state; clears them if there is
 /// no sequence.
 void StepEntries::commit(Value full, StateOp state, Value schedule) {
-  int64_t factor = full ? getFactor(module, cast<SequenceType>(state.getType())) : 0;
-  RowsBuilder rowsKept(b, state.getLoc(),
-                       dispatch::DomainAttr::get(b.getContext(), rows,
+  int64_t factor = full ? getFactor(context.module, cast<SequenceType>(state.getType())) : 0;
+  RowsBuilder rowsKept(context.b, state.getLoc(),
+                       dispatch::DomainAttr::get(context.b.getContext(), context.rows,
                                                  static_cast<int64_t>(state.getRing()), factor,
                                                  true));
   for (const Kept &kept : getKeptStates(state)) {
@@ -416,7 +419,7 @@ void StepEntries::commit(Value full, StateOp state, Value schedule) {
     Type element = dispatch::getBodyType(ring.getElementType());
     Type row = ring.getRank() == 3 ? RankedTensorType::get({kept.count}, element) : element;
     Value held =
-        full ? rowsKept.operand(full, ownColumns(b, factor, kept.first), row)
+        full ? rowsKept.operand(full, ownColumns(context.b, factor, kept.first), row)
              : Value(arith::ConstantOp::create(rowsKept.body, rowsKept.body.getZeroAttr(row)));
     rowsKept.result(held, AccessKind::Row, ring);
   }
@@ -426,7 +429,7 @@ void StepEntries::commit(Value full, StateOp state, Value schedule) {
 
 void StepEntries::endPrefill(func::FuncOp prefill) {
   Operation *terminator = prefill.getBody().front().getTerminator();
-  b.setInsertionPoint(terminator);
+  context.b.setInsertionPoint(terminator);
   llvm::SmallSetVector<std::pair<Operation *, int64_t>, 8> kinds;
   for (auto [state, schedule] : commits) {
     kinds.insert({schedule, static_cast<int64_t>(state.getRing())});
@@ -446,11 +449,12 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
       Value clock = clocks.lookup(ScheduleOp(schedule).getSegmentsAttr());
       Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
-      computed = clock ? withinAxis(b, schedule, computed) : computed;
+      computed = clock ? clampToAxis(context, b, schedule, computed) : computed;
       Value count = arith::MinSIOp::create(b, computed, most);
       // Rows of segments may be ahead of the tokens.
       Value length =
-          clock ? arith::MulIOp::create(b, computed, constant(b, factors.lookup(schedule))) : take;
+          clock ? arith::MulIOp::create(b, computed, constant(b, context.factors.lookup(schedule)))
+                : take;
       return RowRun{arith::SubIOp::create(b, computed, count), count, length};
     });
   }
@@ -459,9 +463,9 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     return arith::SelectOp::create(b, some, take, done);
   };
   SmallVector<Value> full(terminator->getOperands());
-  ValueRange counts = ArrayRef(full).take_back(cuts.size());
+  ValueRange counts = ArrayRef(full).take_back(context.cuts.size());
   SmallVector<Value> made = buildSchedules(runs, next, "prefill schedules", counts);
-  commitClosed(counts);
+  commitClosed(context, counts);
   full.resize(commits.size());
   for (auto [tensor, commitOf] : llvm::zip_equal(full, commits)) {
     auto [state, schedule] = commitOf;
@@ -475,20 +479,21 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     auto bind = dyn_cast<plan::BindOp>(op);
     return bind && bind.getPlace().starts_with("input:");
   });
-  prefill.setType(b.getFunctionType({}, {}));
+  prefill.setType(context.b.getFunctionType({}, {}));
 }
 
 void StepEntries::buildReset() {
-  if (!module.lookupSymbol<func::FuncOp>("step")) {
+  if (!context.module.lookupSymbol<func::FuncOp>("step")) {
     return;
   }
-  b.setInsertionPointToEnd(module.getBody());
-  auto func = func::FuncOp::create(b, module.getLoc(), "reset", b.getFunctionType({}, {}));
-  b.setInsertionPointToStart(func.addEntryBlock());
-  b.setInsertionPoint(func::ReturnOp::create(b, module.getLoc()));
+  context.b.setInsertionPointToEnd(context.module.getBody());
+  auto func = func::FuncOp::create(context.b, context.module.getLoc(), "reset",
+                                   context.b.getFunctionType({}, {}));
+  context.b.setInsertionPointToStart(func.addEntryBlock());
+  context.b.setInsertionPoint(func::ReturnOp::create(context.b, context.module.getLoc()));
   llvm::SmallSetVector<int64_t, 8> rings;
   SmallVector<StateOp> states;
-  for (auto state : module.getOps<StateOp>()) {
+  for (auto state : context.module.getOps<StateOp>()) {
     states.push_back(state);
     rings.insert(state.getRing());
   }
@@ -509,5 +514,5 @@ void StepEntries::buildReset() {
     const auto *ring = llvm::find(rings, static_cast<int64_t>(state.getRing()));
     commit(Value(), state, made[ring - rings.begin()]);
   }
-  commitClosed({});
+  commitClosed(context, {});
 }

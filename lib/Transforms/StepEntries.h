@@ -4,15 +4,9 @@
 // step, @prefill over a prompt, and @reset.
 #pragma once
 
-#include "sluice/Dialect/Sluice/Fusion.h"
-#include "sluice/Dialect/Sluice/Step.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
+#include "StepSegments.h"
 
 namespace sluice {
-
-class RowsBuilder;
 
 /// Inputs that select rows of the batch, and progress of each row; places of the arena:
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 skips the row; prefill: number of
@@ -27,13 +21,13 @@ public:
   /// `rows` is R, at least 1. With `keysApart`, a state of which later steps only read keys and
   /// values has two places, one for keys and one for values.
   StepEntries(mlir::ModuleOp module, int64_t rows, bool keysApart)
-      : module(module), rows(rows), keysApart(keysApart), b(module.getContext()) {}
+      : context(module, rows), keysApart(keysApart) {}
 
   /// If there is a @step: creates @prefill from it, and moves its dues and keeps to `getValues`.
   /// Must be called before dispatches are formed.
   void split();
   /// Returns the rows of the values of @step.
-  StepValues &getValues() { return values; }
+  StepValues &getValues() { return context.values; }
   /// Returns the axes of segments of which @prefill commits rows that no forward pass computes.
   llvm::ArrayRef<mlir::FlatSymbolRefAttr> getAxesAhead() const { return ahead; }
 
@@ -45,7 +39,9 @@ public:
 
   /// Replaces a segmentation in @step: computes its counts and ends from the bits of this step, and
   /// the schedules of its axis.
-  void cut(SegmentOp op, llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
+  void cut(SegmentOp op, llvm::DenseMap<mlir::Value, mlir::Value> &tensors) {
+    replaceSegmentation(context, op, tensors);
+  }
 
   /// Returns the place of a named input's state that @step reads, by its argument; empty for
   /// tokens.
@@ -74,25 +70,9 @@ private:
                                                 mlir::Value done)>
                      next,
                  llvm::StringRef label, mlir::ValueRange counts = {});
-  void buildGuards(llvm::ArrayRef<size_t> numbered);
-  std::string getGuardName(size_t number) const;
-  static mlir::FlatSymbolRefAttr findSequenceAxis(SegmentOp cut);
-  static void dropBits(mlir::func::FuncOp step);
   void findAxesAhead(mlir::func::FuncOp prefill);
   void moveRows(mlir::func::FuncOp step);
   void readGiven(mlir::func::FuncOp step);
-  mlir::Value bindClosed(mlir::FlatSymbolRefAttr axis);
-  mlir::Value closedIn(RowsBuilder &each, mlir::ValueRange counts, size_t i, mlir::Value take);
-  void addCuts(mlir::func::FuncOp prefill, const llvm::DenseMap<mlir::Value, ScheduleOp> &due);
-  void commitClosed(mlir::ValueRange counts);
-  mlir::Value countSegments(SegmentOp op, mlir::Value bits, mlir::RankedTensorType type);
-  mlir::Value scheduleSegments(SegmentOp op, mlir::Value counts);
-  mlir::Value withinAxis(mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule, mlir::Value rows);
-  void storeEnds(SegmentOp op, mlir::RankedTensorType type,
-                 llvm::DenseMap<mlir::Value, mlir::Value> &tensors);
-  size_t getOpNumber(mlir::Operation *op);
-  void numberMembers(mlir::func::FuncOp step);
-  void scheduleMembers(SegmentOp op, mlir::Value ends);
   /// Columns of a state's value that are stored in a separate place: the state's name and `suffix`.
   struct Kept {
     llvm::StringRef suffix;
@@ -103,37 +83,18 @@ private:
   void store(mlir::ValueRange tensors, StateOp state);
   void commit(mlir::Value full, StateOp state, mlir::Value schedule);
   mlir::RankedTensorType getKeptType(StateOp state, const Kept &kept);
-  mlir::RankedTensorType perRow();
 
-  mlir::ModuleOp module;
-  int64_t rows;
+  StepContext context;
   bool keysApart;
-  mlir::OpBuilder b;
-  StepValues values;
   llvm::SmallVector<mlir::FlatSymbolRefAttr> ahead;
-  llvm::DenseMap<mlir::Attribute, size_t> numbers; ///< schedules by symbol; then the schedule of
-                                                   ///< every step, and the schedule of the last row
-  llvm::SmallVector<mlir::Value> schedules;
-  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments with lengths in tokens
-  llvm::MapVector<size_t, size_t> members;      ///< from a schedule of segments to the schedule of
-                                                ///< their rows
-  /// A segmentation. If it segments another scale than the tokens, also the schedule of its counts,
-  /// and the segmentation of that scale.
-  struct Cut {
-    mlir::FlatSymbolRefAttr axis;
-    ScheduleOp counted;
-    std::optional<size_t> outer;
-  };
-  llvm::SmallVector<Cut> cuts;                         ///< their counts are the last results of
-                                                       ///< @prefill
-  llvm::DenseMap<mlir::Operation *, int64_t> factors;  ///< maximum factor of the values that a
-                                                       ///< schedule makes due
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
-  mlir::Value doneNow;
-  llvm::SmallVector<int64_t> bursts;
   llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< state of each result of @prefill
   llvm::SmallVector<std::string> givenStates; ///< state of each argument of @step after the tokens
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Kept>> apart; ///< states in two places
 };
+
+/// Stores the i32 scalars `due.N`: 1 if some row of the batch computes rows by schedule N. Launches
+/// without due rows are skipped.
+void buildGuards(StepContext &context, llvm::ArrayRef<size_t> numbered);
 
 } // namespace sluice

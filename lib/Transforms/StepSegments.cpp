@@ -3,6 +3,7 @@
 // Segments in the entry points of generation. A decode step needs only the number of earlier bits,
 // which is a state. The bit of the step is added to it and then determines which rows of segments
 // are due.
+#include "StepSegments.h"
 #include "RowsBuilder.h"
 #include "StepCounts.h"
 #include "StepEntries.h"
@@ -13,13 +14,13 @@ using namespace sluice;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
 
-FlatSymbolRefAttr StepEntries::findSequenceAxis(SegmentOp cut) {
+FlatSymbolRefAttr sluice::findSegmentAxis(SegmentOp cut) {
   return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(cut, cut.getEnds().getType().getScale())
       .getAxisAttr();
 }
 
 /// Drops states of bits that only segmentations read, since their count is kept.
-void StepEntries::dropBits(func::FuncOp step) {
+void sluice::dropBits(func::FuncOp step) {
   for (auto keep : llvm::to_vector(step.getOps<KeepOp>())) {
     bool areBits = llvm::all_of(keep->getUses(), [](OpOperand &use) {
       auto segments = dyn_cast<SegmentsInterface>(use.getOwner());
@@ -37,9 +38,9 @@ static std::string placeOfClosed(FlatSymbolRefAttr axis) {
   return "state:" + plan::closedName(axis.getValue());
 }
 
-Value StepEntries::bindClosed(FlatSymbolRefAttr axis) {
-  return plan::BindOp::create(b, module.getLoc(), perRow().clone(b.getI32Type()),
-                              placeOfClosed(axis));
+static Value bindClosed(StepContext &context, FlatSymbolRefAttr axis) {
+  return plan::BindOp::create(context.b, context.module.getLoc(),
+                              context.perRow().clone(context.b.getI32Type()), placeOfClosed(axis));
 }
 
 /// Access to the only row of a tensor with one row per row of the batch.
@@ -89,23 +90,30 @@ static bool cutsTokens(SegmentOp op) {
 // A step
 //===----------------------------------------------------------------------===//
 
+/// Returns the number of the schedule that makes an op's rows due.
+static size_t getOpNumber(StepContext &context, Operation *op) {
+  return context.numbers.lookup(context.values.getSchedule(op));
+}
+
 /// Computes, for each selected row, the number of segments closed before this step plus its own
 /// bit.
-Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type) {
-  Type i32 = b.getI32Type();
-  size_t number = getOpNumber(op);
-  RowsBuilder each(b, op.getLoc(),
-                   dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
-  Value closed = plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i32),
-                                      bindClosed(findSequenceAxis(op)));
-  Value before = each.operand(closed, onlyRow(b), i32);
+static Value countSegments(StepContext &context, SegmentOp op, Value bits, RankedTensorType type) {
+  Type i32 = context.b.getI32Type();
+  size_t number = getOpNumber(context, op);
+  RowsBuilder each(context.b, op.getLoc(),
+                   dispatch::DomainAttr::get(context.b.getContext(), context.rows,
+                                             context.bursts[number], 1, true));
+  Value closed =
+      plan::ViewOp::create(context.b, op.getLoc(), RankedTensorType::get({context.rows, 1}, i32),
+                           bindClosed(context, findSegmentAxis(op)));
+  Value before = each.operand(closed, onlyRow(context.b), i32);
   auto stored = cast<RankedTensorType>(bits.getType());
-  Type number32 = b.getF32Type();
-  AccessAttr own =
-      AccessAttr::get(b.getContext(), AccessKind::Row,
-                      AffineMapAttr::get(AffineMap::get(2, 1, b.getAffineDimExpr(0))), 1, 1,
-                      AffineMapAttr::get(AffineMap::get(1, 0, b.getAffineConstantExpr(0))), -1,
-                      /*outside=*/FloatAttr());
+  Type number32 = context.b.getF32Type();
+  AccessAttr own = AccessAttr::get(
+      context.b.getContext(), AccessKind::Row,
+      AffineMapAttr::get(AffineMap::get(2, 1, context.b.getAffineDimExpr(0))), 1, 1,
+      AffineMapAttr::get(AffineMap::get(1, 0, context.b.getAffineConstantExpr(0))), -1,
+      /*outside=*/FloatAttr());
   bool isRow = stored.getRank() == 3;
   Value bit = each.operand(bits, own, isRow ? RankedTensorType::get({1}, number32) : number32);
   bit =
@@ -115,39 +123,42 @@ Value StepEntries::countSegments(SegmentOp op, Value bits, RankedTensorType type
   Value count =
       arith::AddIOp::create(each.body, before, arith::ExtUIOp::create(each.body, i32, isSet));
   each.result(count, AccessKind::Row, type);
-  dispatch::RowsOp made = each.finish("segments", schedules[number]);
-  made.setGuardAttr(b.getStringAttr("due." + Twine(number)));
+  dispatch::RowsOp made = each.finish("segments", context.schedules[number]);
+  made.setGuardAttr(context.b.getStringAttr("due." + Twine(number)));
   return made.getResult(0);
 }
 
 /// Clamps to the number of rows of the schedule's scale: values that depend on no token, such as
 /// rows by distance, are due ahead of the segments, and have no rows after the end of the scale.
-Value StepEntries::withinAxis(ImplicitLocOpBuilder &b, ScheduleOp schedule, Value rows) {
+Value sluice::clampToAxis(StepContext &context, ImplicitLocOpBuilder &b, ScheduleOp schedule,
+                          Value rows) {
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, schedule.getSegmentsAttr());
-  int64_t factor = std::max<int64_t>(1, factors.lookup(schedule));
+  int64_t factor = std::max<int64_t>(1, context.factors.lookup(schedule));
   int64_t most = llvm::divideCeil(static_cast<int64_t>(*axis.getRows()), factor);
   return arith::MinSIOp::create(b, rows, constant(b, most));
 }
 
 /// Emits one launch for the schedules of the axis: rows for the segments closed before this step
 /// (none before the first one), and after it. A step may have no row of the segmented scale.
-Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
-  Type i64 = b.getI64Type(), i32 = b.getI32Type();
+static Value scheduleSegments(StepContext &context, SegmentOp op, Value counts) {
+  Type i64 = context.b.getI64Type(), i32 = context.b.getI32Type();
   Location loc = op.getLoc();
-  FlatSymbolRefAttr axis = findSequenceAxis(op);
-  RowsBuilder each(b, loc, dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+  FlatSymbolRefAttr axis = findSegmentAxis(op);
+  RowsBuilder each(context.b, loc,
+                   dispatch::DomainAttr::get(context.b.getContext(), 1, context.rows, 0));
   ImplicitLocOpBuilder &body = each.body;
-  Value closed = toI64(each, each.operand(bindClosed(axis), AccessKind::Flat, i32));
-  Value done = each.operand(doneNow, AccessKind::Flat, i64);
-  Value take =
-      each.operand(plan::BindOp::create(b, loc, perRow(), "input:take"), AccessKind::Flat, i64);
-  Value view = plan::ViewOp::create(b, loc, RankedTensorType::get({rows}, i32), counts);
+  Value closed = toI64(each, each.operand(bindClosed(context, axis), AccessKind::Flat, i32));
+  Value done = each.operand(context.doneNow, AccessKind::Flat, i64);
+  Value take = each.operand(plan::BindOp::create(context.b, loc, context.perRow(), "input:take"),
+                            AccessKind::Flat, i64);
+  Value view =
+      plan::ViewOp::create(context.b, loc, RankedTensorType::get({context.rows}, i32), counts);
   Value count = toI64(each, each.operand(view, AccessKind::Flat, i32));
   Value bits = take, reach = done;
   if (!cutsTokens(op)) {
-    size_t number = getOpNumber(op);
+    size_t number = getOpNumber(context, op);
     Value three =
-        each.operand(schedules[number], AccessKind::Flat, RankedTensorType::get({3}, i64));
+        each.operand(context.schedules[number], AccessKind::Flat, RankedTensorType::get({3}, i64));
     bits = selectMember(each, three, 1);
     reach = selectMember(each, three, 2);
   }
@@ -155,81 +166,82 @@ Value StepEntries::scheduleSegments(SegmentOp op, Value counts) {
   Value hasText = isAbove(each, arith::SubIOp::create(body, done, take), 0);
   Value before = arith::SelectOp::create(body, hasText, closed, constant(body, -1));
 
-  auto type = RankedTensorType::get({rows, 3}, i64);
+  auto type = RankedTensorType::get({context.rows, 3}, i64);
   SmallVector<std::pair<Value, Value>> runs;
   SmallVector<size_t> made;
   Value most = constant(body, 0);
-  for (auto schedule : module.getOps<ScheduleOp>()) {
+  for (auto schedule : context.module.getOps<ScheduleOp>()) {
     if (schedule.getSegmentsAttr() == axis) {
-      Value start = withinAxis(body, schedule, emitRowCount(body, schedule, before));
-      Value end = withinAxis(body, schedule, emitRowCount(body, schedule, now));
+      Value start = clampToAxis(context, body, schedule, emitRowCount(body, schedule, before));
+      Value end = clampToAxis(context, body, schedule, emitRowCount(body, schedule, now));
       Value due = arith::MulIOp::create(body, arith::SubIOp::create(body, end, start), take);
-      Value reached = arith::MulIOp::create(body, end, constant(body, factors.lookup(schedule)));
+      Value reached =
+          arith::MulIOp::create(body, end, constant(body, context.factors.lookup(schedule)));
       most = arith::MaxSIOp::create(body, most, reached);
       runs.push_back({start, due});
-      made.push_back(numbers.lookup(FlatSymbolRefAttr::get(schedule.getSymNameAttr())));
+      made.push_back(context.numbers.lookup(FlatSymbolRefAttr::get(schedule.getSymNameAttr())));
     }
   }
   for (auto [start, due] : runs) {
     each.result(packRow(each, start, due, most), AccessKind::Flat, type);
     each.result(packRow(each, start, due, reach), AccessKind::Flat, type);
   }
-  each.result(toI32(each, now), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
+  each.result(toI32(each, now), AccessKind::Flat, context.perRow().clone(i32), /*alias=*/0);
   dispatch::RowsOp launch = each.finish("segment schedules");
   for (auto [i, number] : llvm::enumerate(made)) {
-    schedules[number] = launch.getResult(2 * i);
-    byTokens[number] = launch.getResult(2 * i + 1);
+    context.schedules[number] = launch.getResult(2 * i);
+    context.byTokens[number] = launch.getResult(2 * i + 1);
   }
   Value after = launch.getResults().back();
-  plan::StoreOp::create(b, loc, placeOfClosed(axis), after);
-  buildGuards(made);
+  plan::StoreOp::create(context.b, loc, placeOfClosed(axis), after);
+  buildGuards(context, made);
   return after;
 }
 
 /// The end of the segment that this step closes is the position of the step, or of the only row
 /// that the step has of the segmented scale.
-void StepEntries::storeEnds(SegmentOp op, RankedTensorType type, DenseMap<Value, Value> &tensors) {
-  FlatSymbolRefAttr symbol = values.lookup(op.getEnds()).schedule;
+static void storeEnds(StepContext &context, SegmentOp op, RankedTensorType type,
+                      DenseMap<Value, Value> &tensors) {
+  FlatSymbolRefAttr symbol = context.values.lookup(op.getEnds()).schedule;
   if (!symbol) { // unused
     return;
   }
-  size_t number = numbers.lookup(symbol);
-  Type i64 = b.getI64Type();
-  RowsBuilder each(b, op.getLoc(),
-                   dispatch::DomainAttr::get(b.getContext(), rows, bursts[number], 1, true));
+  size_t number = context.numbers.lookup(symbol);
+  Type i64 = context.b.getI64Type();
+  RowsBuilder each(context.b, op.getLoc(),
+                   dispatch::DomainAttr::get(context.b.getContext(), context.rows,
+                                             context.bursts[number], 1, true));
   Value last;
   if (cutsTokens(op)) {
-    Value view =
-        plan::ViewOp::create(b, op.getLoc(), RankedTensorType::get({rows, 1}, i64), doneNow);
-    Value length = each.operand(view, onlyRow(b), i64);
+    Value view = plan::ViewOp::create(
+        context.b, op.getLoc(), RankedTensorType::get({context.rows, 1}, i64), context.doneNow);
+    Value length = each.operand(view, onlyRow(context.b), i64);
     last = arith::SubIOp::create(each.body, length, constant(each.body, 1));
   } else { // start of the schedule of its counts
-    last = each.operand(schedules[getOpNumber(op)], onlyRow(b), i64);
+    last = each.operand(context.schedules[getOpNumber(context, op)], onlyRow(context.b), i64);
   }
   each.result(toI32(each, last), AccessKind::Row, type);
-  dispatch::RowsOp made = each.finish("ends", schedules[number]);
-  made.setGuardAttr(b.getStringAttr("due." + Twine(number)));
+  dispatch::RowsOp made = each.finish("ends", context.schedules[number]);
+  made.setGuardAttr(context.b.getStringAttr("due." + Twine(number)));
   tensors[op.getEnds()] = made.getResult(0);
 }
 
-/// Returns the number of the schedule that makes an op's rows due.
-size_t StepEntries::getOpNumber(Operation *op) { return numbers.lookup(values.getSchedule(op)); }
-
 /// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
-void StepEntries::numberMembers(func::FuncOp step) {
+void sluice::numberMembers(StepContext &context, func::FuncOp step) {
   for (auto attention : step.getOps<AttendSegmentsOp>()) {
-    if (members.try_emplace(getOpNumber(attention), bursts.size()).second) {
-      bursts.push_back(getPositions(step, attention.getCounts().getType()));
+    if (context.members.try_emplace(getOpNumber(context, attention), context.bursts.size())
+            .second) {
+      context.bursts.push_back(getPositions(step, attention.getCounts().getType()));
     }
   }
 }
 
 /// Schedules of the rows of segments are numbered separately.
-std::string StepEntries::getGuardName(size_t number) const {
+std::string sluice::getGuardName(const StepContext &context, size_t number) {
   size_t before = 0;
-  for (auto [ofSegments, ofRows] : members) {
+  for (auto [ofSegments, ofRows] : context.members) {
     if (ofRows == number) {
-      return getGuardName(ofSegments) + plan::rowsOfSegments.str();
+      return getGuardName(context, ofSegments) + plan::rowsOfSegments.str();
     }
     before += ofRows < number ? 1 : 0;
   }
@@ -252,24 +264,25 @@ static Value numberIn(RowsBuilder &rows, Value row, Value place) {
 /// Schedules, for each text, the rows of the segment that becomes due: from after the end of the
 /// previous segment up to its own end. The ring has no end for segment -1, which therefore is at
 /// -1.
-void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
-  Type i64 = b.getI64Type(), i32 = b.getI32Type();
-  auto type = RankedTensorType::get({rows, 3}, i64);
+static void scheduleMembers(StepContext &context, SegmentOp op, Value ends) {
+  Type i64 = context.b.getI64Type(), i32 = context.b.getI32Type();
+  auto type = RankedTensorType::get({context.rows, 3}, i64);
   auto ring = cast<RankedTensorType>(ends.getType());
   SmallVector<size_t> made;
-  for (auto [number, ofRows] : members) {
+  for (auto [number, ofRows] : context.members) {
     auto isIts = [&, number = number](AttendSegmentsOp attention) {
-      return attention.getEnds() == op.getEnds() && getOpNumber(attention) == number;
+      return attention.getEnds() == op.getEnds() && getOpNumber(context, attention) == number;
     };
     if (llvm::none_of(op->getParentOfType<func::FuncOp>().getOps<AttendSegmentsOp>(), isIts)) {
       continue;
     }
-    RowsBuilder each(b, op.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
+    RowsBuilder each(context.b, op.getLoc(),
+                     dispatch::DomainAttr::get(context.b.getContext(), 1, context.rows, 0));
     ImplicitLocOpBuilder &body = each.body;
     auto run = RankedTensorType::get({3}, i64);
-    Value due = each.operand(schedules[number], AccessKind::Flat, run);
+    Value due = each.operand(context.schedules[number], AccessKind::Flat, run);
     Value all = each.operand(ends, AccessKind::Flat, ring.clone({ring.getDimSize(1)}, i32));
-    Value length = each.operand(doneNow, AccessKind::Flat, i64);
+    Value length = each.operand(context.doneNow, AccessKind::Flat, i64);
     auto whole = [&](int32_t value) -> Value {
       return arith::ConstantOp::create(body, body.getI32IntegerAttr(value));
     };
@@ -284,11 +297,11 @@ void StepEntries::scheduleMembers(SegmentOp op, Value ends) {
     Value start = toI64(each, arith::AddIOp::create(body, before, whole(1)));
     each.result(packRow(each, start, count, length), AccessKind::Flat, type);
     dispatch::RowsOp launch = each.finish("segment rows");
-    schedules[ofRows] = launch.getResult(0);
+    context.schedules[ofRows] = launch.getResult(0);
     made.push_back(ofRows);
   }
   if (!made.empty()) {
-    buildGuards(made);
+    buildGuards(context, made);
   }
 }
 
@@ -314,16 +327,17 @@ static void storeTotals(OpBuilder &b, SegmentOp op, Value closed, int64_t rows, 
   plan::StoreOp::create(b, op.getLoc(), "scalar:" + plan::countsName(axis), made.getResult(0));
 }
 
-void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
-  b.setInsertionPoint(op->getBlock()->getTerminator());
-  DispatchEmitter emitter(op, b, tensors, /*axis=*/{}, &values);
-  Value counts =
-      countSegments(op, tensors.lookup(op.getBits()), emitter.getTensorType(op.getCounts()));
+void sluice::replaceSegmentation(StepContext &context, SegmentOp op,
+                                 DenseMap<Value, Value> &tensors) {
+  context.b.setInsertionPoint(op->getBlock()->getTerminator());
+  DispatchEmitter emitter(op, context.b, tensors, /*axis=*/{}, &context.values);
+  Value counts = countSegments(context, op, tensors.lookup(op.getBits()),
+                               emitter.getTensorType(op.getCounts()));
   tensors[op.getCounts()] = counts;
-  Value closed = scheduleSegments(op, counts);
-  storeEnds(op, emitter.getTensorType(op.getEnds()), tensors);
-  scheduleMembers(op, tensors.lookup(op.getEnds()));
-  storeTotals(b, op, closed, rows, findSequenceAxis(op).getValue());
+  Value closed = scheduleSegments(context, op, counts);
+  storeEnds(context, op, emitter.getTensorType(op.getEnds()), tensors);
+  scheduleMembers(context, op, tensors.lookup(op.getEnds()));
+  storeTotals(context.b, op, closed, context.rows, findSegmentAxis(op).getValue());
 }
 
 //===----------------------------------------------------------------------===//
@@ -332,59 +346,65 @@ void StepEntries::cut(SegmentOp op, DenseMap<Value, Value> &tensors) {
 
 /// Counts the closed segments in the rows of the prompt: counts never decrease, so it is the
 /// maximum of the valid ones. -1, as before any token, for a row that takes no prompt.
-Value StepEntries::closedIn(RowsBuilder &each, ValueRange counts, size_t i, Value take) {
-  const Cut &cut = cuts[i];
+Value sluice::countClosed(StepContext &context, RowsBuilder &each, ValueRange counts, size_t i,
+                          Value take) {
+  const StepContext::Cut &cut = context.cuts[i];
   Value there = take;
   if (cut.counted) {
-    Value clock = cut.outer ? closedIn(each, counts, *cut.outer, take)
+    Value clock = cut.outer ? countClosed(context, each, counts, *cut.outer, take)
                             : Value(arith::SubIOp::create(each.body, take, constant(each.body, 1)));
     there = emitRowCount(each.body, cut.counted, clock);
   }
   int64_t positions = cast<RankedTensorType>(counts[i].getType()).getDimSize(1);
-  auto row = RankedTensorType::get({positions}, b.getI32Type());
-  Value view = plan::ViewOp::create(b, module.getLoc(), row, counts[i]);
+  auto row = RankedTensorType::get({positions}, context.b.getI32Type());
+  Value view = plan::ViewOp::create(context.b, context.module.getLoc(), row, counts[i]);
   Value numbers = each.operand(view, AccessKind::Vector, row);
   Value column = dispatch::ColumnOp::create(each.body, row);
   Value isThere = arith::CmpIOp::create(each.body, arith::CmpIPredicate::slt, column,
                                         each.splat(toI32(each, there), row));
-  Value none =
-      arith::ConstantOp::create(each.body, DenseElementsAttr::get(row, b.getI32IntegerAttr(0)));
+  Value none = arith::ConstantOp::create(
+      each.body, DenseElementsAttr::get(row, context.b.getI32IntegerAttr(0)));
   Value kept = arith::SelectOp::create(each.body, isThere, numbers, none);
-  Value most = toI64(
-      each, dispatch::ReduceOp::create(each.body, b.getI32Type(), dispatch::ReduceKind::Max, kept));
+  Value most = toI64(each, dispatch::ReduceOp::create(each.body, context.b.getI32Type(),
+                                                      dispatch::ReduceKind::Max, kept));
   return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
 }
 
 /// Records the segmentations of @prefill, whose counts are its last results; `due` maps each count
 /// to the schedule of its rows.
-void StepEntries::addCuts(func::FuncOp prefill, const DenseMap<Value, ScheduleOp> &due) {
+void sluice::addCuts(StepContext &context, func::FuncOp prefill,
+                     const DenseMap<Value, ScheduleOp> &due) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
-    Cut known{findSequenceAxis(cut), {}, {}};
+    StepContext::Cut known{findSegmentAxis(cut), {}, {}};
     if (!cutsTokens(cut)) {
       known.counted = due.lookup(cut.getCounts());
-      auto isOuter = [&](const Cut &other) {
+      auto isOuter = [&](const StepContext::Cut &other) {
         return other.axis == known.counted.getSegmentsAttr();
       };
-      if (const auto *outer = llvm::find_if(cuts, isOuter); outer != cuts.end()) {
-        known.outer = outer - cuts.begin();
+      if (const auto *outer = llvm::find_if(context.cuts, isOuter); outer != context.cuts.end()) {
+        known.outer = outer - context.cuts.begin();
       }
     }
-    cuts.push_back(known);
+    context.cuts.push_back(known);
   }
 }
 
 /// Stores the number of segments of the row that takes the prompt; zero without `counts`.
-void StepEntries::commitClosed(ValueRange counts) {
-  for (auto [i, cut] : llvm::enumerate(cuts)) {
-    RowsBuilder each(b, module.getLoc(), dispatch::DomainAttr::get(b.getContext(), 1, rows, 0));
-    Type i32 = b.getI32Type();
-    Value closed = toI64(each, each.operand(bindClosed(cut.axis), AccessKind::Flat, i32));
-    Value take = each.operand(plan::BindOp::create(b, module.getLoc(), perRow(), "input:take"),
-                              AccessKind::Flat, b.getI64Type());
-    Value now = counts.empty() ? constant(each.body, 0) : closedIn(each, counts, i, take);
+void sluice::commitClosed(StepContext &context, ValueRange counts) {
+  for (auto [i, cut] : llvm::enumerate(context.cuts)) {
+    RowsBuilder each(context.b, context.module.getLoc(),
+                     dispatch::DomainAttr::get(context.b.getContext(), 1, context.rows, 0));
+    Type i32 = context.b.getI32Type();
+    Value closed = toI64(each, each.operand(bindClosed(context, cut.axis), AccessKind::Flat, i32));
+    Value take = each.operand(
+        plan::BindOp::create(context.b, context.module.getLoc(), context.perRow(), "input:take"),
+        AccessKind::Flat, context.b.getI64Type());
+    Value now =
+        counts.empty() ? constant(each.body, 0) : countClosed(context, each, counts, i, take);
     Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
-    each.result(toI32(each, next), AccessKind::Flat, perRow().clone(i32), /*alias=*/0);
+    each.result(toI32(each, next), AccessKind::Flat, context.perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
-    plan::StoreOp::create(b, module.getLoc(), placeOfClosed(cut.axis), made.getResult(0));
+    plan::StoreOp::create(context.b, context.module.getLoc(), placeOfClosed(cut.axis),
+                          made.getResult(0));
   }
 }

@@ -98,7 +98,7 @@ private:
 
   mlir::Operation *scope;
   mlir::Block &block;
-  bool elementwise; ///< an epilogue: values are single elements and only elementwise ops are emitted
+  bool elementwise; ///< an epilogue: values are single elements, only elementwise ops are emitted
   Lowering lowered;
   llvm::StringRef axis;
   mlir::ImplicitLocOpBuilder b;
