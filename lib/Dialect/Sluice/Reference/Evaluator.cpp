@@ -31,7 +31,8 @@ int64_t getColumns(Value sequence) {
 
 /// Returns the data of a value of this element type, rounded if the setting requires it.
 template <typename T>
-static std::vector<T> roundToElement(const Setting &setting, Type element, std::vector<T> data) {
+static std::vector<T> roundToElement(const RuntimeValues &setting, Type element,
+                                     std::vector<T> data) {
   if (setting.rounded && element.isBF16()) {
     for (T &number : data) {
       number = static_cast<T>(roundToBf16(number));
