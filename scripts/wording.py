@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Finds wording in comments and documents that CONTRIBUTING.md advises against, and names of the form `xOf`.
+"""Finds wording in comments and documents that CONTRIBUTING.md advises against, names of the form `xOf`, and names of types that
+more than two files define.
 
 Usage: scripts/wording.py                counts of each pattern, per 1,000 words of comments
        scripts/wording.py FILE...        every match in these files
-       scripts/wording.py --check        fails where a file has more matches than scripts/wording.json allows
+       scripts/wording.py --check        fails where a file has more matches than scripts/wording.json allows, or more than two
+                                         files define a type of one name
        scripts/wording.py --update       lowers the numbers in scripts/wording.json to the matches that are left
 
 scripts/wording.json holds the number of matches of each file that has any. It may only fall: a new file has none.
@@ -14,7 +16,7 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +36,9 @@ PATTERNS = {
     "turned round": (r"\bturned round\b", "inverted, reversed"),
     "first word": (r"^(?:Of|What|Whether|That)\b", "begin with a verb or the noun"),
 }
-NAME = re.compile(r"\b([a-z][A-Za-z0-9]*Of)\(")
+NAME = re.compile(r"\b(?!getOf\b|isSubClassOf\b)([a-z][A-Za-z0-9]*Of)\(")  # without an accessor of MLIR and a function of LLVM
+TYPE = re.compile(r"^( *)(?:template\s*<[^>]*>\s*)?(?:(?:struct|class|enum class|enum|union)\s+(?:\[\[\w+\]\]\s*|alignas\(\w+\)\s*)*"
+                  r"(\w+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{|using (\w+)\s*=)", re.M)
 SOURCES = {".cpp": "//", ".h": "//", ".c": "//", ".td": "//", ".mlir": "//", ".py": "#", ".sh": "#", ".bash": "#"}
 
 
@@ -113,6 +117,17 @@ def find(name):
     return matches, sum(len(block.split()) for _, block in blocks)
 
 
+def find_types(names):
+    """Returns the files that define a type or an alias, by its name. A nested enumeration may be called `Kind`."""
+    files = defaultdict(set)
+    for name in names:
+        if name.endswith((".cpp", ".h")):
+            for indent, defined, alias in TYPE.findall((ROOT / name).read_text(errors="replace")):
+                if not indent or (defined or alias) != "Kind":
+                    files[defined or alias].add(name)
+    return files
+
+
 def main(arguments):
     if arguments and not arguments[0].startswith("--"):
         matches = [(name, *match) for name in arguments for match in find(name)[0]]
@@ -135,7 +150,11 @@ def main(arguments):
         for name, count in sorted(grown.items()):
             print(f"{name}: expected at most {allowed.get(name, 0)} places with wording that CONTRIBUTING.md advises against, "
                   f"found {count}; list them with scripts/wording.py {name}", file=sys.stderr)
-        return 1 if grown else 0
+        repeated = {name: files for name, files in find_types(found).items() if len(files) > 2}
+        for name, files in sorted(repeated.items()):
+            print(f"type {name}: expected at most two files that define it, found {len(files)}: {', '.join(sorted(files))}",
+                  file=sys.stderr)
+        return 1 if grown or repeated else 0
     words = sum(count for _, count in found.values())
     names = {match[2] for matches, _ in found.values() for match in matches if match[1] == "xOf"}
     for pattern, count in Counter(match[1] for matches, _ in found.values() for match in matches).most_common():

@@ -70,7 +70,7 @@ std::optional<Outcome> Compilation::checkCausal() {
     return request.text ? parseSpec(context, *request.text, request.spec, ignored)
                         : parseSpecFile(context, request.spec, ignored);
   });
-  bool isOpen = verdict.kind == CausalVerdict::Kind::NotProved; // neither a proof nor a leak
+  bool isOpen = verdict.kind == VerdictKind::NotProved; // neither a proof nor a leak
   const char *mark = isOpen ? "not proved" : "leaky";
   if (!verdict.isProved() && !request.allowLeak) {
     spec::Diagnostic ignored;

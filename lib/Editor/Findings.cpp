@@ -61,11 +61,11 @@ json buildSteps(const CausalWitness &witness, const Document &document, const st
   return steps;
 }
 
-const char *getCode(CausalVerdict::Kind kind) {
+const char *getCode(VerdictKind kind) {
   switch (kind) {
-  case CausalVerdict::Kind::Leak:
+  case VerdictKind::Leak:
     return "leak";
-  case CausalVerdict::Kind::Misaligned:
+  case VerdictKind::Misaligned:
     return "misaligned";
   default:
     return "not-proved";

@@ -27,8 +27,8 @@ json warningsToJson(const std::vector<CausalWarning> &warnings) {
 std::vector<CausalWarning> warningsFromJson(const json &json) {
   std::vector<CausalWarning> result;
   for (const auto &each : json) {
-    result.push_back({static_cast<CausalWarning::Kind>(each.at(0).get<int>()),
-                      placeFromJson(each.at(1)), each.at(2)});
+    result.push_back(
+        {static_cast<WarningKind>(each.at(0).get<int>()), placeFromJson(each.at(1)), each.at(2)});
   }
   return result;
 }
@@ -91,7 +91,7 @@ json editor::verdictToJson(const CausalVerdict &verdict) {
 
 CausalVerdict editor::verdictFromJson(const json &json) {
   CausalVerdict verdict;
-  verdict.kind = static_cast<CausalVerdict::Kind>(json.at("kind").get<int>());
+  verdict.kind = static_cast<VerdictKind>(json.at("kind").get<int>());
   verdict.modes = json.at("modes").get<std::vector<std::string>>();
   verdict.given = json.at("given").get<std::vector<std::string>>();
   for (const auto &loss : json.at("losses")) {

@@ -18,7 +18,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::advice;
-using Kind = CausalWarning::Kind;
 
 //===----------------------------------------------------------------------===//
 // Stages that no loss reads
@@ -52,7 +51,7 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
     });
     if (isLast) {
       bool hasWeights = trained.contains(getOriginStage(ops.front()));
-      verdict.warnings.push_back({Kind::DeadStage, getOpLocation(ops.front()),
+      verdict.warnings.push_back({WarningKind::DeadStage, getOpLocation(ops.front()),
                                   std::string("this stage's result reaches no loss") +
                                       (hasWeights ? ", so its weights are never trained" : "") +
                                       "; read it in a later stage, or remove it"});
@@ -259,7 +258,7 @@ static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
 static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &request,
                         const AdviceBudget &clock, CausalVerdict &verdict) {
   auto [place, remedy] = remedyFor(pattern, request.spec, clock);
-  addOnce(verdict.warnings, {Kind::BlindSpot, place,
+  addOnce(verdict.warnings, {WarningKind::BlindSpot, place,
                              "blind spot: " + pattern.describe() + remedy + howKnown(pattern)});
   if (remedy.empty() && clock.isOver()) {
     noteUnfinished(pattern.loss, clock, "remedies of the blind spot were not all tried", verdict);
@@ -283,7 +282,7 @@ static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerd
     text += " (some rows than t-" + std::to_string(least) + ")";
   }
   addOnce(verdict.notes,
-          {Kind::BoundedContext, getOpLocation(pattern.loss), text + howKnown(pattern)});
+          {WarningKind::BoundedContext, getOpLocation(pattern.loss), text + howKnown(pattern)});
 }
 
 static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
@@ -293,8 +292,8 @@ static void noteUnknown(const BlindPattern &pattern, CausalVerdict &verdict) {
       : pattern.firstRow == 0
           ? "paths reach further back than 2^20 tokens"
           : "at least " + std::to_string(pattern.firstRow) + " tokens would have to be enumerated";
-  addOnce(verdict.notes,
-          {Kind::NotEnumerated, getOpLocation(pattern.loss), "blind spots not looked for: " + why});
+  addOnce(verdict.notes, {WarningKind::NotEnumerated, getOpLocation(pattern.loss),
+                          "blind spots not looked for: " + why});
 }
 
 void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceRequest &request) {

@@ -14,7 +14,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::advice;
-using Kind = CausalWarning::Kind;
 
 std::string advice::count(int64_t n, const std::string &what) {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
@@ -22,7 +21,7 @@ std::string advice::count(int64_t n, const std::string &what) {
 
 void advice::noteUnfinished(Operation *place, const AdviceBudget &clock, const std::string &what,
                             CausalVerdict &verdict) {
-  verdict.notes.push_back({Kind::Unfinished, getOpLocation(place),
+  verdict.notes.push_back({WarningKind::Unfinished, getOpLocation(place),
                            "advice stopped after " + clock.describe() + ": " + what});
 }
 
@@ -203,7 +202,7 @@ static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerd
         key.levels > 1
             ? " (it is set for " + count(static_cast<int64_t>(key.levels), "level") + " at once)"
             : "";
-    verdict.warnings.push_back({Kind::Waste, findNumber(op, spec),
+    verdict.warnings.push_back({WarningKind::Waste, findNumber(op, spec),
                                 "a shift by " + std::to_string(by) + " where " + least + together +
                                     all + "; with the smallest one, all that is read through " +
                                     (key.levels > 1 ? "all of them" : "it") + " is " +

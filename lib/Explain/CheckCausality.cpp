@@ -70,7 +70,7 @@ static bool provesMode(func::FuncOp function, StringRef mode, ObligationDecider 
   verdict.refusedMode = mode;
   verdict.exhausted = half.isExhausted() ? whole.getLimit() : 0;
   explain(function, *violation, replay, verdict);
-  verdict.exhausted = verdict.kind == CausalVerdict::Kind::NotProved ? verdict.exhausted : 0;
+  verdict.exhausted = verdict.kind == VerdictKind::NotProved ? verdict.exhausted : 0;
   return false;
 }
 
@@ -115,7 +115,7 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     return verdict;
   }
   if (trainsWhatIsEvaluated(module, verdict) && provesGeneration(module, verdict)) {
-    verdict.kind = CausalVerdict::Kind::Proved;
+    verdict.kind = VerdictKind::Proved;
   }
   return verdict;
 }

@@ -17,7 +17,7 @@ bool sluice::trainsWhatIsEvaluated(ModuleOp module, CausalVerdict &verdict) {
   if (!other) {
     return true;
   }
-  verdict.kind = CausalVerdict::Kind::Misaligned;
+  verdict.kind = VerdictKind::Misaligned;
   verdict.refusedMode = "train";
   verdict.place = getOpLocation(other->loss);
   std::string place = spec::toString(verdict.place);
@@ -49,7 +49,7 @@ bool sluice::provesGeneration(ModuleOp module, CausalVerdict &verdict) {
     verdict.message = "not aligned: generation samples a prediction that no loss scores; let "
                       "@predict end in the last row of what a loss reads, under the loss's weights";
   } else {
-    verdict.kind = CausalVerdict::Kind::Misaligned;
+    verdict.kind = VerdictKind::Misaligned;
     verdict.message = "not aligned: row t is scored against token t + " +
                       std::to_string(alignment.offset) +
                       ", but generation appends what it predicts as token t + 1; score it against "

@@ -172,7 +172,7 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
         std::to_string(longest) + " tokens no row reads a later one";
     return;
   }
-  verdict.kind = CausalVerdict::Kind::Leak;
+  verdict.kind = VerdictKind::Leak;
   if (replay) {
     replaySegments(*leak, boundaries); // may show another leak
   }
@@ -209,7 +209,7 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
   if (!leak) {
     Operation *op =
         violation.unbounded ? violation.unbounded : CrossEntropyOp(violation.loss).getOperation();
-    verdict.kind = CausalVerdict::Kind::NotProved;
+    verdict.kind = VerdictKind::NotProved;
     verdict.place = getOpLocation(op);
     verdict.message =
         describeFailure(verdict, "no bound was found for the positions that this stage reads; make "
@@ -217,7 +217,7 @@ void sluice::explain(func::FuncOp function, const BoundViolation &violation, boo
         "It is not known either whether it leaks: " + search.describe();
     return;
   }
-  verdict.kind = CausalVerdict::Kind::Leak;
+  verdict.kind = VerdictKind::Leak;
   preferTarget(plan, *leak);
   if (replay) {
     replayLeak(plan, *leak);

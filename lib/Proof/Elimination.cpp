@@ -10,7 +10,6 @@
 #include <numeric>
 
 using namespace sluice::segments;
-using RefutationStep = Refutation::RefutationStep;
 
 namespace {
 

@@ -14,7 +14,6 @@
 using namespace sluice::segments;
 using mlir::presburger::IntegerRelation;
 using mlir::presburger::PresburgerSpace;
-using RefutationStep = Refutation::RefutationStep;
 
 //===----------------------------------------------------------------------===//
 // Linear forms

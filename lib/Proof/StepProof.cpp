@@ -208,13 +208,12 @@ StepDecider::Point StepDecider::findFailure(const StepPlan &plan,
 }
 
 std::vector<StepObligation> sluice::collectObligations(const StepPlan &plan) {
-  using Kind = StepObligationKind;
   std::vector<StepObligation> obligations;
   auto addReads = [&](Value value, ArrayRef<StepRead> reads) {
     for (const StepRead &read : reads) {
       if (read.crossing != StepCrossing::Ends) {
-        obligations.push_back({Kind::Due, value, &read});
-        obligations.push_back({Kind::Kept, value, &read});
+        obligations.push_back({StepObligationKind::Due, value, &read});
+        obligations.push_back({StepObligationKind::Kept, value, &read});
       }
     }
   };
@@ -222,8 +221,9 @@ std::vector<StepObligation> sluice::collectObligations(const StepPlan &plan) {
     if (step.isGiven) {
       continue;
     }
-    for (Kind kind : {Kind::Exist, Kind::Burst, Kind::Count}) {
-      if (kind != Kind::Exist || !plan.schedules[step.schedule].cut) {
+    for (StepObligationKind kind :
+         {StepObligationKind::Exist, StepObligationKind::Burst, StepObligationKind::Count}) {
+      if (kind != StepObligationKind::Exist || !plan.schedules[step.schedule].cut) {
         obligations.push_back({kind, value, nullptr});
       }
     }

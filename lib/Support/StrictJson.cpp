@@ -7,8 +7,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t longestShown = 60;
 
 /// Builds the value.

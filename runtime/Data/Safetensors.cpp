@@ -14,7 +14,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
 using StoredTensor = SafetensorsFile::StoredTensor;
 
 const std::string foreignWeightsRemedy =

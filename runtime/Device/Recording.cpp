@@ -11,7 +11,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'R', 'E', 'C'};
 constexpr uint64_t version = 2;
 constexpr size_t headerBytes = 24; // magic, version, size of the JSON

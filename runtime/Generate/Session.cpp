@@ -6,6 +6,7 @@
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Json.h"
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
@@ -15,8 +16,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-using Json = nlohmann::json;
 
 const std::string &remedy = sessionRemedy;
 constexpr const char *sessionKey = "sluice.session", *hashKey = "sluice.session_sha256";

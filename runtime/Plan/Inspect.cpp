@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Plan/Ledger.h"
 #include "sluice/Runtime/Plan/MemoryTable.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +14,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-using Json = nlohmann::json;
 
 struct StepCosts {
   int64_t forward = 0, backward = 0, update = 0; // numbers of launches

@@ -4,13 +4,12 @@
 
 #include "sluice/Runtime/Plan/Inspect.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/Json.h"
 
 #include <sstream>
 
 namespace sluice::runtime {
 namespace {
-
-using Json = nlohmann::json;
 
 /// The kinds of temporaries, in the order of the table's columns.
 constexpr const char *kinds[] = {"kept", "recomputed", "gradients", "transient"};

@@ -34,7 +34,6 @@ static ScheduleFacts readSchedule(const StrictJson &json) {
 }
 
 static StreamFacts readStream(const StrictJson &json) {
-  using RowAxis = StreamFacts::RowAxis;
   json.keys({"stage", "factor"}, {"rows", "of", "value"});
   std::string rows =
       json.has("rows") ? json.at("rows").matchChoice({"input", "segments", "none"}) : "tokens";
@@ -43,24 +42,23 @@ static StreamFacts readStream(const StrictJson &json) {
     json.fail(isNamed ? "\"of\" beside \"rows\"" : "no \"of\"", isNamed ? "none" : "one");
   }
   return {json.at("stage").string(),
-          rows == "tokens"     ? RowAxis::tokens
-          : rows == "input"    ? RowAxis::input
-          : rows == "segments" ? RowAxis::segments
-                               : RowAxis::none,
+          rows == "tokens"     ? StreamFacts::RowAxis::tokens
+          : rows == "input"    ? StreamFacts::RowAxis::input
+          : rows == "segments" ? StreamFacts::RowAxis::segments
+                               : StreamFacts::RowAxis::none,
           isNamed ? json.at("of").string() : "", json.at("factor").integer(1, mostSize),
           json.at(json.has("value") ? "value" : "stage").string()};
 }
 
 static BoundaryFacts readBoundaries(const StrictJson &json) {
-  using BoundaryEncoding = BoundaryFacts::BoundaryEncoding;
   json.keys({"name", "value", "numbers", "factor"}, {"shift", "parent", "begins", "document_end"});
   BoundaryFacts facts;
   facts.name = json.at("name").string();
   facts.value = json.at("value").string();
   std::string numbers = json.at("numbers").matchChoice({"bits", "probabilities", "logits"});
-  facts.numbers = numbers == "bits"            ? BoundaryEncoding::bits
-                  : numbers == "probabilities" ? BoundaryEncoding::probabilities
-                                               : BoundaryEncoding::logits;
+  facts.numbers = numbers == "bits"            ? BoundaryFacts::BoundaryEncoding::bits
+                  : numbers == "probabilities" ? BoundaryFacts::BoundaryEncoding::probabilities
+                                               : BoundaryFacts::BoundaryEncoding::logits;
   if (json.has("shift")) {
     facts.shift = json.at("shift").number(std::numeric_limits<double>::lowest());
   }

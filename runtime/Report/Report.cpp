@@ -8,6 +8,7 @@
 #include "sluice/Runtime/Plan/Inspect.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 #include <iterator>
@@ -15,8 +16,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-using Json = nlohmann::json;
 
 void writeFacts(std::ostringstream &out, const std::string &title, const Facts &facts) {
   if (facts.empty()) {

@@ -15,8 +15,6 @@
 
 namespace sluice::runtime {
 
-using Json = nlohmann::json;
-
 Json optionalJson(const Path &path) {
   if (!runtime::isRegularFile(path)) {
     return nullptr;

@@ -21,7 +21,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
 constexpr const char *weightsName = "weights.safetensors";
 constexpr const char *optimizerName = "optimizer.safetensors";
 constexpr const char *stateName = "state.json";

@@ -9,8 +9,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
-
 /// Calls `each` with the text and the object of every line that is not empty. The object is null if
 /// the line is not an object with a step.
 void forEachLine(const Path &path, const std::function<void(std::string_view, Json)> &each) {

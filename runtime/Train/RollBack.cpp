@@ -11,8 +11,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr const char *lineFiles[] = {"metrics.jsonl", "samples.jsonl"};
 const std::string damagedJournalRemedy =
     "; restore the file, or remove it and go back once more with --from STEP";

@@ -5,6 +5,7 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Json.h"
 #include "sluice/Support/Shell.h"
 #include "sluice/Support/Text.h"
 
@@ -13,8 +14,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-using Json = nlohmann::json;
 
 /// The path of a stream.
 constexpr const char *stream = "-";

@@ -14,8 +14,6 @@
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr double anyNumber = std::numeric_limits<double>::lowest();
 
 Json measuredToJson(const std::optional<MeasuredLoss> &loss) {

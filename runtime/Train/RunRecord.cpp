@@ -3,13 +3,13 @@
 #include "sluice/Support/OutputFile.h"
 
 #include "sluice/Support/ByteString.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 
 namespace sluice::runtime {
 namespace {
 
-using Json = nlohmann::json;
 const std::string damagedRecordRemedy =
     "; restore the file, or remove it: the run then counts as one that was given no flags";
 

@@ -15,8 +15,6 @@
 
 namespace sluice::runtime {
 
-using Json = nlohmann::json;
-
 void checkOptions(const TrainingOptions &options) {
   auto atLeast = [](const char *name, int64_t value, int64_t least) {
     if (value < least) {

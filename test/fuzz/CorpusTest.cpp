@@ -10,7 +10,6 @@
 
 using namespace sluice;
 using namespace sluice::fuzz;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -28,7 +27,7 @@ std::string all(const std::vector<std::string> &lines) {
   return text;
 }
 
-const char *getCaseName(Kind kind) {
+const char *getCaseName(VerdictKind kind) {
   const char *names[] = {"proved", "leak", "not proved", "misaligned"};
   return names[static_cast<int>(kind)];
 }
@@ -45,7 +44,7 @@ class Leaky : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Causal, IsProved) {
   Judgement judgement = judgeFile(GetParam(), /*replay=*/false);
-  EXPECT_EQ(judgement.verdict.kind, Kind::Proved) << judgement.verdict.message;
+  EXPECT_EQ(judgement.verdict.kind, VerdictKind::Proved) << judgement.verdict.message;
   EXPECT_FALSE(judgement.leaks);
   EXPECT_TRUE(judgement.disagreements.empty()) << all(judgement.disagreements);
 }
@@ -64,7 +63,7 @@ TEST_P(Leaky, IsRejectedAtItsLine) {
     EXPECT_EQ(verdict.refusedMode, expected.mode);
   }
   EXPECT_TRUE(judgement.disagreements.empty()) << all(judgement.disagreements);
-  if (verdict.kind != Kind::Leak) {
+  if (verdict.kind != VerdictKind::Leak) {
     return;
   }
   EXPECT_TRUE(judgement.leaks);

@@ -22,8 +22,8 @@ TEST(Fuzz, TheCheckersAgree) {
     }
     const CausalVerdict &verdict = judgement.verdict;
     proved += verdict.isProved();
-    leaks += verdict.kind == CausalVerdict::Kind::Leak;
-    notProved += verdict.kind == CausalVerdict::Kind::NotProved;
+    leaks += verdict.kind == VerdictKind::Leak;
+    notProved += verdict.kind == VerdictKind::NotProved;
     unchanged += verdict.witness && verdict.witness->replay == Replay::Unchanged;
   }
   EXPECT_GT(proved, 100);

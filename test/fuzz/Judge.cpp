@@ -17,7 +17,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::fuzz;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 /// The functions whose losses are trained or evaluated, by the mode's name in a verdict.
@@ -74,8 +73,8 @@ static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judg
 Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
   Judgement judgement;
   judgement.verdict = checkCausality(module, replay);
-  judgement.misaligned =
-      judgement.verdict.kind == Kind::Misaligned || judgement.verdict.refusedMode == "generate";
+  judgement.misaligned = judgement.verdict.kind == VerdictKind::Misaligned ||
+                         judgement.verdict.refusedMode == "generate";
   for (auto [mode, name] : modes) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function) {
@@ -83,12 +82,13 @@ Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
     }
     judgeFunction(mode, function, judgement);
   }
-  if (judgement.verdict.kind == Kind::Leak && !judgement.leaks && !judgement.misaligned) {
+  if (judgement.verdict.kind == VerdictKind::Leak && !judgement.leaks && !judgement.misaligned) {
     judgement.disagreements.push_back("a leak, but enumeration finds none up to length " +
                                       std::to_string(judgement.longest) + ": " +
                                       judgement.verdict.message);
   }
-  if (judgement.verdict.kind == Kind::NotProved && !judgement.leaks && !judgement.misaligned) {
+  if (judgement.verdict.kind == VerdictKind::NotProved && !judgement.leaks &&
+      !judgement.misaligned) {
     judgement.disagreements.push_back("not proved, and enumeration finds no leak: " +
                                       judgement.verdict.message);
   }

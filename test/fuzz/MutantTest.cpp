@@ -10,7 +10,6 @@
 
 using namespace sluice;
 using namespace sluice::fuzz;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -37,11 +36,11 @@ void Tallies::add(const std::string &source, const Mutant &mutant, const Judgeme
   const CausalVerdict &verdict = judgement.verdict;
   Tally &tally = tallies[mutant.mutation];
   bool aligning = judgement.misaligned;
-  tally.leak += verdict.kind == Kind::Leak;
+  tally.leak += verdict.kind == VerdictKind::Leak;
   tally.misaligned += aligning;
-  tally.notProved += verdict.kind == Kind::NotProved && !aligning;
+  tally.notProved += verdict.kind == VerdictKind::NotProved && !aligning;
   tally.equivalent += verdict.isProved();
-  bool undecided = verdict.kind == Kind::NotProved && !aligning && !judgement.leaks;
+  bool undecided = verdict.kind == VerdictKind::NotProved && !aligning && !judgement.leaks;
   tally.undecided += undecided;
   for (const std::string &disagreement : judgement.disagreements) {
     if (undecided) { // counted
@@ -50,7 +49,7 @@ void Tallies::add(const std::string &source, const Mutant &mutant, const Judgeme
     ADD_FAILURE() << source << ", " << mutant.mutation << ": " << disagreement << "\n"
                   << mutant.text;
   }
-  if (verdict.kind == Kind::NotProved && !aligning) {
+  if (verdict.kind == VerdictKind::NotProved && !aligning) {
     std::cout << "no witness: " << source << ", " << mutant.mutation << ": " << verdict.message
               << "\n";
   }

@@ -2,6 +2,7 @@
 //
 // Random specs with segments: written out, or as composite stages with something in addition.
 #include "SegmentTrial.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,7 @@
 #include <random>
 #include <vector>
 
-using Json = nlohmann::ordered_json;
+using sluice::OrderedJson;
 
 namespace {
 
@@ -44,32 +45,32 @@ private:
   std::string pick(std::initializer_list<const char *> choices) {
     return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
   }
-  void emit(Json stage) { stages.push_back(std::move(stage)); }
+  void emit(OrderedJson stage) { stages.push_back(std::move(stage)); }
   std::string nameNorm();
   void layer();
   void shift();
   void smallModel();
   void group(const std::function<void()> &inside);
-  Json bits(CutPlace place, bool begins, Makers makers, const Json *below);
-  void addRule(Json &made, CutPlace place, bool begins);
-  std::string chooseMethod(const Json &made, const std::string &otherwise);
-  void cut(int level, CutPlace place, const Json *below);
-  void onSegments(int level, CutPlace place, const Json &made);
+  OrderedJson bits(CutPlace place, bool begins, Makers makers, const OrderedJson *below);
+  void addRule(OrderedJson &made, CutPlace place, bool begins);
+  std::string chooseMethod(const OrderedJson &made, const std::string &otherwise);
+  void cut(int level, CutPlace place, const OrderedJson *below);
+  void onSegments(int level, CutPlace place, const OrderedJson &made);
 
   void composite(CutPlace place);
   void patches(const std::string &op, CutPlace place);
-  Json cutInside(const std::string &op, Json &stage, CutPlace place);
-  Json chunksInside(Json &stage, CutPlace place);
-  Json settings();
-  Json count() { return number(0, 1); }
-  void readAgain(const std::string &whole, const std::string &segments, const Json &made);
+  OrderedJson cutInside(const std::string &op, OrderedJson &stage, CutPlace place);
+  OrderedJson chunksInside(OrderedJson &stage, CutPlace place);
+  OrderedJson settings();
+  OrderedJson count() { return number(0, 1); }
+  void readAgain(const std::string &whole, const std::string &segments, const OrderedJson &made);
 
   std::mt19937_64 engine;
   double mistakes;
   int levels;
   int names = 0;
   bool hasLoss = false; ///< of a small model, by which segments may be cut
-  std::vector<Json> stages;
+  std::vector<OrderedJson> stages;
 };
 
 //===----------------------------------------------------------------------===//
@@ -83,7 +84,7 @@ std::string SegmentSpecGenerator::nameNorm() {
 }
 
 void SegmentSpecGenerator::layer() {
-  Json stage = {{"op", "layer"}};
+  OrderedJson stage = {{"op", "layer"}};
   if (mistake()) {
     stage["mask"] = "bidirectional";
   } else if (chance(0.3)) {
@@ -119,7 +120,7 @@ void SegmentSpecGenerator::group(const std::function<void()> &inside) {
   emit({{"op", "add"}, {"with", fine}});
 }
 
-void SegmentSpecGenerator::onSegments(int level, CutPlace place, const Json &made) {
+void SegmentSpecGenerator::onSegments(int level, CutPlace place, const OrderedJson &made) {
   if (chance(0.4)) {
     layer();
   }
@@ -137,8 +138,9 @@ void SegmentSpecGenerator::onSegments(int level, CutPlace place, const Json &mad
 
 /// The source of the bits: a rule, a predictor or a router. `below` are the settings of the
 /// segments that are cut, which end where documents do if these are to.
-Json SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers makers, const Json *below) {
-  Json made = Json::object();
+OrderedJson SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers makers,
+                                       const OrderedJson *below) {
+  OrderedJson made = OrderedJson::object();
   if (begins) {
     made["at"] = "start";
   }
@@ -160,7 +162,7 @@ Json SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers makers, cons
 
 /// A rule, whose bits a predictor may learn. As printed, coding rates are the rates of the whole
 /// text.
-void SegmentSpecGenerator::addRule(Json &made, CutPlace place, bool begins) {
+void SegmentSpecGenerator::addRule(OrderedJson &made, CutPlace place, bool begins) {
   if (place == CutPlace::Groups || chance(0.3)) {
     made["rule"] = "coding_rate";
     made["window"] = number(1, 3);
@@ -178,7 +180,8 @@ void SegmentSpecGenerator::addRule(Json &made, CutPlace place, bool begins) {
 }
 
 /// How segments become rows. A mean alone has a derivative by drawn bits.
-std::string SegmentSpecGenerator::chooseMethod(const Json &made, const std::string &otherwise) {
+std::string SegmentSpecGenerator::chooseMethod(const OrderedJson &made,
+                                               const std::string &otherwise) {
   if (made.contains("ratio")) {
     return "first";
   }
@@ -189,12 +192,12 @@ std::string SegmentSpecGenerator::chooseMethod(const Json &made, const std::stri
 
 /// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
 /// that were moved are not those that a router's chances belong to, so they leak where smoothed.
-void SegmentSpecGenerator::cut(int level, CutPlace place, const Json *below) {
+void SegmentSpecGenerator::cut(int level, CutPlace place, const OrderedJson *below) {
   std::string name = "cut" + std::to_string(level), fine = nameNorm();
   if (mistake()) {
     emit({{"op", "layer"}, {"mask", "bidirectional"}}); // of what bits read
   }
-  Json made = bits(place, chance(0.4), {}, below);
+  OrderedJson made = bits(place, chance(0.4), {}, below);
   emit({{"op", "boundaries"}, {"name", name}});
   stages.back().update(made);
   emit({{"op", "shorten"},
@@ -220,8 +223,8 @@ void SegmentSpecGenerator::cut(int level, CutPlace place, const Json *below) {
 //===----------------------------------------------------------------------===//
 
 /// Settings of the layers on one scale. A mistake lets them look ahead.
-Json SegmentSpecGenerator::settings() {
-  Json made = Json::object();
+OrderedJson SegmentSpecGenerator::settings() {
+  OrderedJson made = OrderedJson::object();
   if (mistake()) {
     made["mask"] = "bidirectional";
   } else if (chance(0.3)) {
@@ -237,7 +240,7 @@ Json SegmentSpecGenerator::settings() {
 /// lengths that are enumerated.
 void SegmentSpecGenerator::patches(const std::string &op, CutPlace place) {
   int64_t size = place == CutPlace::Groups || levels > 1 ? 2 : number(2, 4);
-  Json stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
+  OrderedJson stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
   stage["layers"] = {count(), count()};
   if (size > 2 || chance(0.3)) {
     stage["width"] = 2 * size;
@@ -247,8 +250,8 @@ void SegmentSpecGenerator::patches(const std::string &op, CutPlace place) {
 }
 
 /// An H-Net of one level, or of two. Returns what makes the outer segments.
-Json SegmentSpecGenerator::chunksInside(Json &stage, CutPlace place) {
-  Json outer = bits(place, true, {.draws = false}, nullptr);
+OrderedJson SegmentSpecGenerator::chunksInside(OrderedJson &stage, CutPlace place) {
+  OrderedJson outer = bits(place, true, {.draws = false}, nullptr);
   stage["layers"] = {count(), count(), count()};
   stage["boundaries"] = outer;
   if (levels > 1) {
@@ -256,29 +259,30 @@ Json SegmentSpecGenerator::chunksInside(Json &stage, CutPlace place) {
     stage["boundaries"] = {outer, bits(inside(place), true, {.draws = false}, &outer)};
   }
   if (chance(0.3)) {
-    stage["width"] = levels > 1 ? Json{2, 4} : Json(4);
+    stage["width"] = levels > 1 ? OrderedJson{2, 4} : OrderedJson(4);
   }
   return outer;
 }
 
 /// Returns what makes the segments.
-Json SegmentSpecGenerator::cutInside(const std::string &op, Json &stage, CutPlace place) {
+OrderedJson SegmentSpecGenerator::cutInside(const std::string &op, OrderedJson &stage,
+                                            CutPlace place) {
   if (op == "hnet") {
     return chunksInside(stage, place);
   }
-  stage["layers"] = {count(), count(), op == "blt" ? Json(1) : count()};
+  stage["layers"] = {count(), count(), op == "blt" ? OrderedJson(1) : count()};
   if (chance(0.3)) {
     stage["width"] = 4;
   }
   if (op == "spacebyte") {
-    Json made = place == CutPlace::Tokens && chance(0.5)
-                    ? Json{{"rule", "space_like"}, {"at", "start"}}
-                    : bits(place, true, {.draws = false}, nullptr);
+    OrderedJson made = place == CutPlace::Tokens && chance(0.5)
+                           ? OrderedJson{{"rule", "space_like"}, {"at", "start"}}
+                           : bits(place, true, {.draws = false}, nullptr);
     stage["boundaries"] = made;
     return made;
   }
   bool isDynamic = op == "dynamic";
-  Json made = bits(place, chance(0.4), {.draws = isDynamic, .routes = false}, nullptr);
+  OrderedJson made = bits(place, chance(0.4), {.draws = isDynamic, .routes = false}, nullptr);
   stage["boundaries"] = made;
   if (!made.contains("at") || !made.contains("rule")) {
     stage["method"] = chooseMethod(made, "average"); // one that the stage has too
@@ -294,14 +298,14 @@ Json SegmentSpecGenerator::cutInside(const std::string &op, Json &stage, CutPlac
 /// The same segments once more, in addition to the stage that cut them. A mistake reads the one
 /// that is not closed.
 void SegmentSpecGenerator::readAgain(const std::string &whole, const std::string &segments,
-                                     const Json &made) {
+                                     const OrderedJson &made) {
   std::string result = nameNorm();
   emit({{"op", "shorten"},
         {"from", whole},
         {"segments", segments},
         {"method", chooseMethod(made, "average")},
         {"to", "again"}});
-  Json reader = {{"op", chance(0.5) ? "attend" : "upsample"}, {"segments", segments}};
+  OrderedJson reader = {{"op", chance(0.5) ? "attend" : "upsample"}, {"segments", segments}};
   reader["by"] = mistake() ? 0 : number(1, 2);
   if (reader["op"] == "attend") {
     reader["from"] = result;
@@ -324,8 +328,8 @@ void SegmentSpecGenerator::composite(CutPlace place) {
   if (op == "megabyte" || op == "block_transformer") {
     patches(op, place);
   } else {
-    Json stage = {{"op", op}};
-    Json made = cutInside(op, stage, place);
+    OrderedJson stage = {{"op", op}};
+    OrderedJson made = cutInside(op, stage, place);
     stage["local"] = settings();
     stage["global"] = settings();
     emit(stage);
@@ -356,11 +360,12 @@ std::string SegmentSpecGenerator::spec() {
     layer();
   }
   emit({{"op", "head"}});
-  Json top = {{"sluice", 1}, {"vocabulary", 40}, {"context", 12},
-              {"batch", 1},  {"width", 2},       {"defaults", {{"heads", 1}, {"feed_forward", 2}}}};
+  OrderedJson top = {{"sluice", 1},   {"vocabulary", 40},
+                     {"context", 12}, {"batch", 1},
+                     {"width", 2},    {"defaults", {{"heads", 1}, {"feed_forward", 2}}}};
   std::string text = top.dump(), lines;
   text.pop_back();
-  for (const Json &stage : stages) {
+  for (const OrderedJson &stage : stages) {
     lines += (lines.empty() ? "\n  " : ",\n  ") + stage.dump();
   }
   return text + ",\n\"stages\": [" + lines + "\n]}\n";

@@ -1,12 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SpecGenerator.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
 #include <random>
 #include <vector>
 
-using Json = nlohmann::ordered_json;
+using sluice::OrderedJson;
 
 namespace {
 
@@ -37,14 +38,14 @@ private:
     return *(choices.begin() + number(0, static_cast<int64_t>(choices.size()) - 1));
   }
 
-  void emit(Json stage) { stages.push_back(std::move(stage)); }
+  void emit(OrderedJson stage) { stages.push_back(std::move(stage)); }
   std::string nameLast();
-  void addLayerSettings(Json &stage);
-  Json mask();
-  Json sourceMask();
-  void groupHeads(Json &stage);
+  void addLayerSettings(OrderedJson &stage);
+  OrderedJson mask();
+  OrderedJson sourceMask();
+  void groupHeads(OrderedJson &stage);
   void layer();
-  void hash(Json &stage);
+  void hash(OrderedJson &stage);
   void loss();
   void readInput();
   void hourglass();
@@ -57,19 +58,19 @@ private:
   void sideBranch();
   void skip();
   void body(int depth);
-  Json training();
+  OrderedJson training();
 
   std::mt19937_64 engine;
   double mistakes;
   bool replaces; ///< rows of one stream by another's, in place of some sums
   int64_t width = 2, factor = 1;
-  std::vector<Json> stages;
+  std::vector<OrderedJson> stages;
   std::vector<StreamDraft> streams; ///< that have a name
   int losses = 0;
 };
 
 std::string ScaleSpecGenerator::nameLast() {
-  Json &last = stages.back();
+  OrderedJson &last = stages.back();
   if (!last.contains("to")) {
     last["to"] = "x" + std::to_string(streams.size());
     streams.push_back({last["to"], factor});
@@ -81,7 +82,7 @@ std::string ScaleSpecGenerator::nameLast() {
 // Layers
 //===----------------------------------------------------------------------===//
 
-Json ScaleSpecGenerator::mask() {
+OrderedJson ScaleSpecGenerator::mask() {
   if (mistake()) {
     return "bidirectional";
   }
@@ -92,7 +93,7 @@ Json ScaleSpecGenerator::mask() {
   return {{"window", {begin, begin + number(1, 6)}}};
 }
 
-void ScaleSpecGenerator::addLayerSettings(Json &stage) {
+void ScaleSpecGenerator::addLayerSettings(OrderedJson &stage) {
   int64_t heads = number(1, 2);
   bool rotary = chance(0.3);
   stage["heads"] = heads;
@@ -103,7 +104,7 @@ void ScaleSpecGenerator::addLayerSettings(Json &stage) {
   stage["feed_forward"] = number(1, 6);
   stage["mask"] = mask();
   if (rotary) {
-    stage["rotary"] = chance(0.5) ? Json(true) : Json{{"base", 100}};
+    stage["rotary"] = chance(0.5) ? OrderedJson(true) : OrderedJson{{"base", 100}};
   }
   if (chance(0.3)) {
     stage["norm"] = "rms";
@@ -125,7 +126,8 @@ void ScaleSpecGenerator::addLayerSettings(Json &stage) {
   }
   // Layers that share biases are of one size, which these are not.
   if (stage["mask"] != "bidirectional" && chance(0.15)) {
-    stage["relative"] = rotary || chance(0.5) ? Json{{"bias", number(1, 5)}} : Json("xl");
+    stage["relative"] =
+        rotary || chance(0.5) ? OrderedJson{{"bias", number(1, 5)}} : OrderedJson("xl");
     if (stage["relative"] == "xl" && chance(0.4)) {
       stage["distances"] = "rows";
     }
@@ -133,7 +135,7 @@ void ScaleSpecGenerator::addLayerSettings(Json &stage) {
 }
 
 /// Attention by hashes; as published it leaks.
-void ScaleSpecGenerator::hash(Json &stage) {
+void ScaleSpecGenerator::hash(OrderedJson &stage) {
   for (const char *key :
        {"rotary", "relative", "distances", "key_value_heads", "attention_dropout"}) {
     stage.erase(key);
@@ -147,16 +149,17 @@ void ScaleSpecGenerator::hash(Json &stage) {
 }
 
 /// For keys on another scale; most of its results are right for groups that were not shifted.
-Json ScaleSpecGenerator::sourceMask() {
+OrderedJson ScaleSpecGenerator::sourceMask() {
   if (chance(0.2)) {
     return mask();
   }
   int64_t begin = chance(0.5) ? 0 : number(1, 5);
-  return chance(0.5) ? Json("complete") : Json{{"tokens", {begin, begin + factor * number(1, 6)}}};
+  return chance(0.5) ? OrderedJson("complete")
+                     : OrderedJson{{"tokens", {begin, begin + factor * number(1, 6)}}};
 }
 
 /// Two heads, each with keys of its own: streams, or means of the layer's input.
-void ScaleSpecGenerator::groupHeads(Json &stage) {
+void ScaleSpecGenerator::groupHeads(OrderedJson &stage) {
   for (const char *key :
        {"rotary", "relative", "distances", "key_value_heads", "mask", "head_size"}) {
     stage.erase(key);
@@ -177,7 +180,7 @@ void ScaleSpecGenerator::groupHeads(Json &stage) {
 }
 
 void ScaleSpecGenerator::layer() {
-  Json stage = {{"op", "layer"}};
+  OrderedJson stage = {{"op", "layer"}};
   if (chance(0.15)) {
     stage = {{"op", "layers"}, {"count", number(1, 2)}};
   }
@@ -202,7 +205,7 @@ void ScaleSpecGenerator::layer() {
 /// For the current stream, which continues after it. By default it fits groups that were not
 /// shifted.
 void ScaleSpecGenerator::loss() {
-  Json stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
+  OrderedJson stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
   stage["factor"] = pick({0.25, 2.0});
   stage["tied"] = chance(0.5);
   if (chance(0.3)) {
@@ -220,7 +223,7 @@ void ScaleSpecGenerator::readInput() {
   std::string text = nameLast();
   emit({{"op", "embedding"}, {"input", "source"}});
   auto buildLayer = [&](const char *mask) {
-    Json stage = {{"op", "layer"}};
+    OrderedJson stage = {{"op", "layer"}};
     addLayerSettings(stage);
     for (const char *key : {"rotary", "relative", "distances"}) {
       stage.erase(key);
@@ -232,7 +235,7 @@ void ScaleSpecGenerator::readInput() {
     emit(buildLayer(pick({"bidirectional", "causal"})));
   }
   stages.back()["to"] = "memory";
-  Json reader = buildLayer("bidirectional");
+  OrderedJson reader = buildLayer("bidirectional");
   reader["from"] = text;
   reader["over"] = "memory";
   emit(reader);
@@ -248,10 +251,10 @@ void ScaleSpecGenerator::hourglass() {
   } else if (factor * k <= coarsest) {
     hierarchy = outside + " " + level + " " + outside;
   }
-  Json stage = {{"op", "hourglass"},
-                {"hierarchy", hierarchy},
-                {"shorten", pick({"average", "linear", "max"})},
-                {"upsample", pick({"repeat", "linear"})}};
+  OrderedJson stage = {{"op", "hourglass"},
+                       {"hierarchy", hierarchy},
+                       {"shorten", pick({"average", "linear", "max"})},
+                       {"upsample", pick({"repeat", "linear"})}};
   if (mistake() || chance(0.1)) {
     stage["shift"] = std::max(k, inner) - (mistake() ? 2 : 1);
   }
@@ -371,7 +374,7 @@ void ScaleSpecGenerator::skip() {
 /// An unused stage may look anywhere.
 void ScaleSpecGenerator::unusedBranch() {
   std::string fork = nameLast();
-  Json stage = {{"op", "layer"}};
+  OrderedJson stage = {{"op", "layer"}};
   addLayerSettings(stage);
   stage["mask"] = "bidirectional";
   stage.erase("relative");
@@ -424,10 +427,10 @@ void ScaleSpecGenerator::body(int depth) {
 // The whole
 //===----------------------------------------------------------------------===//
 
-Json ScaleSpecGenerator::training() {
-  Json schedule = {{"kind", pick({"cosine", "constant", "inverse_root"})},
-                   {"warmup", number(0, 2)},
-                   {"steps", 10}};
+OrderedJson ScaleSpecGenerator::training() {
+  OrderedJson schedule = {{"kind", pick({"cosine", "constant", "inverse_root"})},
+                          {"warmup", number(0, 2)},
+                          {"steps", 10}};
   if (chance(0.3)) {
     schedule["then"] = {{"steps", number(1, 5)}};
   }
@@ -438,8 +441,8 @@ Json ScaleSpecGenerator::training() {
 
 std::string ScaleSpecGenerator::spec() {
   width = pick<int64_t>({3, 4, 6}); // a norm of 2 numbers leaves only a sign
-  Json embedding = {{"op", "embedding"},
-                    {"positions", pick({"none", "none", "learned", "sinusoidal"})}};
+  OrderedJson embedding = {{"op", "embedding"},
+                           {"positions", pick({"none", "none", "learned", "sinusoidal"})}};
   if (chance(0.15)) {
     embedding["dropout"] = 0.25;
   }
@@ -451,14 +454,14 @@ std::string ScaleSpecGenerator::spec() {
   body(0);
   emit({{"op", "head"}, {"tied", chance(0.5)}, {"bias", chance(0.5)}});
 
-  Json top = {{"sluice", 1},
-              {"name", "random"},
-              {"vocabulary", number(2, 17)},
-              {"context", mistakes > 0 ? number(90, 190) : number(9, 70)},
-              {"batch", number(1, 3)},
-              {"width", width},
-              {"seed", number(0, 9)},
-              {"training", training()}};
+  OrderedJson top = {{"sluice", 1},
+                     {"name", "random"},
+                     {"vocabulary", number(2, 17)},
+                     {"context", mistakes > 0 ? number(90, 190) : number(9, 70)},
+                     {"batch", number(1, 3)},
+                     {"width", width},
+                     {"seed", number(0, 9)},
+                     {"training", training()}};
   if (hasInput) {
     top["inputs"]["source"] = {{"context", number(1, 6)}, {"vocabulary", number(2, 9)}};
   }
@@ -467,7 +470,7 @@ std::string ScaleSpecGenerator::spec() {
   }
   std::string text = top.dump(), lines;
   text.pop_back();
-  for (const Json &stage : stages) {
+  for (const OrderedJson &stage : stages) {
     lines += (lines.empty() ? "\n  " : ",\n  ") + stage.dump();
   }
   return text + ",\n\"stages\": [" + lines + "\n]}\n";

@@ -1,23 +1,24 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Mutants.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
 using namespace sluice::fuzz;
-using Json = nlohmann::ordered_json;
+using sluice::OrderedJson;
 
 namespace {
 
 /// A stage's edit; false where it does not fit there.
-using Edit = bool (*)(Json &stages, size_t at);
+using Edit = bool (*)(OrderedJson &stages, size_t at);
 
-bool is(const Json &stages, size_t at, const char *op) {
+bool is(const OrderedJson &stages, size_t at, const char *op) {
   return at < stages.size() && stages[at]["op"] == op;
 }
 
-int64_t by(const Json &stage) { return stage["by"].get<int64_t>(); }
+int64_t by(const OrderedJson &stage) { return stage["by"].get<int64_t>(); }
 
-bool shiftOneLess(Json &stages, size_t at) {
+bool shiftOneLess(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || by(stages[at]) == 0) {
     return false;
   }
@@ -25,7 +26,7 @@ bool shiftOneLess(Json &stages, size_t at) {
   return true;
 }
 
-bool shiftDropped(Json &stages, size_t at) {
+bool shiftDropped(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || by(stages[at]) == 0) {
     return false;
   }
@@ -35,7 +36,7 @@ bool shiftDropped(Json &stages, size_t at) {
 
 /// The first shortening after a shift gives the number of positions per position of the coarse
 /// scale.
-bool shiftInCoarseUnits(Json &stages, size_t at) {
+bool shiftInCoarseUnits(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || by(stages[at]) == 0) {
     return false;
   }
@@ -48,13 +49,13 @@ bool shiftInCoarseUnits(Json &stages, size_t at) {
   return false;
 }
 
-bool shiftBehindShortening(Json &stages, size_t at) {
+bool shiftBehindShortening(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
       stages[at + 1].contains("from") || stages[at].contains("to")) {
     return false;
   }
   int64_t k = stages[at + 1]["factor"];
-  Json shift = stages[at];
+  OrderedJson shift = stages[at];
   shift["by"] = by(shift) / k;
   std::swap(stages[at], stages[at + 1]);
   stages[at + 1] = shift;
@@ -69,7 +70,7 @@ bool shiftBehindShortening(Json &stages, size_t at) {
   return true;
 }
 
-bool insertBehindShift(Json &stages, size_t at, Json stage) {
+bool insertBehindShift(OrderedJson &stages, size_t at, OrderedJson stage) {
   if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
       stages[at + 1].contains("from")) {
     return false;
@@ -78,15 +79,15 @@ bool insertBehindShift(Json &stages, size_t at, Json stage) {
   return true;
 }
 
-bool normBetween(Json &stages, size_t at) {
+bool normBetween(OrderedJson &stages, size_t at) {
   return insertBehindShift(stages, at, {{"op", "norm"}});
 }
 
-bool dropoutBetween(Json &stages, size_t at) {
+bool dropoutBetween(OrderedJson &stages, size_t at) {
   return insertBehindShift(stages, at, {{"op", "dropout"}, {"rate", 0.25}});
 }
 
-bool shiftBeforeTheStageBefore(Json &stages, size_t at) {
+bool shiftBeforeTheStageBefore(OrderedJson &stages, size_t at) {
   if (at < 2 || !is(stages, at, "shift") || stages[at].contains("from") ||
       stages[at].contains("to") || stages[at - 1].contains("to") ||
       (!is(stages, at - 1, "layer") && !is(stages, at - 1, "norm"))) {
@@ -100,10 +101,10 @@ bool shiftBeforeTheStageBefore(Json &stages, size_t at) {
   return true;
 }
 
-bool bidirectional(Json &stages, size_t at) {
+bool bidirectional(OrderedJson &stages, size_t at) {
   std::string op = stages[at]["op"];
   if ((op != "layer" && op != "layers" && op != "hourglass") ||
-      stages[at].value("mask", Json()) == "bidirectional") {
+      stages[at].value("mask", OrderedJson()) == "bidirectional") {
     return false;
   }
   stages[at]["mask"] = "bidirectional";
@@ -113,7 +114,7 @@ bool bidirectional(Json &stages, size_t at) {
   return true;
 }
 
-bool overrideDropped(Json &stages, size_t at) {
+bool overrideDropped(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "hourglass")) {
     return false;
   }
@@ -122,7 +123,7 @@ bool overrideDropped(Json &stages, size_t at) {
 }
 
 /// Factor of the first level below the stage's input, less 2.
-bool overrideOneLess(Json &stages, size_t at) {
+bool overrideOneLess(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "hourglass")) {
     return false;
   }
@@ -137,7 +138,7 @@ bool overrideOneLess(Json &stages, size_t at) {
 }
 
 /// The groups grow by one, the shift stays.
-bool largerFactor(Json &stages, size_t at) {
+bool largerFactor(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shorten")) {
     return false;
   }
@@ -153,7 +154,7 @@ bool largerFactor(Json &stages, size_t at) {
 }
 
 /// Two shortenings exchange factors, and so their upsamplings; the shifts stay.
-bool factorsExchanged(Json &stages, size_t at) {
+bool factorsExchanged(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shorten")) {
     return false;
   }
@@ -161,8 +162,8 @@ bool factorsExchanged(Json &stages, size_t at) {
     if (!is(stages, i, "shorten") || stages[i]["factor"] == stages[at]["factor"]) {
       continue;
     }
-    Json outer = stages[at]["factor"], inner = stages[i]["factor"];
-    for (Json &stage : stages) {
+    OrderedJson outer = stages[at]["factor"], inner = stages[i]["factor"];
+    for (OrderedJson &stage : stages) {
       if (stage["op"] == "shorten" || stage["op"] == "upsample") {
         stage["factor"] = stage["factor"] == outer   ? inner
                           : stage["factor"] == inner ? outer
@@ -177,7 +178,7 @@ bool factorsExchanged(Json &stages, size_t at) {
   return false;
 }
 
-bool readsTheUnshifted(Json &stages, size_t at) {
+bool readsTheUnshifted(OrderedJson &stages, size_t at) {
   if (at == 0 || !is(stages, at, "shorten") || stages[at].contains("from") ||
       !is(stages, at - 1, "shift")) {
     return false;
@@ -187,18 +188,18 @@ bool readsTheUnshifted(Json &stages, size_t at) {
 }
 
 /// A block of two replaced by its mean.
-bool blockMeans(Json &stages, size_t at) {
+bool blockMeans(OrderedJson &stages, size_t at) {
   std::string op = stages[at]["op"];
   if (op == "head" || op == "shift" || op == "upsample") {
     return false;
   }
-  Json up = {{"op", "upsample"}, {"factor", 2}};
+  OrderedJson up = {{"op", "upsample"}, {"factor", 2}};
   if (stages[at].contains("to")) {
     up["to"] = stages[at]["to"];
     stages[at].erase("to");
   }
   auto next = stages.begin() + static_cast<std::ptrdiff_t>(at) + 1;
-  Json down = {{"op", "shorten"}, {"factor", 2}};
+  OrderedJson down = {{"op", "shorten"}, {"factor", 2}};
   next = stages.insert(next, down);
   stages.insert(next + 1, up);
   return true;
@@ -224,11 +225,11 @@ constexpr std::pair<const char *, Edit> edits[] = {
 } // namespace
 
 std::vector<Mutant> sluice::fuzz::mutateSpec(const std::string &text) {
-  Json spec = Json::parse(text);
+  OrderedJson spec = OrderedJson::parse(text);
   std::vector<Mutant> mutants;
   for (size_t at = 0; at < spec["stages"].size(); ++at) {
     for (auto [name, edit] : edits) {
-      Json mutant = spec;
+      OrderedJson mutant = spec;
       if (edit(mutant["stages"], at) && mutant != spec && isValidSpec(mutant.dump())) {
         mutants.push_back({name, mutant.dump(1)});
       }

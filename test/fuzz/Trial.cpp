@@ -2,6 +2,7 @@
 #include "Trial.h"
 #include "Harness.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,7 +11,6 @@
 
 using namespace sluice;
 using namespace sluice::fuzz;
-using Json = nlohmann::ordered_json;
 
 Judgement fuzz::tryCheck(const std::string &text) {
   return judgeSpec(text, "spec.json", /*replay=*/true);
@@ -108,14 +108,14 @@ Certified fuzz::tryCertificate(const std::string &text, bool proved, const std::
 
 std::string fuzz::reduce(const std::string &text,
                          const std::function<bool(const std::string &)> &fails) {
-  Json spec = Json::parse(text);
-  auto holds = [&](const Json &candidate) {
+  OrderedJson spec = OrderedJson::parse(text);
+  auto holds = [&](const OrderedJson &candidate) {
     return isValidSpec(candidate.dump()) && fails(candidate.dump());
   };
   for (bool smaller = true; smaller;) {
     smaller = false;
     for (size_t i = 1; i + 1 < spec["stages"].size(); ++i) {
-      Json candidate = spec;
+      OrderedJson candidate = spec;
       candidate["stages"].erase(i);
       if (holds(candidate)) {
         spec = candidate;

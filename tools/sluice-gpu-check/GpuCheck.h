@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Device/Device.h"
 #include "sluice/Support/Files.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +12,7 @@
 
 namespace sluice::gpucheck {
 
-using Json = nlohmann::json;
+using sluice::Json; // for sources that use this namespace
 
 /// Prints notes about the device once.
 void tellNotice(const runtime::Device &device);

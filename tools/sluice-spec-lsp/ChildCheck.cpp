@@ -20,7 +20,6 @@ extern char **environ;
 
 using namespace sluice;
 using namespace sluice::editor;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
@@ -85,7 +84,8 @@ public:
 
   /// Returns the child's output until it closes it or, once it has printed the verdict, until the
   /// deadline.
-  std::string read(const std::atomic<bool> &cancelled, Clock::time_point deadline) {
+  std::string read(const std::atomic<bool> &cancelled,
+                   std::chrono::steady_clock::time_point deadline) {
     constexpr int often = 20; // milliseconds
     std::string text;
     char buffer[65536];
@@ -100,9 +100,10 @@ public:
         text.append(buffer, static_cast<size_t>(count));
       } else if (cancelled) {
         throw NotChecked{"a newer text came"};
-      } else if (Clock::now() > deadline && text.find('\n') != std::string::npos) {
+      } else if (std::chrono::steady_clock::now() > deadline &&
+                 text.find('\n') != std::string::npos) {
         return text;
-      } else if (Clock::now() > deadline) {
+      } else if (std::chrono::steady_clock::now() > deadline) {
         throw NotChecked{"not checked as you type, which would take too long for this model; run "
                          "sluice check"};
       }
@@ -141,7 +142,7 @@ CausalVerdict editor::checkInChild(const ParsedSpec &spec, const std::atomic<boo
     return verdictFromJson(nlohmann::json::parse(text.substr(first + 1, second - first - 1)));
   }
   CausalVerdict verdict = verdictFromJson(nlohmann::json::parse(text.substr(0, first)));
-  verdict.notes.push_back({CausalWarning::Kind::Unfinished, spec.getPlace(""),
+  verdict.notes.push_back({WarningKind::Unfinished, spec.getPlace(""),
                            "advice is not looked for as you type, which would take too long for "
                            "this model; run sluice check"});
   return verdict;

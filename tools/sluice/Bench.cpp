@@ -10,6 +10,7 @@
 #include "sluice/Runtime/Plan/Ledger.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Json.h"
 #include "sluice/Support/MemoryFile.h"
 #include "sluice/Support/Program.h"
 
@@ -25,7 +26,6 @@ namespace sluice::cli {
 namespace {
 
 using namespace sluice::runtime;
-using Json = nlohmann::json;
 
 struct BenchFlags {
   std::string artifact, tune, positions, data;

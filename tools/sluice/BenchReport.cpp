@@ -2,6 +2,7 @@
 #include "BenchReport.h"
 #include "Common.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 #include <iostream>
@@ -10,7 +11,6 @@ namespace sluice::cli {
 namespace {
 
 using namespace runtime;
-using Json = nlohmann::json;
 
 /// Prints the emulator's counts, if it ran: sums of a step.
 void printEmulated(const Json &json) {

@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Data/TextLike.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +15,6 @@
 
 using namespace sluice;
 using namespace sluice::runtime;
-using Json = nlohmann::json;
 
 double cli::trainingStep(Executor &executor, int64_t step) {
   auto start = std::chrono::steady_clock::now();

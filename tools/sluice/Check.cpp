@@ -80,9 +80,8 @@ std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   if (!verdict.isProved()) {
     return leftOut ? "left out" : verdict.fix || !verdict.noFix.empty() ? "complete" : "none";
   }
-  bool stopped = std::any_of(verdict.notes.begin(), verdict.notes.end(), [](const auto &note) {
-    return note.kind == CausalWarning::Kind::Unfinished;
-  });
+  bool stopped = std::any_of(verdict.notes.begin(), verdict.notes.end(),
+                             [](const auto &note) { return note.kind == WarningKind::Unfinished; });
   return leftOut ? "left out" : stopped ? "stopped" : "complete";
 }
 

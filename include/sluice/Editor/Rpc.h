@@ -6,6 +6,8 @@
 // with recursion (so that a deeply nested message ends the program) and takes only file: documents.
 #pragma once
 
+#include "sluice/Support/Json.h"
+
 #include <functional>
 #include <istream>
 #include <map>
@@ -57,7 +59,6 @@ std::string frame(const nlohmann::json &message);
 /// Hands messages to handlers by their method.
 class Dispatcher {
 public:
-  using Json = nlohmann::json;
   using Send = std::function<void(const Json &)>;
   explicit Dispatcher(Send send) : send(std::move(send)) {}
 

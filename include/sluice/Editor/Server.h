@@ -5,13 +5,12 @@
 
 #include "sluice/Editor/Examiner.h"
 #include "sluice/Editor/Rpc.h"
+#include "sluice/Support/Json.h"
 
 namespace sluice::editor {
 
 class SpecServer {
 public:
-  using Json = nlohmann::json;
-
   /// `send` is called from two threads, never at once. Without a `rest` texts are checked where
   /// they arrive, and no second thread starts.
   SpecServer(std::function<void(const Json &)> send, Check check,

@@ -67,21 +67,22 @@ struct ProvedLoss {
   int64_t offset = 1;
 };
 
+enum class WarningKind {
+  BlindSpot,      ///< tokens before the target that a row can never see
+  Waste,          ///< a shift larger than the least causal one
+  DeadStage,      ///< a stage that no loss reads
+  BoundedContext, ///< a fact: rows see a limited number of tokens back
+  NotEnumerated,  ///< a fact: blind spots were not looked for
+  Unfinished      ///< a fact: the time for advice was over; the parts that were not searched
+};
+
 /// A possible improvement of a causal model, or a fact about it that is not a defect.
 struct CausalWarning {
-  enum class Kind {
-    BlindSpot,      ///< tokens before the target that a row can never see
-    Waste,          ///< a shift larger than the least causal one
-    DeadStage,      ///< a stage that no loss reads
-    BoundedContext, ///< a fact: rows see a limited number of tokens back
-    NotEnumerated,  ///< a fact: blind spots were not looked for
-    Unfinished      ///< a fact: the time for advice was over; the parts that were not searched
-  };
-  Kind kind = Kind::BlindSpot;
+  WarningKind kind = WarningKind::BlindSpot;
   spec::SourceLocation place;
   std::string text; ///< with the remedy, without place and severity
 
-  bool isNote() const { return kind >= Kind::BoundedContext; }
+  bool isNote() const { return kind >= WarningKind::BoundedContext; }
   /// "blind-spot"
   const char *getName() const;
   /// Formats the warning: "file:line:column: warning: text".
@@ -96,15 +97,16 @@ struct SpecFix {
   bool hidesTokens = false; ///< rows of it never see some tokens before their target
 };
 
+enum class VerdictKind {
+  Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
+  Leak,      ///< there is a witness
+  NotProved, ///< neither, as where the budget is exhausted; to be refused as a leak is
+  Misaligned ///< no leak, but generation would append a row's prediction at another place than
+             ///< the loss scored it at; to be refused too
+};
+
 struct CausalVerdict {
-  enum class Kind {
-    Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
-    Leak,      ///< there is a witness
-    NotProved, ///< neither, as where the budget is exhausted; to be refused as a leak is
-    Misaligned ///< no leak, but generation would append a row's prediction at another place than
-               ///< the loss scored it at; to be refused too
-  };
-  Kind kind = Kind::NotProved;
+  VerdictKind kind = VerdictKind::NotProved;
   std::vector<std::string> modes; ///< proved: "eval", "train", "generate"
   std::vector<ProvedLoss> losses; ///< of the modes proved
   std::vector<std::string> given; ///< axes that are known before the first token: no leak
@@ -122,7 +124,7 @@ struct CausalVerdict {
   std::vector<CausalWarning> warnings; ///< where proved: defects that do not leak
   std::vector<CausalWarning> notes;    ///< where proved: facts
 
-  bool isProved() const { return kind == Kind::Proved; }
+  bool isProved() const { return kind == VerdictKind::Proved; }
   /// Leaves the end of the message out: advice is then that of a search on the spec itself.
   void dropRemedy();
   /// Formats the advice: "  advice: shift by 3, not 2, at a.json:4:7 ..."; empty if no fix was

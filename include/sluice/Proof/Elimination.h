@@ -11,6 +11,6 @@ namespace sluice::segments {
 /// positive integer multiples of rows, and divides a row by the common divisor of its coefficients.
 /// Sound but incomplete. Appends the rows that the contradiction needs to `rows`, in order, with
 /// their steps in `steps`; the last one is the contradiction.
-bool refute(std::vector<Linear> &rows, std::vector<Refutation::RefutationStep> &steps);
+bool refute(std::vector<Linear> &rows, std::vector<RefutationStep> &steps);
 
 } // namespace sluice::segments

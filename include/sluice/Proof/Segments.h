@@ -60,28 +60,29 @@ public:
   std::vector<std::pair<Linear, int64_t>> remainders;
 };
 
+/// Derives one row.
+struct RefutationStep {
+  enum Kind {
+    Sum,      ///< sum of multiples of rows, divided by `divisor`, the constant rounded down
+    AtLeast,  ///< e(x) - x >= 0 for term `first`
+    Negative, ///< x - e(x) >= 0, because a row is -1 - x >= 0
+    Apart,    ///< e(x) - least x >= 0, because a row is x >= 0
+    Order     ///< e(y) - e(x) - g (y - x) >= 0 for terms `second` and `first`, because a row
+              ///< is y - x >= 0; g is 1, or `least` if another row is x >= 0
+  } kind = Sum;
+  std::vector<std::pair<size_t, int64_t>> parts; ///< Sum: rows and their multipliers, which are >
+                                                 ///< 0
+  int64_t divisor = 1;
+  size_t first = 0, second = 0; ///< indices of terms
+  std::vector<size_t> because;  ///< indices of the rows that imply this one
+  Linear row;
+};
+
 /// A derivation that a conjunction has no solution. No certificate contains it; tests check it, so
 /// that a wrong elimination is noticed. Rows are numbered: first the rows of the formula, then the
 /// derived rows in order, from the root of the case tree to the current case. A row may use any
 /// earlier one.
 struct Refutation {
-  /// Derives one row.
-  struct RefutationStep {
-    enum Kind {
-      Sum,      ///< sum of multiples of rows, divided by `divisor`, the constant rounded down
-      AtLeast,  ///< e(x) - x >= 0 for term `first`
-      Negative, ///< x - e(x) >= 0, because a row is -1 - x >= 0
-      Apart,    ///< e(x) - least x >= 0, because a row is x >= 0
-      Order     ///< e(y) - e(x) - g (y - x) >= 0 for terms `second` and `first`, because a row
-                ///< is y - x >= 0; g is 1, or `least` if another row is x >= 0
-    } kind = Sum;
-    std::vector<std::pair<size_t, int64_t>> parts; ///< Sum: rows and their multipliers, which are >
-                                                   ///< 0
-    int64_t divisor = 1;
-    size_t first = 0, second = 0; ///< indices of terms
-    std::vector<size_t> because;  ///< indices of the rows that imply this one
-    Linear row;
-  };
   std::vector<RefutationStep> steps;
   /// Empty if the last row is a contradiction, -1 >= 0 or less. Else the two cases: one adds the
   /// row split >= 0, the other -1 - split >= 0.

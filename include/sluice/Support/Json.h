@@ -4,6 +4,8 @@
 // at most 64 levels of nesting.
 #pragma once
 
+#include "sluice/Support/Json.h"
+
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstddef>
@@ -13,6 +15,9 @@
 #include <string_view>
 
 namespace sluice {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json; ///< stores keys in the order of insertion
 
 /// A place in a text; both count from 1, columns in bytes.
 struct TextPosition {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -34,8 +35,6 @@ std::string showJson(const nlohmann::json &value);
 
 class StrictJson {
 public:
-  using Json = nlohmann::json;
-
   StrictJson(const Json &value, std::string where, const std::string &remedy)
       : value(&value), where(std::move(where)), remedy(&remedy) {}
 

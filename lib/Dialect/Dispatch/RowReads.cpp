@@ -7,8 +7,6 @@
 using namespace mlir;
 using namespace sluice::dispatch;
 
-using RowReadList = SmallVector<RowRead>;
-
 static RowRead buildRead(AccessAttr access, unsigned operand) {
   switch (access.getKind()) {
   case AccessKind::Row: {

@@ -192,8 +192,8 @@ void Emitter::loop(Value from, Value to, int64_t step, llvm::function_ref<void(V
   });
 }
 
-Emitter::Values Emitter::loop(Value from, Value to, int64_t step, ValueRange carried,
-                              llvm::function_ref<Values(Value, ValueRange)> body) {
+Values Emitter::loop(Value from, Value to, int64_t step, ValueRange carried,
+                     llvm::function_ref<Values(Value, ValueRange)> body) {
   auto op = scf::ForOp::create(b, from, to, index(step), carried);
   OpBuilder::InsertionGuard guard(b);
   // A loop without loop-carried values already has its terminator.

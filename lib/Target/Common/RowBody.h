@@ -11,6 +11,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/Common/Emitter.h"
 
 namespace sluice::target {
 
@@ -35,8 +36,6 @@ struct BodyMember {
 
 template <typename Columns> class RowBody {
 public:
-  using Value = mlir::Value;
-  using Values = BodyValues;
   using Memo = BodyMemo;
   using Member = BodyMember;
 

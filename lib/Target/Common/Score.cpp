@@ -35,7 +35,7 @@ Operation *target::sumOfProducts(Region &region) {
   return isa<arith::AddFOp>(user) && user == *product.user_begin() ? user : nullptr;
 }
 
-Emitter::Values target::emitAll(Emitter &e, Region &region, ValueRange arguments, Value sum) {
+Values target::emitAll(Emitter &e, Region &region, ValueRange arguments, Value sum) {
   Block &block = region.front();
   IRMapping map;
   map.map(block.getArguments(), arguments);

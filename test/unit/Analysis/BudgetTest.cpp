@@ -18,7 +18,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::test;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -57,9 +56,9 @@ const char *hourglass = R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shi
 TEST(Budget, CoprimeFactorsTakeFewOperations) {
   constexpr int64_t few = 50'000'000;
   Imported causal(ninePrimes(22)), leaky(ninePrimes(21));
-  EXPECT_EQ(checkWithin(causal, few).kind, Kind::Proved);
+  EXPECT_EQ(checkWithin(causal, few).kind, VerdictKind::Proved);
   CausalVerdict verdict = checkWithin(leaky, few);
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_EQ(verdict.exhausted, 0);
 }
 
@@ -85,12 +84,12 @@ TEST(Budget, LongPeriodsAreDecidedExactly) {
 TEST(Budget, SpentOperationsAreNoVerdict) {
   Imported model(hourglass);
   int64_t left = 0, whole = WorkBudget::defaultOperations;
-  EXPECT_EQ(checkWithin(model, whole, &left).kind, Kind::Proved);
+  EXPECT_EQ(checkWithin(model, whole, &left).kind, VerdictKind::Proved);
   int64_t needed = whole - left, again = 0;
   checkWithin(model, whole, &again);
   EXPECT_EQ(left, again) << "equal inputs take equally many operations";
   CausalVerdict verdict = checkWithin(model, needed / 2);
-  ASSERT_EQ(verdict.kind, Kind::NotProved);
+  ASSERT_EQ(verdict.kind, VerdictKind::NotProved);
   EXPECT_EQ(verdict.exhausted, needed / 2);
   EXPECT_TRUE(mentionsText(verdict.message, std::to_string(needed / 2) + " operations ran out"))
       << verdict.message;
@@ -103,7 +102,7 @@ TEST(Budget, SpentOperationsAreNoVerdict) {
 TEST(Budget, ALeakIsSearchedForWithTheRestOfTheBudget) {
   Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   CausalVerdict verdict = checkWithin(model, 2000);
-  EXPECT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  EXPECT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_EQ(verdict.exhausted, 0);
 }
 
@@ -135,7 +134,7 @@ TEST(Budget, StepsOfLargeCoprimeFactorsAreDecided) {
               R"( }, { "op": "layer" }, { "op": "upsample", "factor": )" + factor + " },\n";
   }
   Imported model(stages + R"({ "op": "shift", "by": 500 }, { "op": "layer" },)");
-  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, Kind::Proved);
+  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, VerdictKind::Proved);
   StepRefusal refusal;
   auto plan = deriveStep(model.module->lookupSymbol<func::FuncOp>("predict"), refusal);
   ASSERT_TRUE(plan) << refusal.message;
@@ -180,7 +179,7 @@ static const char *begins =
 TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
   Imported model(begins);
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   ASSERT_TRUE(verdict.witness);
   ASSERT_FALSE(verdict.witness->runs.empty());
   for (const SegmentRun &run : verdict.witness->runs) {
@@ -215,7 +214,7 @@ TEST(ReplayRuns, AreFoundInLongerSequencesWhereGroupsHaveFewBoundaries) {
          { "op": "shorten", "segments": "w" }, { "op": "upsample", "segments": "w", "by": 0 },
          { "op": "upsample", "factor": 9 },)");
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_GT(verdict.witness->length, 7);
 }
 
@@ -246,5 +245,5 @@ TEST(ReplayRuns, HaveTokensWhereAllOfThemAreMembers) {
   BoundaryRules rules(model.evaluate());
   EXPECT_TRUE(rules.findTokens({{0}}, 3));
   EXPECT_FALSE(rules.findTokens({{0, 2}}, 3));
-  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, Kind::Leak);
+  EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, VerdictKind::Leak);
 }

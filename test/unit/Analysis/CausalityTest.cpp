@@ -16,7 +16,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::test;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -70,7 +69,8 @@ CausalVerdict checkBoth(const std::string &path) {
   // Where segments end is not enumerated here: SegmentProofTest walks all boundaries.
   auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
   if (evaluate.getBody().getOps<SegmentOp>().empty()) {
-    EXPECT_EQ(verdict.kind != Kind::Proved, enumerationFindsLeak(*module)) << verdict.message;
+    EXPECT_EQ(verdict.kind != VerdictKind::Proved, enumerationFindsLeak(*module))
+        << verdict.message;
   }
   return verdict;
 }
@@ -81,7 +81,7 @@ class Causal : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Causal, IsProved) {
   CausalVerdict verdict = checkBoth(GetParam());
-  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+  EXPECT_EQ(verdict.kind, VerdictKind::Proved) << verdict.message;
   EXPECT_EQ(verdict.modes, (std::vector<std::string>{"eval", "train", "generate"}));
   EXPECT_FALSE(verdict.witness);
 }
@@ -102,7 +102,8 @@ TEST(Causality, GoldensButTheBidirectionalAreProved) {
   for (const std::string &path : specsUnder("test/golden")) {
     bool leaks = path.ends_with("bidirectional.json");
     CausalVerdict verdict = checkBoth(path);
-    EXPECT_EQ(verdict.kind, leaks ? Kind::Leak : Kind::Proved) << path << ": " << verdict.message;
+    EXPECT_EQ(verdict.kind, leaks ? VerdictKind::Leak : VerdictKind::Proved)
+        << path << ": " << verdict.message;
   }
 }
 
@@ -163,9 +164,10 @@ TEST(Causality, RandomSpecsAgreeWithEnumeration) {
     MLIRContext context(MLIRContext::Threading::DISABLED);
     OwningOpRef<ModuleOp> module = importSpec(parseValidSpec(context, text));
     CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
-    ASSERT_NE(verdict.kind, Kind::NotProved) << text << verdict.message;
-    ASSERT_EQ(verdict.kind == Kind::Leak, enumerationFindsLeak(*module)) << text << verdict.message;
-    (verdict.kind == Kind::Proved ? proved : refused) += 1;
+    ASSERT_NE(verdict.kind, VerdictKind::NotProved) << text << verdict.message;
+    ASSERT_EQ(verdict.kind == VerdictKind::Leak, enumerationFindsLeak(*module))
+        << text << verdict.message;
+    (verdict.kind == VerdictKind::Proved ? proved : refused) += 1;
   }
   EXPECT_GT(proved, 60);
   EXPECT_GT(refused, 60);
@@ -176,7 +178,7 @@ TEST(Causality, WithoutALossNothingIsProved) {
   OwningOpRef<ModuleOp> module =
       importSpec(parseValidFile(context, source + "/models/tiny/vanilla.json"));
   module->lookupSymbol("evaluate")->erase();
-  EXPECT_EQ(checkCausality(*module).kind, Kind::NotProved);
+  EXPECT_EQ(checkCausality(*module).kind, VerdictKind::NotProved);
 }
 
 TEST(Causality, TheProofIsFastOnDeepModels) {
@@ -186,5 +188,6 @@ TEST(Causality, TheProofIsFastOnDeepModels) {
     { "op": "hourglass", "hierarchy": "200@1 200@4 200@1", "heads": 1, "feed_forward": 2 },
     { "op": "head" }]})";
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  EXPECT_EQ(checkCausality(importVariants(parseValidSpec(context, text))).kind, Kind::Proved);
+  EXPECT_EQ(checkCausality(importVariants(parseValidSpec(context, text))).kind,
+            VerdictKind::Proved);
 }

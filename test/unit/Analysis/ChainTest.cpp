@@ -20,7 +20,6 @@
 
 using namespace mlir;
 using namespace sluice;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -83,22 +82,23 @@ bool has(const std::string &text, const std::string &part) {
 
 TEST(Chains, HourglassReads) {
   std::string one = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1" },)";
-  EXPECT_EQ(checkQuickly(repeated(one, 400)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(repeated(one, 400)).kind, VerdictKind::Proved);
   std::string leaky = R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "shift": 0 },)";
   CausalVerdict verdict = checkQuickly(repeated(one, 200) + leaky + repeated(one, 199));
-  EXPECT_EQ(verdict.kind, Kind::Leak);
+  EXPECT_EQ(verdict.kind, VerdictKind::Leak);
   EXPECT_TRUE(has(verdict.message, "shift by 1, not 0")) << verdict.message;
 }
 
 TEST(Chains, ShorteningAndUpsamplingReads) {
   auto least = [](int, int64_t k) { return k - 1; };
-  EXPECT_EQ(checkQuickly(zigzag(1500, false, least)).kind, Kind::Proved);
-  EXPECT_EQ(checkQuickly(zigzag(1500, false, [](int, int64_t k) { return k; })).kind, Kind::Proved);
-  EXPECT_EQ(checkQuickly(zigzag(90, true, least)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(zigzag(1500, false, least)).kind, VerdictKind::Proved);
+  EXPECT_EQ(checkQuickly(zigzag(1500, false, [](int, int64_t k) { return k; })).kind,
+            VerdictKind::Proved);
+  EXPECT_EQ(checkQuickly(zigzag(90, true, least)).kind, VerdictKind::Proved);
   for (bool layered : {false, true}) {
     CausalVerdict verdict =
         checkQuickly(zigzag(90, layered, [](int i, int64_t k) { return i == 0 ? k - 2 : k - 1; }));
-    EXPECT_EQ(verdict.kind, Kind::Leak);
+    EXPECT_EQ(verdict.kind, VerdictKind::Leak);
     EXPECT_TRUE(has(verdict.message, "shift by 1, not 0")) << verdict.message;
   }
 }
@@ -107,21 +107,21 @@ TEST(Chains, ShorteningAndUpsamplingReads) {
 /// model, and are not above the tokens anywhere before the last op.
 TEST(Chains, ThatAreLateInTheEnd) {
   std::string late = zigzag(1500, false, [](int, int64_t) { return 0; });
-  EXPECT_EQ(checkQuickly(late).kind, Kind::Leak);
-  EXPECT_EQ(checkQuickly(late + stage("shift", "by", 29)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(late).kind, VerdictKind::Leak);
+  EXPECT_EQ(checkQuickly(late + stage("shift", "by", 29)).kind, VerdictKind::Proved);
   CausalVerdict verdict = checkQuickly(late + stage("shift", "by", 28));
-  EXPECT_EQ(verdict.kind, Kind::Leak);
+  EXPECT_EQ(verdict.kind, VerdictKind::Leak);
 }
 
 /// Recursion over a chain of maps would end in the stack's guard page.
 TEST(Chains, ShiftReads) {
   std::string one = stage("shift", "by", 1);
-  EXPECT_EQ(checkQuickly(repeated(one, 60000)).kind, Kind::Proved);
+  EXPECT_EQ(checkQuickly(repeated(one, 60000)).kind, VerdictKind::Proved);
   EXPECT_EQ(checkQuickly(repeated(stage("shift", "by", (int64_t{1} << 31) - 1), 2000)).kind,
-            Kind::Proved);
+            VerdictKind::Proved);
   CausalVerdict verdict =
       checkQuickly(R"({ "op": "layer", "mask": "bidirectional" },)" + repeated(one, 60000));
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_GT(verdict.witness->length, 60000) << "no shorter sequence has a row that reads anything";
   EXPECT_GT(verdict.witness->token, verdict.witness->row);
   EXPECT_TRUE(has(verdict.format(), "more lines of reads, which --json lists")) << verdict.message;

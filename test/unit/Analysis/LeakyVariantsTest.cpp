@@ -104,7 +104,7 @@ std::string refuseTwin(const std::filesystem::path &path, const std::string &tex
   }
   CausalVerdict verdict = checkCausality(variants);
   EXPECT_EQ(verdict.refusedFactor, variants.back().factor) << path;
-  EXPECT_EQ(verdict.kind, CausalVerdict::Kind::Leak) << path << ": " << change;
+  EXPECT_EQ(verdict.kind, VerdictKind::Leak) << path << ": " << change;
   if (!verdict.witness) {
     ADD_FAILURE() << path << ": " << change << ": no witness";
     return change;

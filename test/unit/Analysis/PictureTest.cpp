@@ -183,7 +183,7 @@ TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(withEncoder, &context);
   ASSERT_TRUE(module);
   CausalVerdict verdict = checkCausality(*module);
-  ASSERT_EQ(verdict.kind, CausalVerdict::Kind::Proved) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Proved) << verdict.message;
   findAdvice(*module, verdict);
   EXPECT_TRUE(verdict.warnings.empty());
   ASSERT_GE(verdict.notes.size(), 1u);

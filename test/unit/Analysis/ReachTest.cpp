@@ -15,7 +15,6 @@
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::test;
-using WarningKind = CausalWarning::Kind;
 
 namespace {
 
@@ -182,7 +181,7 @@ TEST(BlindSpots, AContextAsLongAsTheModelsIsNotReported) {
 TEST(BlindSpots, PatternsThatAreNotEnumeratedAreReported) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@1000003 0@1" },)").check();
-  EXPECT_EQ(verdict.kind, CausalVerdict::Kind::Proved);
+  EXPECT_EQ(verdict.kind, VerdictKind::Proved);
   EXPECT_TRUE(verdict.warnings.empty());
   ASSERT_EQ(verdict.notes.size(), 1u);
   EXPECT_EQ(verdict.notes[0].kind, WarningKind::NotEnumerated);
@@ -258,7 +257,7 @@ TEST(BlindSpots, PatternsHoldAtOtherLengths) {
   for (int i = 0; i < 60; ++i) {
     std::string stages = randomCausalStages(generator);
     Imported model(stages);
-    ASSERT_EQ(model.check().kind, CausalVerdict::Kind::Proved) << stages;
+    ASSERT_EQ(model.check().kind, VerdictKind::Proved) << stages;
     BlindPattern pattern = findBlindSpots(model.loss());
     ASSERT_TRUE(pattern.repeats) << stages;
     int64_t length = pattern.length + 2 * pattern.period + 1;
@@ -380,8 +379,8 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
     return -1;
   };
   EXPECT_EQ(latestToken("2") - latestToken("7"), 15);
-  EXPECT_EQ(Imported(hourglass("2")).check().kind, CausalVerdict::Kind::Proved);
-  EXPECT_EQ(Imported(hourglass("1")).check().kind, CausalVerdict::Kind::Leak);
+  EXPECT_EQ(Imported(hourglass("2")).check().kind, VerdictKind::Proved);
+  EXPECT_EQ(Imported(hourglass("1")).check().kind, VerdictKind::Leak);
 }
 
 /// The advice was applied to the spec: it is causal, and the hole is gone.

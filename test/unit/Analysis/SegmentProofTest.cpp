@@ -16,7 +16,6 @@
 
 using namespace mlir;
 using namespace sluice;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -178,7 +177,7 @@ struct Parsed {
     EXPECT_TRUE(module) << text;
   }
   func::FuncOp evaluate() { return module->lookupSymbol<func::FuncOp>("evaluate"); }
-  Kind check() { return checkCausality(*module, /*replay=*/false).kind; }
+  VerdictKind check() { return checkCausality(*module, /*replay=*/false).kind; }
   bool leaks() {
     Boundaries boundaries;
     int64_t longest = 0;
@@ -189,58 +188,58 @@ struct Parsed {
   OwningOpRef<ModuleOp> module;
 };
 
-Kind getVerdict(const Choice &choice) { return Parsed(choice.text()).check(); }
+VerdictKind getVerdict(const Choice &choice) { return Parsed(choice.text()).check(); }
 
 TEST(SegmentProof, ReadsOfClosedSegmentsAreProved) {
-  EXPECT_EQ(getVerdict({}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.inside = "attention"}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.pool = "select"}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.pool = "attend"}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = 1}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.by = 2, .pool = "starts"}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.by = 2, .inside = "repeat"}), Kind::Proved);
-  EXPECT_EQ(getVerdict({.isNested = true}), Kind::Proved);
+  EXPECT_EQ(getVerdict({}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.inside = "attention"}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "select"}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend"}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = 1}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.by = 2, .pool = "starts"}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.by = 2, .inside = "repeat"}), VerdictKind::Proved);
+  EXPECT_EQ(getVerdict({.isNested = true}), VerdictKind::Proved);
 }
 
 TEST(SegmentProof, ItsOwnSegmentLeaks) {
-  EXPECT_EQ(getVerdict({.by = 0}), Kind::Leak);
-  EXPECT_EQ(getVerdict({.by = 0, .pool = "attend"}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 0}), VerdictKind::Leak);
+  EXPECT_EQ(getVerdict({.by = 0, .pool = "attend"}), VerdictKind::Leak);
 }
 
 /// Its last key is the first row after it.
 TEST(SegmentProof, ASegmentThatAttendsToTheNextLeaks) {
-  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = -1}), Kind::Leak);
-  EXPECT_EQ(getVerdict({.by = 2, .pool = "attend", .rowsBy = -1}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = -1}), VerdictKind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .pool = "attend", .rowsBy = -1}), VerdictKind::Proved);
 }
 
 TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
-  EXPECT_EQ(getVerdict({.by = 1, .pool = "starts"}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.by = 1, .pool = "starts"}), VerdictKind::Leak);
 }
 
 /// z[t] = y[c(t + 1) - 2] reads no later token, but its index reveals the bit of t + 1.
 TEST(SegmentProof, ABoundaryReadAheadLeaksItsInput) {
-  EXPECT_EQ(getVerdict({.countsBy = -1, .by = 2}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.countsBy = -1, .by = 2}), VerdictKind::Leak);
 }
 
 TEST(SegmentProof, BitsOfLaterTokensMayDecideForRowsAsMuchLater) {
-  EXPECT_EQ(getVerdict({.bitsBy = -1}), Kind::Leak);
-  EXPECT_EQ(getVerdict({.bitsBy = -1, .countsBy = 1, .by = 1}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.bitsBy = -1}), VerdictKind::Leak);
+  EXPECT_EQ(getVerdict({.bitsBy = -1, .countsBy = 1, .by = 1}), VerdictKind::Proved);
 }
 
 TEST(SegmentProof, ANestedLevelIsHeldToItsOwnSegments) {
-  EXPECT_EQ(getVerdict({.isNested = true, .innerBy = 0}), Kind::Leak);
-  EXPECT_EQ(getVerdict({.by = 2, .isNested = true, .innerBy = 0}), Kind::Leak);
+  EXPECT_EQ(getVerdict({.isNested = true, .innerBy = 0}), VerdictKind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .isNested = true, .innerBy = 0}), VerdictKind::Leak);
 }
 
 /// A mean over the next segment too, as "smoothing reversed" makes one.
 TEST(SegmentProof, ASegmentThatReadsTheNextLeaks) {
-  EXPECT_EQ(getVerdict({.inside = "back"}), Kind::Leak);
-  EXPECT_EQ(getVerdict({.by = 2, .inside = "back"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.inside = "back"}), VerdictKind::Leak);
+  EXPECT_EQ(getVerdict({.by = 2, .inside = "back"}), VerdictKind::Proved);
 }
 
 /// Segments moved by one are read where their own end is still to come, if they are not stored.
 TEST(SegmentProof, ALateSegmentMayBeReadAtItsOwnIndex) {
-  EXPECT_EQ(getVerdict({.by = 0, .inside = "shift"}), Kind::Proved);
+  EXPECT_EQ(getVerdict({.by = 0, .inside = "shift"}), VerdictKind::Proved);
 }
 
 TEST(SegmentProof, AWitnessNamesTheBoundaries) {
@@ -316,8 +315,8 @@ TEST(SegmentProof, AgreesWithAllBoundariesAndTheReference) {
     }
     std::string text = randomChoice(generator).text();
     Parsed model(text);
-    Kind kind = model.check();
-    if (kind == Kind::Proved) {
+    VerdictKind kind = model.check();
+    if (kind == VerdictKind::Proved) {
       ++proved;
       EXPECT_FALSE(model.leaks()) << text;
       expectNoChange(model, generator, text);

@@ -8,7 +8,6 @@
 #include <random>
 
 using namespace sluice::segments;
-using RefutationStep = Refutation::RefutationStep;
 
 namespace {
 

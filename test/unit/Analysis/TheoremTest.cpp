@@ -16,7 +16,6 @@
 
 using namespace mlir;
 using namespace sluice;
-using Kind = CausalVerdict::Kind;
 
 namespace {
 
@@ -105,7 +104,7 @@ TEST(Axes, AnEncoderMayBeReadCompletely) {
       Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "y", "0 == 0", "e1") +
                          loss("l", "c", "v", 1)))
           .check();
-  EXPECT_EQ(verdict.kind, Kind::Proved) << verdict.message;
+  EXPECT_EQ(verdict.kind, VerdictKind::Proved) << verdict.message;
 }
 
 TEST(Axes, TheTargetMayNot) {
@@ -113,7 +112,7 @@ TEST(Axes, TheTargetMayNot) {
       Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "x", "0 == 0", "s1") +
                          loss("l", "c", "v", 1)))
           .check();
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
 }
 
@@ -124,14 +123,14 @@ TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRejected) {
                "!sluice.seq<@s1, 0, i32>\n"
                "    %l = sluice.cross_entropy %a, %v, %s {offset = 1} : (!sluice.seq<@s1, 4, "
                "f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>\n";
-  EXPECT_EQ(Parsed(evaluate(late)).check().kind, Kind::NotProved);
+  EXPECT_EQ(Parsed(evaluate(late)).check().kind, VerdictKind::NotProved);
   // A second loss over the encoder's own tokens, which its rows read whole.
   std::string both =
       causal + embed("y", "e", "e1") + loss("l", "a", "v", 1) +
       "    %m = sluice.cross_entropy %y, %v, %e {offset = 0} : (!sluice.seq<@e1, 4, f32>, "
       "tensor<5x4xf32>, !sluice.seq<@e1, 0, i32>) -> !sluice.seq<@e1, 0, f32>\n";
   CausalVerdict verdict = Parsed(withEncoder(both)).check();
-  EXPECT_EQ(verdict.kind, Kind::NotProved) << verdict.message;
+  EXPECT_EQ(verdict.kind, VerdictKind::NotProved) << verdict.message;
   EXPECT_NE(verdict.message.find("tokens of one axis"), std::string::npos) << verdict.message;
 }
 
@@ -144,7 +143,7 @@ TEST(Obligations, AnEmptyRelationProvesNothing) {
                      attention("a", "x", "x", "q - p - 1 >= 0, p - q >= 0", "s1") +
                      loss("l", "a", "v", 1);
   CausalVerdict verdict = Parsed(evaluate(body)).check();
-  EXPECT_EQ(verdict.kind, Kind::NotProved);
+  EXPECT_EQ(verdict.kind, VerdictKind::NotProved);
   EXPECT_NE(verdict.message.find("reads nothing at all"), std::string::npos) << verdict.message;
 }
 
@@ -193,7 +192,7 @@ TEST(Obligations, ReadsMayNotDependOnTheLength) {
                      attention("a", "x", "x", "p - q >= 0, q - n + 2 >= 0", "s1") +
                      loss("l", "a", "v", 1);
   CausalVerdict verdict = Parsed(evaluate(body)).check();
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_NE(verdict.message.find("changes as the sequence grows"), std::string::npos)
       << verdict.message;
   ASSERT_TRUE(verdict.witness);
@@ -203,7 +202,7 @@ TEST(Obligations, ReadsMayNotDependOnTheLength) {
   std::string harmless = embed("x", "t", "s1") +
                          attention("a", "x", "x", "p - q >= 0, n - q >= 0", "s1") +
                          loss("l", "a", "v", 1);
-  EXPECT_EQ(Parsed(evaluate(harmless)).check().kind, Kind::Proved);
+  EXPECT_EQ(Parsed(evaluate(harmless)).check().kind, VerdictKind::Proved);
 }
 
 //===----------------------------------------------------------------------===//
@@ -295,7 +294,7 @@ TEST(Masks, LargeConstantsAreDecided) {
   WorkBudget budget(100'000'000);
   WorkScope scope(budget);
   CausalVerdict verdict = checkCausality(*parsed.module, /*replay=*/false);
-  ASSERT_EQ(verdict.kind, Kind::Leak) << verdict.message;
+  ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_EQ(verdict.witness->length, 1002);
   EXPECT_EQ(verdict.witness->row, 1000);
 }
@@ -310,12 +309,12 @@ TEST(Masks, RandomOnesAgreeWithEnumeration) {
     Parsed parsed(evaluate(body));
     CausalVerdict verdict = parsed.check();
     bool leaks = enumerationFindsLeak(parsed.lookup("evaluate"), 24);
-    if (verdict.kind == Kind::NotProved) {
+    if (verdict.kind == VerdictKind::NotProved) {
       ++undecided; // refused: sound, and counted
       continue;
     }
-    ASSERT_EQ(verdict.kind == Kind::Leak, leaks) << first << " | " << second << "\n"
-                                                 << verdict.format();
+    ASSERT_EQ(verdict.kind == VerdictKind::Leak, leaks) << first << " | " << second << "\n"
+                                                        << verdict.format();
     (leaks ? leaking : proved) += 1;
   }
   EXPECT_GT(proved, 40);

@@ -54,16 +54,16 @@ protected:
       throw std::runtime_error("out of luck");
     }
     CausalVerdict verdict;
-    verdict.kind = CausalVerdict::Kind::Proved;
+    verdict.kind = VerdictKind::Proved;
     verdict.modes = {"eval"};
     if (name != "fine") {
-      verdict.kind = CausalVerdict::Kind::Leak;
+      verdict.kind = VerdictKind::Leak;
       verdict.place = getStagePlace(spec, 1);
       verdict.message = name;
       verdict.refusedMode = "eval";
     }
-    verdict.warnings = {{CausalWarning::Kind::Waste, getStagePlace(spec, 0), "careful"}};
-    verdict.notes = {{CausalWarning::Kind::BoundedContext, getStagePlace(spec, 1), "by the way"}};
+    verdict.warnings = {{WarningKind::Waste, getStagePlace(spec, 0), "careful"}};
+    verdict.notes = {{WarningKind::BoundedContext, getStagePlace(spec, 1), "by the way"}};
     return verdict;
   }
 
@@ -237,7 +237,7 @@ TEST_F(Server, APartIsNoText) {
 
 TEST(VerdictJson, GoesThereAndBack) {
   CausalVerdict verdict;
-  verdict.kind = CausalVerdict::Kind::Misaligned;
+  verdict.kind = VerdictKind::Misaligned;
   verdict.modes = {"eval", "train"};
   verdict.losses = {{"eval", {"f", 1, 2}, 3}};
   verdict.obligations = 4;
@@ -245,8 +245,8 @@ TEST(VerdictJson, GoesThereAndBack) {
   verdict.place = {"f", 5, 6};
   verdict.message = "m";
   verdict.witness = {7, 8, 9, {{{"f", 10, 11}, "shorten", 12, 13}}, Replay::Changed, 0.5};
-  verdict.warnings = {{CausalWarning::Kind::DeadStage, {"f", 14, 15}, "w"}};
-  verdict.notes = {{CausalWarning::Kind::NotEnumerated, {"f", 16, 17}, "n"}};
+  verdict.warnings = {{WarningKind::DeadStage, {"f", 14, 15}, "w"}};
+  verdict.notes = {{WarningKind::NotEnumerated, {"f", 16, 17}, "n"}};
   json there = verdictToJson(verdict);
   CausalVerdict back = verdictFromJson(there);
   EXPECT_EQ(verdictToJson(back), there);

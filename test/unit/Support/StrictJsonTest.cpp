@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 using namespace sluice::runtime;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

@@ -49,6 +49,7 @@ struct RowRead {
     return read;
   }
 };
+using RowReadList = llvm::SmallVector<RowRead>;
 
 /// Rows q of an operand that the rows of one launch read together: those that `relation`, over (p,
 /// q) with symbol n, gives to row p.

@@ -69,12 +69,13 @@ struct SegmentTerm {
   mlir::Value of;
   mlir::AffineExpr at; ///< of d0 = p, the result's position
 };
+using SegmentTerms = llvm::SmallVector<SegmentTerm, 2>;
 
 /// The reads of one operand by one result, as CausalFlowInterface has them.
 struct PositionReads {
   std::optional<mlir::IntegerSet> relation;
   mlir::AffineExpr latest;
-  llvm::SmallVector<SegmentTerm, 2> terms;
+  SegmentTerms terms;
 };
 
 /// A change of a spec for an op that reads a row before it exists.

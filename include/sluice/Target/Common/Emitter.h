@@ -12,13 +12,13 @@
 
 namespace sluice::target {
 
+using mlir::Value;
+using mlir::ValueRange;
+using Values = llvm::SmallVector<Value>;
+
 /// Emits at the builder's insertion point. Vectors have `lanes` elements of f32 (or i32).
 class Emitter {
 public:
-  using Value = mlir::Value;
-  using ValueRange = mlir::ValueRange;
-  using Values = llvm::SmallVector<mlir::Value>;
-
   Emitter(mlir::ImplicitLocOpBuilder &builder, int64_t lanes)
       : b(builder), lanes(lanes), floats(mlir::VectorType::get({lanes}, builder.getF32Type())),
         integers(mlir::VectorType::get({lanes}, builder.getI32Type())) {}

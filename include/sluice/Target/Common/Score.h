@@ -14,8 +14,7 @@ mlir::LogicalResult checkRegion(mlir::Region &region);
 /// only on scalars stay scalar.
 mlir::Value emitRegion(Emitter &e, mlir::Region &region, mlir::ValueRange arguments);
 /// Emits a region and returns all yielded values. If `sum` is given, it replaces `sumOfProducts`.
-Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments,
-                        mlir::Value sum = {});
+Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange arguments, mlir::Value sum = {});
 
 /// Returns the op that adds a query's products with its key and with its row by distance, if the
 /// score region has both and reads them only there: a kernel may then compute both as one sum. Else
@@ -23,8 +22,8 @@ Emitter::Values emitAll(Emitter &e, mlir::Region &region, mlir::ValueRange argum
 mlir::Operation *sumOfProducts(mlir::Region &region);
 
 /// Returns the arguments of a score region: `place` and then the terms that are not null.
-inline Emitter::Values withTerms(mlir::ValueRange place, mlir::ValueRange others) {
-  Emitter::Values arguments(place);
+inline Values withTerms(mlir::ValueRange place, mlir::ValueRange others) {
+  Values arguments(place);
   llvm::copy_if(others, std::back_inserter(arguments),
                 [](mlir::Value other) { return bool(other); });
   return arguments;

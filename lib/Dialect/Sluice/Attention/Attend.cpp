@@ -8,12 +8,9 @@
 using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
+using dispatch::RowReadList;
 
 static SequenceType toSequenceType(Value value) { return cast<SequenceType>(value.getType()); }
-
-using OptionalReads = std::optional<SmallVector<RowRead>>;
-using OptionalRelation = std::optional<IntegerSet>;
-using SegmentTerms = SmallVector<SegmentTerm, 2>;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
@@ -80,7 +77,7 @@ LogicalResult AttendPartsOp::verify() {
 
 /// Reads its own row of the query, and keys and values e(p - 1) < q <= e(p), selected by these two
 /// ends.
-OptionalRelation AttendSegmentsOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
     return IntegerSet::get(2, 1, {q - p}, {true});
@@ -117,7 +114,7 @@ StringRef AttendSegmentsOp::getBurstRefusal() {
          "of one; shift what it reads";
 }
 
-OptionalRelation AttendPartsOp::getRelation(unsigned) {
+std::optional<IntegerSet> AttendPartsOp::getRelation(unsigned) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   return IntegerSet::get(2, 1, {q - p}, {true});
 }
@@ -127,7 +124,7 @@ std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
 /// Reads operands on the result's scale at the row itself, and any row of other operands, ends and
 /// counts.
-OptionalReads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
+std::optional<RowReadList> AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
@@ -139,7 +136,7 @@ OptionalReads AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   return reads;
 }
 
-OptionalReads AttendPartsBackwardOp::getRowReads(unsigned) {
+std::optional<RowReadList> AttendPartsBackwardOp::getRowReads(unsigned) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, getOperation()->getNumOperands()),
                              [&](unsigned i) { return RowRead::itself(i, getContext()); });
 }

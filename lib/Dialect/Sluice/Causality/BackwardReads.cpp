@@ -5,11 +5,10 @@
 using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
-
-using OptionalReads = std::optional<SmallVector<RowRead>>;
+using dispatch::RowReadList;
 
 /// Reads every sequence at the row itself; nothing if the result is a parameter's gradient.
-static OptionalReads readsItsRow(Operation *op, unsigned result) {
+static std::optional<RowReadList> readsItsRow(Operation *op, unsigned result) {
   if (!isa<SequenceType>(op->getResult(result).getType())) {
     return std::nullopt;
   }
@@ -22,23 +21,25 @@ static OptionalReads readsItsRow(Operation *op, unsigned result) {
   return reads;
 }
 
-OptionalReads EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
-OptionalReads PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
-OptionalReads LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
-OptionalReads MeanGradientOp::getRowReads(unsigned) { return SmallVector<RowRead>{}; }
-OptionalReads NormBackwardOp::getRowReads(unsigned result) { return readsItsRow(*this, result); }
-OptionalReads LinearInputGradientOp::getRowReads(unsigned result) {
+std::optional<RowReadList> EmbedBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<RowReadList> PositionBackwardOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<RowReadList> LinearWeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
+std::optional<RowReadList> MeanGradientOp::getRowReads(unsigned) { return SmallVector<RowRead>{}; }
+std::optional<RowReadList> NormBackwardOp::getRowReads(unsigned result) {
+  return readsItsRow(*this, result);
+}
+std::optional<RowReadList> LinearInputGradientOp::getRowReads(unsigned result) {
   return readsItsRow(*this, result);
 }
 
-OptionalReads AttentionBackwardOp::getRowReads(unsigned result) {
+std::optional<RowReadList> AttentionBackwardOp::getRowReads(unsigned result) {
   return dispatch::attentionBackwardReads(getMask(), getNumOperands(), result,
                                           getSourceGradients().size(), getTerms());
 }
 
 /// Reads the row and its target, token p + offset.
-OptionalReads CrossEntropyBackwardOp::getRowReads(unsigned result) {
-  OptionalReads reads = readsItsRow(*this, result);
+std::optional<RowReadList> CrossEntropyBackwardOp::getRowReads(unsigned result) {
+  std::optional<RowReadList> reads = readsItsRow(*this, result);
   unsigned tokens = getTokensMutable().getOperandNumber();
   for (unsigned i = 0; reads && i < reads->size(); ++i) {
     if ((*reads)[i].operand == tokens) {

@@ -10,8 +10,6 @@
 using namespace mlir;
 using namespace sluice;
 
-using OptionalRelation = std::optional<IntegerSet>;
-
 namespace {
 /// The names p, q and n in a relation.
 struct RelationNames {
@@ -27,7 +25,7 @@ static bool isSequence(Operation *op, unsigned operand) {
 }
 
 /// Returns the relation q = source(p) for an operand that is a sequence.
-static OptionalRelation readsOne(Operation *op, unsigned operand, AffineExpr source) {
+static std::optional<IntegerSet> readsOne(Operation *op, unsigned operand, AffineExpr source) {
   if (!isSequence(op, operand)) {
     return std::nullopt;
   }
@@ -39,7 +37,7 @@ static OptionalRelation readsOne(Operation *op, unsigned operand, AffineExpr sou
 //===----------------------------------------------------------------------===//
 
 #define READS_ITS_POSITION(OP)                                                                     \
-  OptionalRelation OP::getRelation(unsigned operand) {                                             \
+  std::optional<IntegerSet> OP::getRelation(unsigned operand) {                                    \
     return readsOne(*this, operand, RelationNames(*this).p);                                       \
   }                                                                                                \
   AffineExpr OP::getLatest(unsigned operand) { return RelationNames(*this).p; }
@@ -71,7 +69,7 @@ static std::optional<RowChoice> findRowChoice(MapOp map) {
   return RowChoice{on.getArgNumber(), off.getArgNumber(), *condition};
 }
 
-OptionalRelation MapOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> MapOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   std::optional<RowChoice> choice = findRowChoice(*this);
   bool isOn = choice && operand == choice->on, isOff = choice && operand == choice->off;
@@ -102,7 +100,7 @@ AffineExpr MapOp::getLatest(unsigned operand) {
 }
 
 /// Targets look ahead by design.
-OptionalRelation CrossEntropyOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> CrossEntropyOp::getRelation(unsigned operand) {
   return operand == 0 ? readsOne(*this, operand, RelationNames(*this).p) : std::nullopt;
 }
 AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return RelationNames(*this).p; }
@@ -126,7 +124,7 @@ SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
 static AffineExpr shifted(ShiftOp op) {
   return RelationNames(op).p - static_cast<int64_t>(op.getBy());
 }
-OptionalRelation ShiftOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> ShiftOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, shifted(*this));
 }
 AffineExpr ShiftOp::getLatest(unsigned operand) { return shifted(*this); }
@@ -135,23 +133,23 @@ std::optional<int64_t> ShiftOp::getShift() { return static_cast<int64_t>(getBy()
 static AffineExpr lastOfGroup(Operation *op, int64_t k) {
   return RelationNames(op).p * k + (k - 1);
 }
-OptionalRelation FoldOp::getRelation(unsigned) {
+std::optional<IntegerSet> FoldOp::getRelation(unsigned) {
   return facts::buildRelation(getContext(), getRowGroup());
 }
 AffineExpr FoldOp::getLatest(unsigned operand) { return lastOfGroup(*this, getFactor()); }
 
 static AffineExpr getGroupSize(Operation *op, int64_t k) { return RelationNames(op).p.floorDiv(k); }
-OptionalRelation UpsampleOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> UpsampleOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
 AffineExpr UpsampleOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
-OptionalRelation UnfoldOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> UnfoldOp::getRelation(unsigned operand) {
   return readsOne(*this, operand, getGroupSize(*this, getFactor()));
 }
 AffineExpr UnfoldOp::getLatest(unsigned operand) { return getGroupSize(*this, getFactor()); }
 
 /// The only result position is p = 0.
-OptionalRelation LastOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> LastOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   return IntegerSet::get(2, 1, {of.p, of.q - of.n + 1}, {true, true});
 }
@@ -176,7 +174,7 @@ constexpr unsigned positionQuery = 3, distanceRows = 4;
 
 /// Reads queries at their own row; keys and values by the mask, 0 <= q < n; rows by distance up to
 /// the maximum distance of p.
-OptionalRelation AttentionOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> AttentionOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
     return readsOne(*this, operand, of.p);

@@ -8,10 +8,7 @@
 using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
-
-using OptionalReads = std::optional<SmallVector<RowRead>>;
-using OptionalRelation = std::optional<IntegerSet>;
-using SegmentTerms = SmallVector<SegmentTerm, 2>;
+using dispatch::RowReadList;
 
 //===----------------------------------------------------------------------===//
 // Verifiers
@@ -152,7 +149,7 @@ constexpr auto endTerm = SegmentTerm::End, countTerm = SegmentTerm::Count;
 } // namespace
 
 /// c(p) counts bits up to p.
-OptionalRelation SegmentOp::getRelation(unsigned) {
+std::optional<IntegerSet> SegmentOp::getRelation(unsigned) {
   Unknowns of(*this);
   return of.where({of.p - of.q, of.q});
 }
@@ -176,7 +173,7 @@ std::string SegmentOp::getNeutralName(unsigned result) {
 
 /// Reads rows and bits of a segment, and the ends where it begins and ends. Counts follow from
 /// ends.
-OptionalRelation PoolSegmentsOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   int64_t first = getStarts() ? 0 : 1;
   if (operand == getEndsMutable().getOperandNumber()) {
@@ -203,7 +200,7 @@ SegmentTerms PoolSegmentsOp::getSegmentTerms(unsigned operand) {
   return {{endTerm, getEnds(), first}, {endTerm, getEnds(), first + 1}};
 }
 
-OptionalRelation SelectSegmentsOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> SelectSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   if (operand == getCountsMutable().getOperandNumber()) {
     return std::nullopt;
@@ -222,7 +219,7 @@ SegmentTerms SelectSegmentsOp::getSegmentTerms(unsigned operand) {
   return isInput ? SegmentTerms{{endTerm, getEnds(), Unknowns(*this).p}} : SegmentTerms{};
 }
 
-OptionalRelation SpreadSegmentsOp::getRelation(unsigned operand) {
+std::optional<IntegerSet> SpreadSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   if (operand == getEndsMutable().getOperandNumber()) {
     return std::nullopt;
@@ -242,17 +239,17 @@ SegmentTerms SpreadSegmentsOp::getSegmentTerms(unsigned operand) {
   return isInput ? SegmentTerms{{countTerm, getCounts(), Unknowns(*this).p}} : SegmentTerms{};
 }
 
-OptionalRelation TotalOp::getRelation(unsigned) {
+std::optional<IntegerSet> TotalOp::getRelation(unsigned) {
   Unknowns of(*this);
   return of.where({of.q, getAffineSymbolExpr(0, getContext()) - 1 - of.q});
 }
 AffineExpr TotalOp::getLatest(unsigned) { return {}; }
 
-OptionalRelation SumColumnsOp::getRelation(unsigned) {
+std::optional<IntegerSet> SumColumnsOp::getRelation(unsigned) {
   return Unknowns(*this).is(Unknowns(*this).p);
 }
 AffineExpr SumColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
-OptionalRelation RepeatColumnsOp::getRelation(unsigned) {
+std::optional<IntegerSet> RepeatColumnsOp::getRelation(unsigned) {
   return Unknowns(*this).is(Unknowns(*this).p);
 }
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
@@ -261,7 +258,7 @@ std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
 std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
 /// Reads operands on the result's scale at the row itself, and any row of the others.
-static OptionalReads readsSegments(Operation *op) {
+static std::optional<RowReadList> readsSegments(Operation *op) {
   auto scale = getTensorType(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;
   for (OpOperand &operand : op->getOpOperands()) {
@@ -273,16 +270,24 @@ static OptionalReads readsSegments(Operation *op) {
   return reads;
 }
 
-OptionalReads PoolSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
-OptionalReads SelectSegmentsBackwardOp::getRowReads(unsigned) { return readsSegments(*this); }
+std::optional<RowReadList> PoolSegmentsBackwardOp::getRowReads(unsigned) {
+  return readsSegments(*this);
+}
+std::optional<RowReadList> SelectSegmentsBackwardOp::getRowReads(unsigned) {
+  return readsSegments(*this);
+}
 
 /// Reads any row of each operand: rows of the segment that contains the bit, and rows that read a
 /// segment.
-static OptionalReads readsAll(Operation *op) {
+static std::optional<RowReadList> readsAll(Operation *op) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, op->getNumOperands()), RowRead::whole);
 }
-OptionalReads PoolSegmentsBitsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
-OptionalReads SpreadSegmentsBackwardOp::getRowReads(unsigned) { return readsAll(*this); }
+std::optional<RowReadList> PoolSegmentsBitsBackwardOp::getRowReads(unsigned) {
+  return readsAll(*this);
+}
+std::optional<RowReadList> SpreadSegmentsBackwardOp::getRowReads(unsigned) {
+  return readsAll(*this);
+}
 
 //===----------------------------------------------------------------------===//
 // Work: an addition an element, a mean's product

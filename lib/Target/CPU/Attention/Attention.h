@@ -59,7 +59,7 @@ struct Matrix {
 };
 
 /// Accumulators [row][vector] of one register tile.
-using Accumulators = llvm::SmallVector<Emitter::Values>;
+using Accumulators = llvm::SmallVector<Values>;
 
 /// A matmul on blocks: C[rows][vectors * lanes] = init + sum over k < depth of A(row, k) B(k,
 /// vector).

@@ -325,9 +325,8 @@ void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> pl
   Value bias = readsBiases ? terms.computeBias(p0, q0, key, offset) : Value();
   product = product || !terms.hasRows() ? product : g; // which is unused
   bias = bias || !op.getTerms().bias ? bias : g;
-  Emitter::Values derived =
-      emitAll(e, op.getScoreGradient(),
-              withTerms({score, place[0], place[1], place[2]}, {product, bias, g}));
+  Values derived = emitAll(e, op.getScoreGradient(),
+                           withTerms({score, place[0], place[1], place[2]}, {product, bias, g}));
   Value absent = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OEQ, probability, e.splat(0));
   auto present = [&](Value x) { return e.select(absent, e.splat(0), e.broadcast(x)); };
   e.store(present(derived[0]), scoreGradients, {key, offset});

@@ -119,9 +119,9 @@ static void loadQuery(DecodeGenerator &d, const DecodeQuery &of) {
 
 /// Returns the rows of `ring` that hold the tile of keys from `first`. If `clamped`, later
 /// positions repeat the last valid one; otherwise the ring has whole tiles, so their rows exist.
-static Emitter::Values loadRingRows(DecodeGenerator &d, Value ring, Value first, bool clamped) {
+static Values loadRingRows(DecodeGenerator &d, Value ring, Value first, bool clamped) {
   Emitter &e = d.e;
-  Emitter::Values rows;
+  Values rows;
   Value last = e.add(d.length, -1);
   Value row = ringRow(e.b, d.getExtent(ring), d.batch, first);
   for (int64_t i = 0; i < e.lanes; ++i) {
@@ -176,7 +176,7 @@ static Value distanceRow(DecodeGenerator &d, const DecodeQuery &of, Value q0, Va
 
 /// Adds the products of a query with its rows by distance to `dots`, one per key.
 static void addDistances(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value at,
-                         Emitter::Values &dots) {
+                         Values &dots) {
   const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
   Value first = e.mul(of.head, shape.head);
@@ -196,7 +196,7 @@ static void addDistances(DecodeGenerator &d, const DecodeQuery &of, Value q0, Va
 static Value computeBiases(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value at) {
   Emitter &e = d.e;
   int64_t rows = cast<RankedTensorType>(d.op.getTerms().bias.getType()).getDimSize(0);
-  Emitter::Values numbers;
+  Values numbers;
   for (int64_t i = 0; i < e.lanes; ++i) {
     Value row = distanceRow(d, of, q0, e.add(at, i), e.index(rows));
     numbers.push_back(e.loadScalar(d.biases, {row, of.head}));
@@ -208,7 +208,7 @@ static Value computeBiases(DecodeGenerator &d, const DecodeQuery &of, Value q0, 
 static Value emitScores(DecodeGenerator &d, const DecodeQuery &of, ArrayRef<Value> rows, Value q0,
                         Value at) {
   Emitter &e = d.e;
-  Emitter::Values dots(e.lanes, e.splat(0));
+  Values dots(e.lanes, e.splat(0));
   for (int64_t j = 0; j < d.shape.headVectors; ++j) {
     Value factor = e.load(d.queries, {of.slot, e.index(j * e.lanes)});
     for (int64_t i = 0; i < e.lanes; ++i) {
@@ -219,7 +219,7 @@ static Value emitScores(DecodeGenerator &d, const DecodeQuery &of, ArrayRef<Valu
   }
   // If the region adds the two products of a key, a single sum computes both.
   bool isSum = d.distances && sumOfProducts(d.op.getScore());
-  Emitter::Values products;
+  Values products;
   if (d.distances) {
     products.assign(isSum ? 0 : e.lanes, isSum ? Value() : e.splat(0));
     addDistances(d, of, q0, at, isSum ? dots : products);
@@ -244,7 +244,7 @@ static Value emitScores(DecodeGenerator &d, const DecodeQuery &of, ArrayRef<Valu
 /// Computes the scores of a tile. Prefetches the block's values after its last keys.
 static void addScores(DecodeGenerator &d, Value q0, Value at) {
   Emitter &e = d.e;
-  Emitter::Values rows = loadRingRows(d, d.op.getKey(), e.add(q0, at), /*clamped=*/false);
+  Values rows = loadRingRows(d, d.op.getKey(), e.add(q0, at), /*clamped=*/false);
   Value next = e.add(at, ahead);
   Value hasNext = e.less(next, d.keys);
   eachQuery(
@@ -279,7 +279,7 @@ static void addTerms(DecodeGenerator &d, const DecodeQuery &of) {
   auto eachVector = [&](Value start, llvm::function_ref<Value(Value at, Value so)> body) {
     return e
         .loop(e.index(0), d.keys, e.lanes, start,
-              [&](Value at, ValueRange so) { return Emitter::Values{body(at, so.front())}; })
+              [&](Value at, ValueRange so) { return Values{body(at, so.front())}; })
         .front();
   };
   Value highest = eachVector(e.splat(-infinity), [&](Value at, Value so) {
@@ -310,7 +310,7 @@ static void addTile(DecodeGenerator &d, const DecodeQuery &of, ArrayRef<Value> r
   int64_t most = d.frame.target().registers / 2;
   for (int64_t first = 0; first < shape.headVectors; first += most) {
     int64_t count = std::min(most, shape.headVectors - first);
-    Emitter::Values sums;
+    Values sums;
     for (int64_t j = 0; j < count; ++j) {
       sums.push_back(e.load(d.accumulator, {of.slot, e.index((first + j) * e.lanes)}));
     }
@@ -341,7 +341,7 @@ static void addValues(DecodeGenerator &d, Value q0, Value at, Value end) {
         [&] { e.when(goesOn, [&] { prefetchKeys(d, e.add(q0, next), head); }); });
   };
   auto add = [&](bool clamped) {
-    Emitter::Values rows = loadRingRows(d, d.op.getValue(), first, clamped);
+    Values rows = loadRingRows(d, d.op.getValue(), first, clamped);
     eachQuery(d, [&](const DecodeQuery &query) { addTile(d, query, rows, at); }, prefetch);
   };
   if (!d.isWhole(d.op.getValue())) {

@@ -41,14 +41,14 @@ static void mergePartials(DecodeGenerator &d, const DecodeQuery &of, Value live)
     return e.load(d.parts, {partialRow(d, number, of), e.index(column)});
   };
   auto most = [&](Value number, ValueRange so) {
-    return Emitter::Values{e.maxf(so.front(), loadPart(number, shape.headWidth))};
+    return Values{e.maxf(so.front(), loadPart(number, shape.headWidth))};
   };
   Value now = e.loop(e.index(0), live, 1, e.splat(-infinity), most).front();
   Value shift = e.select(isNone(d, now), e.splat(0), now);
-  Emitter::Values sums(shape.headVectors + 1, e.splat(0));
+  Values sums(shape.headVectors + 1, e.splat(0));
   sums = e.loop(e.index(0), live, 1, sums, [&](Value number, ValueRange so) {
     Value factor = emitExp(e, e.subf(loadPart(number, shape.headWidth), shift));
-    Emitter::Values next;
+    Values next;
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       next.push_back(e.fma(loadPart(number, j * e.lanes), factor, so[j]));
     }

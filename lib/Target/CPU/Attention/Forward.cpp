@@ -211,7 +211,7 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
 /// Computes scores = e^(scores - maximum), the sum of the block's rows, and the factor that
 /// rescales the previous sums.
 void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
-  Emitter::Values offsetsOf, shifts, sums;
+  Values offsetsOf, shifts, sums;
   eachVector([&](int64_t, Value offset) {
     Value before = e.load(maximum, {offset});
     Value now = e.maxf(before, e.load(blockMaximum, {offset}));
@@ -227,7 +227,7 @@ void ForwardGenerator::emitSoftmax(Value q0, Value valid) {
     sums.push_back(e.mulf(e.load(sum, {offset}), factor));
   });
   sums = e.loop(e.index(0), valid, 1, sums, [&](Value q, ValueRange carried) {
-    Emitter::Values next;
+    Values next;
     for (auto [j, offset] : llvm::enumerate(offsetsOf)) {
       Value term = emitExp(e, e.subf(e.load(scores, {q, offset}), shifts[j]));
       next.push_back(e.addf(carried[j], term));

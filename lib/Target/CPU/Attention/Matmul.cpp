@@ -20,16 +20,16 @@ static Value loadA(Emitter &e, const Matrix &a, Value row, Value k) {
 /// Emits one register tile of rows x vectors, over the whole depth.
 static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, Value column,
                      int64_t vectors) {
-  Accumulators tile(rows, Emitter::Values(vectors, e.splat(0)));
+  Accumulators tile(rows, Values(vectors, e.splat(0)));
   if (matmul.init) {
     matmul.init(row, column, tile);
   }
-  Emitter::Values flat;
-  for (Emitter::Values &line : tile) {
+  Values flat;
+  for (Values &line : tile) {
     flat.append(line.begin(), line.end());
   }
   flat = e.loop(e.index(0), matmul.depth, 1, flat, [&](Value k, ValueRange carried) {
-    Emitter::Values next, b;
+    Values next, b;
     if (matmul.step) {
       matmul.step(row, k);
     }

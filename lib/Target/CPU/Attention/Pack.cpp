@@ -27,7 +27,7 @@ void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Valu
                                    Value first, Value transposed, Value row0) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
-      Emitter::Values square;
+      Values square;
       for (int64_t i = 0; i < e.lanes; ++i) {
         square.push_back(e.load(packed, {e.add(first, e.add(p, i)), e.index(c)}));
       }
@@ -44,7 +44,7 @@ void attention::emitTransposeBack(Emitter &e, const AttentionShape &shape, Value
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     Value factor = scale ? e.load(scale, {p}) : Value();
     for (int64_t c = 0; c < shape.head; c += e.lanes) {
-      Emitter::Values square;
+      Values square;
       for (int64_t i = 0; i < e.lanes; ++i) {
         // Columns after the head read an arbitrary row; their results are unused.
         int64_t row = std::min(c + i, shape.head - 1);

@@ -109,7 +109,7 @@ static void packRows(HeadTerms &t) {
   const TermBands &bands = t.bands;
   Value zero = e.index(0);
   auto packSquare = [&](Value rowClass, Value column, int64_t lane0) {
-    Emitter::Values square;
+    Values square;
     for (int64_t i = 0; i < e.lanes; ++i) {
       Value at = e.add(column, i);
       Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), t.b), rowClass);
@@ -250,7 +250,7 @@ void HeadTerms::emitProducts(Value p0, Value q0) {
     emitMatmul(e, target, product);
   });
   eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
-    Emitter::Values square;
+    Values square;
     for (const QueryPlace &place : places) {
       square.push_back(e.load(products, {place.row, e.add(place.column, key)}));
     }
@@ -322,7 +322,7 @@ void HeadTerms::emitGradients(Value gradients, Value p0, Value q0) {
     return;
   }
   eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
-    Emitter::Values square(e.lanes, e.splat(0));
+    Values square(e.lanes, e.splat(0));
     for (int64_t i = 0; i < keys; ++i) {
       square[i] = e.load(gradients, {e.add(key, i), first});
     }
@@ -412,7 +412,7 @@ void HeadTerms::storeHead(Value batchRow) {
   });
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   auto rest = e.loop(last, e.index(allDistances()), 1, zero, [&](Value i, ValueRange so) {
-    return Emitter::Values{e.addf(so.front(), e.loadScalar(biasGradients, {e.add(i, front())}))};
+    return Values{e.addf(so.front(), e.loadScalar(biasGradients, {e.add(i, front())}))};
   });
   e.store(rest.front(), tableGradient, {e.add(part, last), head});
 }

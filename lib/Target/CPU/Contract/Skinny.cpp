@@ -71,7 +71,6 @@ public:
   FailureOr<Kernel> generate();
 
 private:
-  using Values = Emitter::Values;
   static RankedTensorType getRowType(Value value) {
     return cast<RankedTensorType>(value.getType());
   }
@@ -179,7 +178,7 @@ Value SkinnyGenerator::listDue() {
       e.store(number(batch), batches, listed);
       e.store(number(position), positions, listed);
       e.store(number(ringRow(e.b, getExtent(op.getInput()), batch, position)), inputRows, listed);
-      return Emitter::Values{e.add(listed.front(), 1)};
+      return Values{e.add(listed.front(), 1)};
     });
   };
   Value due = e.loop(e.index(0), e.index(domain.getBatch()), 1, none, outer).front();
@@ -296,8 +295,8 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &
 
 /// Computes one vector of partial sums per row and column, by column. The order of a sum depends on
 /// neither number. Prefetches later rows of W meanwhile.
-Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
-                                          ArrayRef<Value> later) {
+Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
+                                 ArrayRef<Value> later) {
   constexpr int64_t lineBytes = 64; // size of a cache line
   int64_t line = lineBytes * 8 / getRowType(op.getWeight()).getElementTypeBitWidth();
   int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
@@ -321,7 +320,7 @@ Emitter::Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> 
 /// rows, the multiply-adds leave too few loads in flight. After the end of a stream comes the same
 /// stream of the next item, which mostly the same thread takes; otherwise each item would wait for
 /// its first rows.
-Emitter::Values SkinnyGenerator::laterRows(const SkinnyColumns &columns) {
+Values SkinnyGenerator::laterRows(const SkinnyColumns &columns) {
   constexpr int64_t bytesAhead = 2048;
   int64_t rowBytes = inner * getRowType(op.getWeight()).getElementTypeBitWidth() / 8;
   int64_t rowsAhead = std::min<int64_t>(columns.apart, llvm::divideCeil(bytesAhead, rowBytes));
@@ -345,8 +344,8 @@ void SkinnyGenerator::prefetchWeights(ArrayRef<Value> later, Value k) {
 }
 
 /// Adds the products of `valid` elements from `k` to `dots`, which are ordered by column and row.
-Emitter::Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
-                                          int64_t valid, ValueRange dots) {
+Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
+                                 int64_t valid, ValueRange dots) {
   Values weights, next(dots);
   for (Value output : outputs) {
     weights.push_back(e.load(weight, {output, k}, valid));

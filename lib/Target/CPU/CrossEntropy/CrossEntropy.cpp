@@ -113,12 +113,12 @@ void LossGenerator::storeBelow(Value value, Value memory, ValueRange indices, Va
 void LossGenerator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
   bool whole = isPadded || shape.width % e.lanes == 0;
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
-    Emitter::Values rows;
+    Values rows;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
       rows.push_back(row(e.add(i, lane)));
     }
     eachColumn([&](Value column) {
-      Emitter::Values square;
+      Values square;
       for (Value from : rows) {
         square.push_back(
             whole ? e.load(source, {from, column})
@@ -221,7 +221,7 @@ void LossGenerator::unpackSums(function_ref<Value(Value)> scale) {
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
     Value factor = scale(i);
     eachColumn([&](Value column) {
-      Emitter::Values square;
+      Values square;
       for (int64_t lane = 0; lane < e.lanes; ++lane) {
         square.push_back(e.mulf(e.load(sums, {e.add(column, lane), i}), factor));
       }

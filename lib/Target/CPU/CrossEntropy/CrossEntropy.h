@@ -65,8 +65,6 @@ public:
                 const Target &target);
 
 protected:
-  using Value = mlir::Value;
-
   mlir::MemRefType numbers(llvm::ArrayRef<int64_t> shape) {
     return mlir::MemRefType::get(shape, e.b.getF32Type());
   }

@@ -127,12 +127,12 @@ void RowsGenerator::emitItem() {
 void RowsGenerator::sumLogits() {
   eachVector([&](Value offset) {
     Value top = e.load(maximum, {offset});
-    Emitter::Values start{e.splat(0)};
-    Emitter::Values sum = e.loop(e.index(0), e.index(shape.vocabulary), 1, start,
-                                 [&](Value token, ValueRange carried) {
-                                   Value x = e.subf(e.load(logits, {token, offset}), top);
-                                   return Emitter::Values{e.addf(carried[0], x)};
-                                 });
+    Values start{e.splat(0)};
+    Values sum = e.loop(e.index(0), e.index(shape.vocabulary), 1, start,
+                        [&](Value token, ValueRange carried) {
+                          Value x = e.subf(e.load(logits, {token, offset}), top);
+                          return Values{e.addf(carried[0], x)};
+                        });
     e.store(sum[0], evenly, {offset});
   });
 }
@@ -188,18 +188,18 @@ void RowsGenerator::storeLogits(Value token, Value column, attention::Accumulato
 /// in training, the sums of their products with W. Adding block sums keeps rounding errors of large
 /// and small vocabularies similar.
 void RowsGenerator::emitTerms() {
-  Emitter::Values offsets, shifts, zeros;
+  Values offsets, shifts, zeros;
   eachVector([&](Value offset) {
     offsets.push_back(offset);
     shifts.push_back(e.load(maximum, {offset}));
     zeros.push_back(e.splat(0));
   });
   Value vocabulary = e.index(shape.vocabulary);
-  Emitter::Values total =
+  Values total =
       e.loop(e.index(0), vocabulary, shape.steps, zeros, [&](Value token0, ValueRange before) {
         Value end = e.min(vocabulary, e.add(token0, shape.steps));
-        Emitter::Values part = e.loop(token0, end, 1, zeros, [&](Value token, ValueRange carried) {
-          Emitter::Values next;
+        Values part = e.loop(token0, end, 1, zeros, [&](Value token, ValueRange carried) {
+          Values next;
           for (auto [j, offset] : llvm::enumerate(offsets)) {
             Value term = emitExp(e, e.subf(e.load(logits, {token, offset}), shifts[j]));
             next.push_back(e.addf(carried[j], term));
@@ -233,7 +233,7 @@ void RowsGenerator::addProducts(Value token0, Value end) {
 /// from the term of every token, logits = e^(logits - maximum) - smoothing / V s, and sums the
 /// products.
 void RowsGenerator::spreadTargets() {
-  Emitter::Values offsets, shares;
+  Values offsets, shares;
   eachVector([&](Value offset) {
     Value below = e.subf(e.load(chosen, {offset}), e.load(maximum, {offset}));
     Value sum = e.addf(e.load(rest, {offset}), emitExp(e, below));

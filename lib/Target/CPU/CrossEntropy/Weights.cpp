@@ -156,13 +156,13 @@ void WeightsGenerator::emitGradient(const RowStream &rows, Value count) {
 }
 
 void WeightsGenerator::addBias(Value count) {
-  Emitter::Values offsets, zeros;
+  Values offsets, zeros;
   eachVector([&](Value offset) {
     offsets.push_back(offset);
     zeros.push_back(e.splat(0));
   });
-  Emitter::Values part = e.loop(e.index(0), count, 1, zeros, [&](Value i, ValueRange carried) {
-    Emitter::Values next;
+  Values part = e.loop(e.index(0), count, 1, zeros, [&](Value i, ValueRange carried) {
+    Values next;
     for (auto [offset, sum] : llvm::zip_equal(offsets, carried)) {
       next.push_back(e.addf(sum, e.load(gradient, {i, offset})));
     }

@@ -22,7 +22,7 @@ public:
   void emit() {
     Value batch = frame.item(), valid = validPositions();
     Value total = e.loop(e.index(0), e.index(positions), 1, ValueRange{e.index(0)},
-                         [&](Value position, ValueRange so) -> Emitter::Values {
+                         [&](Value position, ValueRange so) -> Values {
                            return {emitPosition(batch, position, valid, so.front())};
                          })
                       .front();

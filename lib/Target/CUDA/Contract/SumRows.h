@@ -14,8 +14,6 @@ mlir::LogicalResult checkSumRows(dispatch::ContractOp op);
 /// Loads extras, and applies epilogue, rotation and stores to rows of a contraction.
 class SumRows {
 public:
-  using Value = mlir::Value;
-
   /// `guarded`: extras are loaded only for existing rows.
   SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool guarded);
 

@@ -43,8 +43,6 @@ struct Head {
 /// Rows and their targets in one kernel.
 class LossRows {
 public:
-  using Value = mlir::Value;
-
   LossRows(Frame &frame, const Head &head);
 
   Value getTargetToken(const Row &row); ///< i32

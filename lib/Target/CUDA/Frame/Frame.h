@@ -14,8 +14,6 @@ namespace sluice::cuda {
 
 using namespace target;
 
-using Values = llvm::SmallVector<mlir::Value>;
-
 /// A row of the domain. Indices are within the buffers even if the row does not exist, so that
 /// loads need no branch.
 struct Row : target::RowPosition {

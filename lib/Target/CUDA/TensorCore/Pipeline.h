@@ -42,8 +42,6 @@ struct Share {
 /// Tile of a factor in shared memory, `extent` outer by `step` inner.
 class Tile {
 public:
-  using Value = mlir::Value;
-
   Tile(Frame &frame, TensorCore &core, Factor factor, int64_t step);
 
   int64_t bytes() const { return tileLines * lineBytes; }
@@ -104,8 +102,6 @@ struct Origin {
 
 class Pipeline {
 public:
-  using Value = mlir::Value;
-
   /// `firstByte` is an offset in shared memory. The extent of the left factor is the rows of the
   /// grid, the extent of the right factor its columns. Without `right` (null memory) only tiles of
   /// the left factor are streamed. `unrolls` unrolls the loop by the number of stages, which makes

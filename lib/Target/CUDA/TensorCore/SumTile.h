@@ -12,8 +12,6 @@ namespace sluice::cuda {
 /// row, and a warp gets whole runs of rows, so its accesses to global memory are contiguous.
 class SumTile {
 public:
-  using Value = mlir::Value;
-
   SumTile(Frame &frame, TensorCore &core, WarpGrid grid);
 
   int64_t bytes() const { return grid.blockRows() * stride * int64_t(sizeof(float)); }

@@ -22,8 +22,6 @@ constexpr int64_t chunkBytes = 16, chunkElements = 8; ///< size of one lane's co
 /// the base of shared memory dominates every use.
 class TensorCore {
 public:
-  using Value = mlir::Value;
-
   explicit TensorCore(Frame &frame);
 
   /// Returns a pointer (address space 3) to byte `byte` (index) + `offset` of dynamic shared

@@ -1,12 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // --device cuda for a user, with the fake driver of FakeCuda.cpp.
 #include "Fixture.h"
+#include "sluice/Support/Json.h"
 
 #include <sys/wait.h>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

@@ -10,13 +10,14 @@
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Json.h"
 
 #include <cstring>
 #include <sys/wait.h>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

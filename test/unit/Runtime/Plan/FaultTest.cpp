@@ -10,6 +10,7 @@
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Json.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +18,7 @@
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

@@ -2,10 +2,11 @@
 #include "Fixture.h"
 #include "sluice/Runtime/Plan/Inspect.h"
 #include "sluice/Runtime/Plan/MemoryTable.h"
+#include "sluice/Support/Json.h"
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

@@ -5,12 +5,13 @@
 #include "sluice/Runtime/Data/SegmentedText.h"
 #include "sluice/Runtime/Report/Report.h"
 #include "sluice/Runtime/Train/RunRecord.h"
+#include "sluice/Support/Json.h"
 
 #include <cmath>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

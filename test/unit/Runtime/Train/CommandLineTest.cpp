@@ -1,12 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The program as a user meets it: statuses, messages, JSON.
 #include "Fixture.h"
+#include "sluice/Support/Json.h"
 
 #include <sys/wait.h>
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

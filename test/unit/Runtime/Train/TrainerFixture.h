@@ -6,11 +6,12 @@
 
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/Trainer.h"
+#include "sluice/Support/Json.h"
 
 namespace sluice::test {
 
 using namespace sluice::runtime;
-using Json = nlohmann::json;
+using sluice::Json; // for sources that use this namespace
 
 class Trainer : public testing::Test {
 protected:

@@ -7,6 +7,7 @@
 #include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Json.h"
 
 #include <cmath>
 #include <cstring>
@@ -16,7 +17,7 @@
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 

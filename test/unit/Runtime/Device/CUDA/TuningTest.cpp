@@ -1,11 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Device/Tuning.h"
+#include "sluice/Support/Json.h"
 
 #include "Fixture.h"
 
 using namespace sluice::runtime;
 using namespace sluice::test;
-using Json = nlohmann::json;
+using sluice::Json;
 
 namespace {
 
