@@ -277,8 +277,8 @@ static bool readsCutScale(Operation *op) {
 }
 
 void StepEntries::schedule(dispatch::KernelInterface dispatch, ArrayRef<Operation *> ops) {
-  StepValues::Extent extent = context.values.getExtent(dispatch);
-  if (extent == StepValues::Extent::Whole) {
+  StepValues::DispatchExtent extent = context.values.getExtent(dispatch);
+  if (extent == StepValues::DispatchExtent::Whole) {
     return;
   }
   auto isLast = [](Operation *user) { return isa<LastOp>(user); };
@@ -290,7 +290,7 @@ void StepEntries::schedule(dispatch::KernelInterface dispatch, ArrayRef<Operatio
       number = context.numbers.lookup(context.values.getSchedule(op));
     }
   }
-  bool isOfMembers = extent == StepValues::Extent::Members;
+  bool isOfMembers = extent == StepValues::DispatchExtent::Members;
   number = isOfMembers ? context.members.lookup(number) : number;
   dispatch::DomainAttr domain = dispatch.getDomain();
   // Lengths of an axis of segments are counted in its rows.

@@ -7,12 +7,11 @@
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 
 namespace sluice::runtime {
-
-using Json = nlohmann::json;
 
 /// Returns whether the held-out loss is the best one so far.
 static bool evaluateInto(TrainingContext &context, Json &metrics) {

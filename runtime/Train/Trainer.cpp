@@ -11,6 +11,7 @@
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
+#include "sluice/Support/Json.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,8 +20,6 @@
 namespace sluice::runtime {
 
 namespace {
-
-using Json = nlohmann::json;
 
 /// The loop over the steps of one call of `train`.
 class TrainingLoop {
@@ -31,8 +30,6 @@ public:
   TrainingEnd run();
 
 private:
-  using Clock = std::chrono::steady_clock;
-
   TrainingEnd loop();
   /// Runs a step, and then its evaluation, sample, metrics and checkpoint.
   void advance();
@@ -48,7 +45,7 @@ private:
 
   TrainingContext context;
   const std::vector<int64_t> factors = context.plan.sortedFactors(); // each step draws one of them
-  Clock::time_point lastLog;
+  std::chrono::steady_clock::time_point lastLog;
   int64_t tokensSinceLog = 0;
 };
 
@@ -92,7 +89,7 @@ TrainingEnd TrainingLoop::run() {
 TrainingEnd TrainingLoop::loop() {
   try {
     finishEvaluation(context);
-    lastLog = Clock::now();
+    lastLog = std::chrono::steady_clock::now();
     while (context.state.step < context.goal && !isOutOfPatience()) {
       context.endIfInterrupted();
       advance();
@@ -166,7 +163,7 @@ void TrainingLoop::advance() {
     throw context.watch.makeDivergedError(context.state.step);
   }
   if (evaluated) {
-    lastLog = Clock::now(); // tokens_per_s only measures training
+    lastLog = std::chrono::steady_clock::now(); // tokens_per_s only measures training
   }
 }
 
@@ -231,7 +228,7 @@ nlohmann::json TrainingLoop::step() {
 }
 
 void TrainingLoop::measureSpeed(Json &metrics) {
-  auto now = Clock::now();
+  auto now = std::chrono::steady_clock::now();
   double seconds = std::chrono::duration<double>(now - lastLog).count();
   metrics["tokens_per_s"] = static_cast<double>(tokensSinceLog) / std::max(seconds, 1e-9);
   lastLog = now;

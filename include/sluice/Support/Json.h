@@ -4,8 +4,6 @@
 // at most 64 levels of nesting.
 #pragma once
 
-#include "sluice/Support/Json.h"
-
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstddef>

@@ -117,7 +117,7 @@ public:
   };
   /// Rows that a dispatch of the step runs over: the due rows of its op, all rows whatever is due,
   /// or the rows of the segment that its op makes due.
-  enum class Extent { Due, Whole, Members };
+  enum class DispatchExtent { Due, Whole, Members };
 
   Rows &operator[](mlir::Value value) { return rows[value]; }
   Rows lookup(mlir::Value value) const { return rows.lookup(value); }
@@ -135,12 +135,12 @@ public:
     int64_t own = lookup(value).count;
     return own > 0 || !op ? own : lookup(op->getResult(0)).count;
   }
-  void setExtent(mlir::Operation *dispatch, Extent extent) { extents[dispatch] = extent; }
-  Extent getExtent(mlir::Operation *dispatch) const { return extents.lookup(dispatch); }
+  void setExtent(mlir::Operation *dispatch, DispatchExtent extent) { extents[dispatch] = extent; }
+  DispatchExtent getExtent(mlir::Operation *dispatch) const { return extents.lookup(dispatch); }
 
 private:
   llvm::DenseMap<mlir::Value, Rows> rows;
-  llvm::DenseMap<mlir::Operation *, Extent> extents;
+  llvm::DenseMap<mlir::Operation *, DispatchExtent> extents;
 };
 
 /// Where ops that are dispatches of their own build them.
@@ -169,7 +169,7 @@ public:
   /// Returns true if a step computes the rows of `op` that are due.
   bool isStep(mlir::Operation *op) const { return step && step->isScheduled(op); }
   /// Sets the rows that a dispatch of a step runs over.
-  void setExtent(mlir::Operation *dispatch, StepValues::Extent extent) {
+  void setExtent(mlir::Operation *dispatch, StepValues::DispatchExtent extent) {
     assert(step && "a dispatch of a step");
     step->setExtent(dispatch, extent);
   }

@@ -103,7 +103,7 @@ template <typename Op> struct Scales {
   Value finishFine(HeadPass &pass, Value row, int64_t width) const {
     Value made = pass.finish(row, rows(Op(op).getKey(), width), fine);
     if (isStep) {
-      emitter.setExtent(made.getDefiningOp(), StepValues::Extent::Members);
+      emitter.setExtent(made.getDefiningOp(), StepValues::DispatchExtent::Members);
     }
     return made;
   }

@@ -16,7 +16,7 @@ using namespace sluice::hashed;
 
 /// Marks a dispatch of the step that runs regardless of due rows.
 static void markWhole(DispatchEmitter &emitter, Operation *dispatch) {
-  emitter.setExtent(dispatch, StepValues::Extent::Whole);
+  emitter.setExtent(dispatch, StepValues::DispatchExtent::Whole);
 }
 
 //===----------------------------------------------------------------------===//
