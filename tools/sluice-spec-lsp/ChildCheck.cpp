@@ -132,7 +132,7 @@ CausalVerdict editor::checkInChild(const ParsedSpec &spec, const std::atomic<boo
                                    std::chrono::milliseconds limit) {
   Child child(spec.file);
   child.write(spec.text);
-  std::string text = child.read(cancelled, Clock::now() + limit);
+  std::string text = child.read(cancelled, std::chrono::steady_clock::now() + limit);
   // One line has the verdict, and one its advice.
   size_t first = text.find('\n'), second = text.find('\n', first + 1);
   if (first == std::string::npos || (second == std::string::npos && child.hasEnded())) {
