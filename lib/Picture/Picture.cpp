@@ -151,29 +151,22 @@ void Drawing::drawBox(size_t band, int64_t position) {
   bool dashed = tooLate && !leaks && cell > 6;
   const char *fill = leaks ? leak : marked ? seen : isBlind ? blind : tooLate ? paper : empty;
   double inset = cell > 6 ? 1 : 0.3;
-  out += "<rect class=\"box " +
-         std::string(leaks     ? "leak"
-                     : marked  ? "seen"
-                     : isBlind ? "blind"
-                               : "unseen") +
-         "\" x=\"" + number(from + inset) + "\" y=\"" + number(bandTop(band)) + "\" width=\"" +
-         number(to - from - 2 * inset) + "\" height=\"" + number(boxHeight) + "\" rx=\"" +
-         number(std::min(3.0, cell / 4)) + "\" fill=\"" + fill + "\" stroke=\"" +
-         (isBlind  ? blindLine
-          : leaks  ? leak
-          : marked ? seen
-                   : line) +
-         "\"" + (dashed ? " stroke-dasharray=\"2 2\"" : "") +
-         (cell < 6 ? " stroke-width=\"0.4\"" : "") + "/>\n";
+  const char *kind = leaks ? "leak" : marked ? "seen" : isBlind ? "blind" : "unseen";
+  const char *stroke = isBlind ? blindLine : leaks ? leak : marked ? seen : line;
+  add(emptyElement("rect", attributes("class", std::string("box ") + kind, "x", from + inset, "y",
+                                      bandTop(band), "width", to - from - 2 * inset, "height",
+                                      boxHeight, "rx", std::min(3.0, cell / 4), "fill", fill,
+                                      "stroke", stroke, "stroke-dasharray", dashed ? "2 2" : "",
+                                      "stroke-width", cell < 6 ? "0.4" : "")));
 }
 
 void Drawing::drawBand(size_t band) {
   const PictureBand &what = picture.bands[band];
-  out += "<g class=\"band\">";
+  out += startTag("g", attributes("class", "band"));
   if (what.place.line > 0) {
     spec::SourceLocation place = what.place; // the picture does not depend on the file's folder
     place.file = place.file.substr(place.file.rfind('/') + 1);
-    out += "<title>" + escapeXml(spec::toString(place)) + "</title>";
+    out += element("title", escapeXml(spec::toString(place)));
   }
   out += "\n";
   double y = bandTop(band) + boxHeight / 2;
@@ -305,19 +298,20 @@ void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
          at = right + 14 + laneWidth * static_cast<double>(lane);
   double shift = 6 * static_cast<double>(std::min<size_t>(lane, 2));
   double from = bandTop(edge.below) + 3 + shift, to = bandBottom(edge.above) - 3 - shift;
-  out += "<path class=\"skip\" d=\"M" + number(right + 3) + " " + number(from) + "H" +
-         number(at - 5) + "Q" + number(at) + " " + number(from) + " " + number(at) + " " +
-         number(from - 5) + "V" + number(to + 5) + "Q" + number(at) + " " + number(to) + " " +
-         number(at - 5) + " " + number(to) + "H" + number(right + 10) +
-         "\" fill=\"none\" stroke=\"" + quiet + "\" stroke-width=\"1.4\"/>\n";
+  std::string path = "M" + number(right + 3) + " " + number(from) + "H" + number(at - 5) + "Q" +
+                     number(at) + " " + number(from) + " " + number(at) + " " + number(from - 5) +
+                     "V" + number(to + 5) + "Q" + number(at) + " " + number(to) + " " +
+                     number(at - 5) + " " + number(to) + "H" + number(right + 10);
+  add(emptyElement("path", attributes("class", "skip", "d", path, "fill", "none", "stroke", quiet,
+                                      "stroke-width", 1.4)));
   polygon("arrow-head", {{right + 3, to}, {right + 10, to - 3.5}, {right + 10, to + 3.5}}, quiet, 1,
           quiet);
   size_t gapAbove = edge.below + (edge.above - edge.below) / 2; // the gap above this band
-  std::string label = edge.label.empty() ? "skip" : edge.label;
-  out += "<text transform=\"translate(" + number(at + 4) + " " +
-         number(bandTop(gapAbove) - gap / 2) +
-         ") rotate(90)\" font-size=\"10.5\" text-anchor=\"middle\" fill=\"" + quiet + "\">" +
-         escapeXml(label) + "</text>\n";
+  std::string turn =
+      "translate(" + number(at + 4) + " " + number(bandTop(gapAbove) - gap / 2) + ") rotate(90)";
+  add(element(
+      "text", escapeXml(edge.label.empty() ? "skip" : edge.label),
+      attributes("transform", turn, "font-size", 10.5, "text-anchor", "middle", "fill", quiet)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -356,8 +350,8 @@ void Drawing::drawLeak() {
     segment("leak-path", at(i), at(i + 1), leak, 3, picture.leakByGrowing && i == 0);
   }
   for (size_t i = 0; i < picture.leakPath.size(); ++i) {
-    out += "<circle class=\"leak-step\" r=\"4\" fill=\"" + std::string(leak) + "\" cx=\"" +
-           number(at(i).x) + "\" cy=\"" + number(at(i).y) + "\"/>\n";
+    add(emptyElement("circle", attributes("class", "leak-step", "r", 4, "fill", leak, "cx", at(i).x,
+                                          "cy", at(i).y)));
   }
 }
 
@@ -385,12 +379,15 @@ std::string Drawing::drawHead(double total) {
             std::to_string(*picture.leak) + ", a leak";
   }
   std::string body = std::move(out);
-  out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
-        number(total) + "\" width=\"" + number(width) + "\" height=\"" + number(total) +
-        "\" role=\"img\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\">\n<title>" +
-        escapeXml(what) + "</title>\n<desc>" + escapeXml(desc) + ".</desc>\n";
-  out += "<rect class=\"ground\" width=\"" + number(width) + "\" height=\"" + number(total) +
-         "\" fill=\"" + paper + "\"/>\n";
+  out.clear();
+  add(startTag("svg", attributes("xmlns", "http://www.w3.org/2000/svg", "viewBox",
+                                 "0 0 " + number(width) + " " + number(total), "width", width,
+                                 "height", total, "role", "img", "font-family",
+                                 "system-ui, 'DejaVu Sans', sans-serif")));
+  add(element("title", escapeXml(what)));
+  add(element("desc", escapeXml(desc + ".")));
+  add(emptyElement("rect",
+                   attributes("class", "ground", "width", width, "height", total, "fill", paper)));
   text({16, 24}, what, picture.leak ? leak : ink, 15, "start", true);
   return out + body;
 }
@@ -449,16 +446,14 @@ double Drawing::drawLegend() {
       at = left;
       y += lineHeight;
     }
-    std::string box = "x=\"" + number(at) + "\" y=\"" + number(y - 10) +
-                      "\" width=\"13\" height=\"13\" rx=\"2\" fill=\"" + entry.fill +
-                      "\" stroke=\"" + entry.stroke + "\"";
     Point from{at, y - 3.5}, to{at + 13, y - 3.5};
     switch (entry.mark) {
     case PictureEntry::Box:
-      out += "<rect " + box + "/>\n";
-      break;
     case PictureEntry::Dashed:
-      out += "<rect " + box + " stroke-dasharray=\"2 2\"/>\n";
+      add(emptyElement("rect",
+                       attributes("x", at, "y", y - 10, "width", 13, "height", 13, "rx", 2, "fill",
+                                  entry.fill, "stroke", entry.stroke, "stroke-dasharray",
+                                  entry.mark == PictureEntry::Dashed ? "2 2" : "")));
       break;
     case PictureEntry::Line:
     case PictureEntry::DashedLine:

@@ -10,27 +10,27 @@ std::string sluice::svg::number(double value) { return showNumber(value, 1); }
 
 void Canvas::text(Point at, const std::string &words, const char *color, double size,
                   const char *anchor, bool bold) {
-  out += "<text x=\"" + number(at.x) + "\" y=\"" + number(at.y) + "\" font-size=\"" + number(size) +
-         "\" text-anchor=\"" + anchor + "\" fill=\"" + color + "\"" +
-         (bold ? " font-weight=\"600\"" : "") + ">" + escapeXml(words) + "</text>\n";
+  add(element("text", escapeXml(words),
+              attributes("x", at.x, "y", at.y, "font-size", size, "text-anchor", anchor, "fill",
+                         color, "font-weight", bold ? "600" : "")));
 }
 
 void Canvas::polygon(const char *kind, const std::vector<Point> &points, const char *fill,
                      double opacity, const char *stroke) {
-  out += std::string("<polygon class=\"") + kind + "\" points=\"";
+  std::string corners;
   for (const Point &point : points) {
-    out += (&point == &points.front() ? "" : " ") + number(point.x) + "," + number(point.y);
+    corners += (corners.empty() ? "" : " ") + number(point.x) + "," + number(point.y);
   }
-  out += std::string("\" fill=\"") + fill + "\" fill-opacity=\"" + number(opacity) +
-         "\" stroke=\"" + stroke + "\" stroke-width=\"0.8\"/>\n";
+  add(emptyElement("polygon",
+                   attributes("class", kind, "points", corners, "fill", fill, "fill-opacity",
+                              opacity, "stroke", stroke, "stroke-width", 0.8)));
 }
 
 void Canvas::segment(const char *kind, Point from, Point to, const char *stroke, double strokeWidth,
                      bool dashed) {
-  out += std::string("<line class=\"") + kind + "\" x1=\"" + number(from.x) + "\" y1=\"" +
-         number(from.y) + "\" x2=\"" + number(to.x) + "\" y2=\"" + number(to.y) + "\" stroke=\"" +
-         stroke + "\" stroke-width=\"" + number(strokeWidth) + "\"" +
-         (dashed ? " stroke-dasharray=\"3 3\"" : "") + "/>\n";
+  add(emptyElement("line", attributes("class", kind, "x1", from.x, "y1", from.y, "x2", to.x, "y2",
+                                      to.y, "stroke", stroke, "stroke-width", strokeWidth,
+                                      "stroke-dasharray", dashed ? "3 3" : "")));
 }
 
 void Canvas::arrow(const char *kind, Point from, Point to, const char *color) {

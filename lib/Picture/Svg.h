@@ -17,6 +17,7 @@ std::string number(double value);
 /// Shapes are appended to `out`. The first word of a mark is its class.
 class Canvas {
 protected:
+  void add(const std::string &element) { out += element + "\n"; }
   void text(Point at, const std::string &words, const char *color, double size,
             const char *anchor = "start", bool bold = false);
   void polygon(const char *kind, const std::vector<Point> &points, const char *fill, double opacity,

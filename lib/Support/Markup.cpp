@@ -2,6 +2,8 @@
 #include "sluice/Support/Markup.h"
 #include "sluice/Support/Format.h"
 
+#include <initializer_list>
+
 namespace sluice {
 
 /// Replaces control characters, which pages and pictures may not contain, except for `kept`.
@@ -36,5 +38,44 @@ std::string showNumber(double value, int digits) { return format("%.*f", digits,
 std::string escapeXml(std::string_view text) { return escape(text, "", " "); }
 
 std::string escapeHtml(std::string_view text) { return escape(text, "\n\t", "\ufffd"); }
+
+/// Joins pieces of markup.
+static std::string join(std::initializer_list<std::string_view> pieces) {
+  std::string result;
+  for (std::string_view piece : pieces) {
+    result += piece;
+  }
+  return result;
+}
+
+std::string attribute(std::string_view name, std::string_view text) {
+  return text.empty() ? "" : join({" ", name, "=\"", escapeHtml(text), "\""});
+}
+
+std::string attribute(std::string_view name, int number) {
+  return attribute(name, std::to_string(number));
+}
+
+std::string attribute(std::string_view name, double number) {
+  return attribute(name, showNumber(number, 1));
+}
+
+std::string startTag(std::string_view name, const MarkupAttributes &attributes) {
+  return join({"<", name, attributes.markup, ">"});
+}
+
+std::string emptyElement(std::string_view name, const MarkupAttributes &attributes) {
+  return join({"<", name, attributes.markup, "/>"});
+}
+
+std::string element(std::string_view name, std::string_view content,
+                    const MarkupAttributes &attributes) {
+  return join({"<", name, attributes.markup, ">", content, "</", name, ">"});
+}
+
+std::string textElement(std::string_view name, std::string_view text,
+                        const MarkupAttributes &attributes) {
+  return element(name, escapeHtml(text), attributes);
+}
 
 } // namespace sluice

@@ -420,7 +420,7 @@ std::string drawCompletions(const CompletionResult &result, const std::string &m
   out << pageStart("What " + model + " expects in the next " + std::to_string(result.group) +
                    " tokens");
   for (const CompletionResult::Prompt &prompt : result.prompts) {
-    out << "<h2>" << escapeHtml(prompt.text) << "</h2>\n" << tableStart();
+    out << textElement("h2", prompt.text) << "\n" << tableStart();
     writeRow(out, "the text", prompt.next);
     for (auto [token, probability] : prompt.expected) {
       writeRow(out, showNumber(probability, 3), std::string(1, static_cast<char>(token)));

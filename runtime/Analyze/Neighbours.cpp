@@ -105,7 +105,7 @@ std::string drawNeighbours(const NeighbourResult &result, const std::string &mod
   out << pageStart("Groups that " + model + " places close together, " +
                    std::to_string(result.factor) + " tokens a group");
   for (const NeighbourResult::Query &query : result.queries) {
-    out << "<h2>" << escapeHtml(query.group.text) << "</h2>\n" << tableStart();
+    out << textElement("h2", query.group.text) << "\n" << tableStart();
     for (const Group &group : query.nearest) {
       writeRow(out, showNumber(group.similarity, 3), group.text);
     }

@@ -8,14 +8,13 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <sstream>
 
 namespace sluice::runtime {
 namespace {
 
 // Lengths are in units of the view box. Pages display text in 12 units, or in 20 if they are
 // narrow: a chart then has half of its width, so all distances allow for 20.
-constexpr double width = 720, right = 34, top = 12, plotHeight = 214;
+constexpr int width = 720, right = 34, top = 12, plotHeight = 214;
 constexpr size_t mostPoints = 300; // per curve
 constexpr double fileFont = 12, largestFont = 20;
 
@@ -90,11 +89,10 @@ ValueRange findRange(const std::vector<Point> &points) {
           all.high > core.high + far * span ? core.high + span : all.high};
 }
 
-std::string lineStyle(const std::string &color, CurveStyle style, const std::string &dashes) {
+MarkupAttributes lineStyle(const std::string &color, CurveStyle style, const std::string &dashes) {
   bool isPale = style == CurveStyle::Pale;
-  return "fill=\"none\" stroke=\"" + color + "\" stroke-width=\"" + (isPale ? "1" : "1.6") + "\"" +
-         (isPale ? " stroke-opacity=\"0.3\"" : "") +
-         (dashes.empty() ? "" : " stroke-dasharray=\"" + dashes + "\"");
+  return attributes("fill", "none", "stroke", color, "stroke-width", isPale ? "1" : "1.6",
+                    "stroke-opacity", isPale ? "0.3" : "", "stroke-dasharray", dashes);
 }
 
 } // namespace
@@ -160,16 +158,19 @@ std::string Chart::draw() {
     return "";
   }
   fit();
-  std::ostringstream out;
-  out << "<figure><figcaption>" << escapeHtml(title) << "</figcaption><ul class=\"legend\">\n";
+  std::string keys = "\n";
   for (const Key &key : legend()) {
-    out << "<li><svg viewBox=\"0 0 22 12\">" << key.picture << "</svg>" << escapeHtml(key.label)
-        << "</li>\n";
+    std::string picture = element("svg", key.picture, attributes("viewBox", "0 0 22 12"));
+    keys += element("li", picture + escapeHtml(key.label)) + "\n";
   }
-  out << "</ul><svg class=\"chart\" viewBox=\"0 0 " << width << " " << height
-      << "\" role=\"img\" aria-label=\"" << escapeHtml(title) << "\">\n"
-      << plot() << "</svg></figure>\n";
-  return out.str();
+  std::string chart =
+      element("svg", "\n" + plot(),
+              attributes("class", "chart", "viewBox",
+                         "0 0 " + std::to_string(width) + " " + std::to_string(height), "role",
+                         "img", "aria-label", title));
+  return element("figure", textElement("figcaption", title) +
+                               element("ul", keys, attributes("class", "legend")) + chart) +
+         "\n";
 }
 
 std::string Chart::drawFile() {
@@ -178,7 +179,7 @@ std::string Chart::drawFile() {
   }
   fit();
   constexpr double line = 18, gap = 16, keyWidth = 28;
-  std::ostringstream keys;
+  std::string keys;
   double x = left, y = 24 + line;
   for (const Key &key : legend()) {
     double room = width - right - left - keyWidth, needed = estimateWidth(key.label, fileFont);
@@ -191,22 +192,25 @@ std::string Chart::drawFile() {
       x = left;
       y += line;
     }
-    keys << "<g transform=\"translate(" << showNumber(x, 1) << " " << showNumber(y - 10, 1)
-         << ")\">" << key.picture << "</g><text x=\"" << showNumber(x + keyWidth, 1) << "\" y=\""
-         << showNumber(y, 1) << "\">" << escapeHtml(label) << "</text>\n";
+    std::string place = "translate(" + showNumber(x, 1) + " " + showNumber(y - 10, 1) + ")";
+    keys += element("g", key.picture, attributes("transform", place)) +
+            textElement("text", label, attributes("x", x + keyWidth, "y", y)) + "\n";
     x += keyWidth + needed + gap;
   }
-  double head = y + 8;
-  std::ostringstream out;
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " << width << " "
-      << showNumber(head + height, 0) << "\" role=\"img\" aria-label=\"" << escapeHtml(title)
-      << "\">\n<title>" << escapeHtml(title) << "</title>\n<style>" << chartStyle
-      << "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<g class=\"chart\">"
-      << "<text x=\"" << showNumber(left, 1) << "\" y=\"20\" style=\"font-weight:600\">"
-      << escapeHtml(title) << "</text>\n"
-      << keys.str() << "<g transform=\"translate(0 " << showNumber(head, 0) << ")\">\n"
-      << plot() << "</g></g></svg>\n";
-  return out.str();
+  std::string head = showNumber(y + 8, 0), total = showNumber(y + 8 + height, 0);
+  std::string drawing =
+      textElement("text", title, attributes("x", left, "y", 20, "style", "font-weight:600")) +
+      "\n" + keys +
+      element("g", "\n" + plot(), attributes("transform", "translate(0 " + head + ")"));
+  std::string content =
+      "\n" + textElement("title", title) + "\n" + element("style", chartStyle) + "\n" +
+      emptyElement("rect", attributes("width", "100%", "height", "100%", "fill", "#fff")) + "\n" +
+      element("g", drawing, attributes("class", "chart"));
+  return element("svg", content,
+                 attributes("xmlns", "http://www.w3.org/2000/svg", "viewBox",
+                            "0 0 " + std::to_string(width) + " " + total, "role", "img",
+                            "aria-label", title)) +
+         "\n";
 }
 
 void Chart::fit() {
@@ -251,25 +255,29 @@ double Chart::y(double value) const {
   return top + plotHeight - (inside - low.y) / (high.y - low.y) * plotHeight;
 }
 
+/// Draws a line over the whole width of the plot.
+std::string Chart::drawLevel(const char *kind, double value, const std::string &dashes) const {
+  return emptyElement("line", attributes("class", kind, "stroke-dasharray", dashes, "x1", left,
+                                         "x2", width - right, "y1", y(value), "y2", y(value)));
+}
+
 std::string Chart::axes() const {
-  std::ostringstream out;
+  std::string out;
   int digits = 0;
   for (double tick : axisTicks(low.y, high.y, 0, digits)) {
-    out << "<line class=\"grid\" x1=\"" << showNumber(left, 1) << "\" x2=\"" << width - right
-        << "\" y1=\"" << showNumber(y(tick), 1) << "\" y2=\"" << showNumber(y(tick), 1)
-        << "\"/><text x=\"" << showNumber(left - 6, 1) << "\" y=\"" << showNumber(y(tick), 1)
-        << "\" dy=\".35em\" text-anchor=\"end\">" << showNumber(tick, digits) << "</text>\n";
+    MarkupAttributes place =
+        attributes("x", left - 6, "y", y(tick), "dy", ".35em", "text-anchor", "end");
+    out += drawLevel("grid", tick) + element("text", showNumber(tick, digits), place) + "\n";
   }
-  out << ticksOfX() << "<text x=\""
-      << showNumber(isNameBeforeNumbers ? left - 16 : width - right, 1) << "\" y=\""
-      << top + plotHeight + (isNameBeforeNumbers ? 10 : 36) << "\" dy=\".9em\" text-anchor=\"end\">"
-      << escapeHtml(counted) << "</text>\n";
-  return out.str();
+  MarkupAttributes place = attributes("x", isNameBeforeNumbers ? left - 16 : width - right, "y",
+                                      top + plotHeight + (isNameBeforeNumbers ? 10 : 36), "dy",
+                                      ".9em", "text-anchor", "end");
+  return out + ticksOfX() + textElement("text", counted, place) + "\n";
 }
 
 /// Draws a line for every tick. Labels are dropped evenly if the largest font has no space for all.
 std::string Chart::ticksOfX() const {
-  std::ostringstream out;
+  std::string out;
   int digits = 0;
   std::vector<double> ticks = axisTicks(low.x, high.x, 1, digits);
   double widest = 0;
@@ -279,18 +287,18 @@ std::string Chart::ticksOfX() const {
   double apart = ticks.size() > 1 ? x(ticks[1]) - x(ticks[0]) : width;
   auto every = static_cast<size_t>(std::max(1.0, std::ceil((1.15 * widest) / apart)));
   for (size_t i = 0; i < ticks.size(); ++i) {
-    std::string at = showNumber(x(ticks[i]), 1), label = showNumber(ticks[i], 0);
-    double half = estimateWidth(label, largestFont) / 2;
-    out << "<line class=\"tick\" x1=\"" << at << "\" x2=\"" << at << "\" y1=\"" << top + plotHeight
-        << "\" y2=\"" << top + plotHeight + 5 << "\"/>";
+    std::string label = showNumber(ticks[i], 0);
+    out += emptyElement("line", attributes("class", "tick", "x1", x(ticks[i]), "x2", x(ticks[i]),
+                                           "y1", top + plotHeight, "y2", top + plotHeight + 5));
     if (i % every == 0) {
-      out << "<text x=\"" << showNumber(std::min(x(ticks[i]), width - half), 1) << "\" y=\""
-          << top + plotHeight + 10 << "\" dy=\".9em\" text-anchor=\"middle\">" << label
-          << "</text>";
+      double half = estimateWidth(label, largestFont) / 2;
+      out += element("text", label,
+                     attributes("x", std::min(x(ticks[i]), width - half), "y",
+                                top + plotHeight + 10, "dy", ".9em", "text-anchor", "middle"));
     }
-    out << "\n";
+    out += "\n";
   }
-  return out.str();
+  return out;
 }
 
 std::string Chart::levelDashes(size_t index) const {
@@ -299,41 +307,38 @@ std::string Chart::levelDashes(size_t index) const {
 }
 
 std::string Chart::plot() const {
-  std::ostringstream out;
-  out << axes();
+  std::string out = axes();
   for (size_t i = 0; i < levels.size(); ++i) {
     if (isInside(levels[i].value)) {
-      std::string at = showNumber(y(levels[i].value), 1);
-      out << "<line class=\"level\" stroke-dasharray=\"" << levelDashes(i) << "\" x1=\""
-          << showNumber(left, 1) << "\" x2=\"" << width - right << "\" y1=\"" << at << "\" y2=\""
-          << at << "\"/>\n";
+      out += drawLevel("level", levels[i].value, levelDashes(i)) + "\n";
     }
   }
   for (const Curve &curve : curves) {
-    out << drawCurve(curve);
+    out += drawCurve(curve);
   }
   for (const Mark &each : marks) {
-    out << "<circle r=\"6\" fill=\"none\" stroke=\"" << each.color
-        << "\" stroke-width=\"1.6\" cx=\"" << showNumber(x(each.point.x), 1) << "\" cy=\""
-        << showNumber(y(each.point.y), 1) << "\"/>\n";
+    out += emptyElement("circle",
+                        attributes("r", 6, "fill", "none", "stroke", each.color, "stroke-width",
+                                   1.6, "cx", x(each.point.x), "cy", y(each.point.y))) +
+           "\n";
   }
-  return out.str();
+  return out;
 }
 
 std::string Chart::drawCurve(const Curve &curve) const {
-  std::ostringstream out;
-  out << "<polyline " << lineStyle(curve.color, curve.style, curve.dashes) << " points=\"";
+  std::string points, dots;
   for (const Point &point : curve.points) {
-    out << showNumber(x(point.x), 1) << "," << showNumber(y(point.y), 1) << " ";
-  }
-  out << "\"/>\n";
-  if (curve.style == CurveStyle::Dots) {
-    for (const Point &point : curve.points) {
-      out << "<circle r=\"3\" fill=\"" << curve.color << "\" cx=\"" << showNumber(x(point.x), 1)
-          << "\" cy=\"" << showNumber(y(point.y), 1) << "\"/>\n";
+    double atX = x(point.x), atY = y(point.y);
+    points += showNumber(atX, 1) + "," + showNumber(atY, 1) + " ";
+    if (curve.style == CurveStyle::Dots) {
+      dots +=
+          emptyElement("circle", attributes("r", 3, "fill", curve.color, "cx", atX, "cy", atY)) +
+          "\n";
     }
   }
-  return out.str();
+  MarkupAttributes line = lineStyle(curve.color, curve.style, curve.dashes);
+  line.markup += attribute("points", points);
+  return emptyElement("polyline", line) + "\n" + dots;
 }
 
 /// Returns "; 3 points outside, up to 812.5 at step 40", or an empty string.
@@ -360,26 +365,27 @@ std::string Chart::describeOutside(const Curve &curve) const {
 std::vector<Chart::Key> Chart::legend() const {
   std::vector<Key> keys;
   for (const Curve &curve : curves) {
-    std::string line = "<line x1=\"0\" x2=\"22\" y1=\"6\" y2=\"6\" " +
-                       lineStyle(curve.color, curve.style, curve.dashes) + "/>";
-    std::string dot = curve.style == CurveStyle::Dots
-                          ? "<circle r=\"3\" cx=\"11\" cy=\"6\" fill=\"" + curve.color + "\"/>"
-                          : "";
-    keys.push_back({line + dot, curve.label + describeOutside(curve)});
+    MarkupAttributes line = attributes("x1", 0, "x2", 22, "y1", 6, "y2", 6);
+    line.markup += lineStyle(curve.color, curve.style, curve.dashes).markup;
+    std::string picture = emptyElement("line", line);
+    if (curve.style == CurveStyle::Dots) {
+      picture += emptyElement("circle", attributes("r", 3, "cx", 11, "cy", 6, "fill", curve.color));
+    }
+    keys.push_back({picture, curve.label + describeOutside(curve)});
   }
   for (const Mark &each : marks) {
-    keys.push_back({"<circle r=\"5\" cx=\"11\" cy=\"6\" fill=\"none\" stroke-width=\"1.6\" "
-                    "stroke=\"" +
-                        each.color + "\"/>",
+    keys.push_back({emptyElement("circle", attributes("r", 5, "cx", 11, "cy", 6, "fill", "none",
+                                                      "stroke-width", 1.6, "stroke", each.color)),
                     each.label});
   }
   for (size_t i = 0; i < levels.size(); ++i) {
-    bool isDrawn = isInside(levels[i].value);
-    keys.push_back({isDrawn ? "<line class=\"level\" x1=\"0\" x2=\"22\" y1=\"6\" y2=\"6\" "
-                              "stroke-dasharray=\"" +
-                                  levelDashes(i) + "\"/>"
-                            : "",
-                    levels[i].label + (isDrawn ? "" : ", beyond the axis")});
+    if (isInside(levels[i].value)) {
+      keys.push_back({emptyElement("line", attributes("class", "level", "x1", 0, "x2", 22, "y1", 6,
+                                                      "y2", 6, "stroke-dasharray", levelDashes(i))),
+                      levels[i].label});
+    } else {
+      keys.push_back({"", levels[i].label + ", beyond the axis"});
+    }
   }
   return keys;
 }

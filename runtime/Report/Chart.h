@@ -82,6 +82,7 @@ private:
   double y(double value) const;
   bool isInside(double value) const { return value >= low.y && value <= high.y; }
   std::string levelDashes(size_t index) const;
+  std::string drawLevel(const char *kind, double value, const std::string &dashes = "") const;
   std::string axes() const;
   std::string ticksOfX() const;
   std::string plot() const;
@@ -94,7 +95,8 @@ private:
   std::vector<ChartLevel> levels;
   std::vector<Mark> marks;
   Point low{}, high{};
-  double left = 0, height = 0;
+  double left = 0;
+  int height = 0;
   bool isNameBeforeNumbers = true;
 };
 

@@ -62,32 +62,34 @@ std::string showDuration(double seconds) {
 }
 
 std::string pageStart(const std::string &title, bool isWide) {
-  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-         "content=\"width=device-width, initial-scale=1\"><title>" +
-         escapeHtml(title) + "</title>\n<style>" + chartStyle + "\n" + style +
-         "</style></head>\n<body" + (isWide ? " class=\"wide\"" : "") + "><h1>" +
-         escapeHtml(title) + "</h1>\n";
+  std::string rules = std::string(chartStyle) + "\n" + style;
+  return "<!doctype html>\n" + startTag("html", attributes("lang", "en")) +
+         element("head", startTag("meta", attributes("charset", "utf-8")) +
+                             startTag("meta", attributes("name", "viewport", "content",
+                                                         "width=device-width, initial-scale=1")) +
+                             textElement("title", title) + "\n" + element("style", rules)) +
+         "\n" + startTag("body", attributes("class", isWide ? "wide" : "")) +
+         textElement("h1", title) + "\n";
 }
 
 std::string pageEnd() { return "</body></html>\n"; }
 
 std::string tableStart(const std::string &kind) {
-  return "<div class=\"scroll\"><table" + (kind.empty() ? "" : " class=\"" + kind + "\"") + ">\n";
+  return startTag("div", attributes("class", "scroll")) +
+         startTag("table", attributes("class", kind)) + "\n";
 }
 
 std::string tableEnd() { return "</table></div>\n"; }
 
-void writeCell(std::ostringstream &out, const std::string &value, const std::string &note) {
+std::string buildCell(const std::string &value, const std::string &note) {
   constexpr size_t mostOnOneLine = 32;
-  out << (value.size() > mostOnOneLine ? "<td class=\"text\">" : "<td>") << escapeHtml(value)
-      << (note.empty() ? "" : "<small>" + escapeHtml(note) + "</small>") << "</td>";
+  return element("td", escapeHtml(value) + (note.empty() ? "" : textElement("small", note)),
+                 attributes("class", value.size() > mostOnOneLine ? "text" : ""));
 }
 
 void writeRow(std::ostringstream &out, const std::string &name, const std::string &value,
               const std::string &note) {
-  out << "<tr><th>" << escapeHtml(name) << "</th>";
-  writeCell(out, value, note);
-  out << "</tr>\n";
+  out << element("tr", textElement("th", name) + buildCell(value, note)) << "\n";
 }
 
 } // namespace sluice::runtime

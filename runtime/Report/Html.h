@@ -25,8 +25,8 @@ std::string pageEnd();
 std::string tableStart(const std::string &kind = "");
 std::string tableEnd();
 
-/// Writes a cell of a table: a value, in one line if it is short, and a note below it.
-void writeCell(std::ostringstream &out, const std::string &value, const std::string &note = "");
+/// Returns a cell of a table: a value, in one line if it is short, and a note below it.
+std::string buildCell(const std::string &value, const std::string &note = "");
 
 /// Writes a row of a table: a name, a value and a note.
 void writeRow(std::ostringstream &out, const std::string &name, const std::string &value,

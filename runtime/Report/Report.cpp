@@ -21,7 +21,7 @@ void writeFacts(std::ostringstream &out, const std::string &title, const Facts &
   if (facts.empty()) {
     return;
   }
-  out << "<h2>" << title << "</h2>" << tableStart();
+  out << textElement("h2", title) << tableStart();
   for (const auto &[name, value, note] : facts) {
     writeRow(out, name, value, note);
   }
@@ -32,13 +32,13 @@ void writeSamples(std::ostringstream &out, const std::vector<Json> &samples) {
   if (samples.empty()) {
     return;
   }
-  out << "<h2>Samples</h2>\n";
+  out << textElement("h2", "Samples") << "\n";
   size_t first = samples.size() > 8 ? samples.size() - 8 : 0;
   for (size_t i = samples.size(); i-- > first;) {
     const Json &sample = samples[i];
-    out << "<h3>Step " << showNumber(numberIn(sample, "step"), 0) << "</h3><pre><b>"
-        << escapeHtml(textIn(sample, "prompt")) << "</b>" << escapeHtml(textIn(sample, "text"))
-        << "</pre>\n";
+    std::string prompt = textElement("b", textIn(sample, "prompt"));
+    out << textElement("h3", "Step " + showNumber(numberIn(sample, "step"), 0))
+        << element("pre", prompt + escapeHtml(textIn(sample, "text"))) << "\n";
   }
 }
 
@@ -46,7 +46,7 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
   if (!costs.is_object()) {
     return;
   }
-  out << "<h2>Model and costs</h2>" << tableStart();
+  out << textElement("h2", "Model and costs") << tableStart();
   writeRow(out, "parameters", showNumber(numberIn(costs, "parameters"), 0));
   writeRow(out, "context, batch, width",
            showNumber(numberIn(costs, "context"), 0) + ", " +
@@ -79,36 +79,42 @@ void writeCosts(std::ostringstream &out, const Json &costs) {
 void writeCausality(std::ostringstream &out, const Path &run,
                     const std::optional<Causality> &causality) {
   Path picture = run / "causality.svg";
+  std::string heading = textElement("h2", "Causality") + "\n";
+  MarkupAttributes figure = attributes("class", "picture");
   if (causality) {
-    out << "<h2>Causality</h2>\n<p class=\"lines\">" << escapeHtml(causality->verdict) << "</p>\n";
-    if (!causality->findings.empty()) {
-      out << "<ul>\n";
-      for (const std::string &finding : causality->findings) {
-        out << "<li>" << escapeHtml(finding) << "</li>\n";
-      }
-      out << "</ul>\n";
+    out << heading << textElement("p", causality->verdict, attributes("class", "lines")) << "\n";
+    std::string findings;
+    for (const std::string &finding : causality->findings) {
+      findings += textElement("li", finding) + "\n";
     }
-    out << (causality->picture.empty()
-                ? ""
-                : "<figure class=\"picture\">" + causality->picture + "</figure>\n");
+    if (!findings.empty()) {
+      out << element("ul", "\n" + findings) << "\n";
+    }
+    if (!causality->picture.empty()) {
+      out << element("figure", causality->picture, figure) << "\n";
+    }
   } else if (runtime::isRegularFile(picture)) {
-    out << "<h2>Causality</h2>\n<figure class=\"picture\"><img alt=\"What each position reads\" "
-           "src=\"data:image/svg+xml;base64,"
-        << base64(readText(picture, "picture")) << "\"></figure>\n";
+    std::string data = "data:image/svg+xml;base64," + base64(readText(picture, "picture"));
+    std::string image = startTag("img", attributes("alt", "What each position reads", "src", data));
+    out << heading << element("figure", image, figure) << "\n";
   }
 }
 
 void writeLeak(std::ostringstream &out, const RunFiles &run) {
   if (run.isLeakAllowed()) {
     bool isOpen = textIn(objectIn(run.costs, "proof"), "verdict") == "not-proved";
-    out << "<p class=\"leak\"><b>" << (isOpen ? "Not proved causal." : "Not causal.") << "</b> "
-        << escapeHtml(run.run.string())
-        << " was trained from an artifact that was compiled with --allow-leak: "
-        << (isOpen
-                ? "whether predictions read what they predict is not known. Its losses may come "
-                  "out too low.</p>\n"
+    std::string text =
+        " " + run.run.string() +
+        " was trained from an artifact that was compiled with --allow-leak: " +
+        (isOpen ? "whether predictions read what they predict is not known. Its losses may come "
+                  "out too low."
                 : "predictions may read what they predict. Its losses come out too low, and mean "
-                  "nothing for generated text.</p>\n");
+                  "nothing for generated text.");
+    out << element("p",
+                   textElement("b", isOpen ? "Not proved causal." : "Not causal.") +
+                       escapeHtml(text),
+                   attributes("class", "leak"))
+        << "\n";
   }
 }
 
@@ -116,9 +122,9 @@ void writeLeak(std::ostringstream &out, const RunFiles &run) {
 void writeSpec(std::ostringstream &out, const Path &run, const std::string &name = "") {
   Path spec = run / "spec.json";
   if (isRegularFile(spec)) {
-    out << "<details><summary>" << escapeHtml(name.empty() ? "spec.json" : name + ", spec.json")
-        << "</summary><pre>" << escapeHtml(readText(spec, "spec of the run"))
-        << "</pre></details>\n";
+    std::string summary = textElement("summary", name.empty() ? "spec.json" : name + ", spec.json");
+    out << element("details", summary + textElement("pre", readText(spec, "spec of the run")))
+        << "\n";
   }
 }
 
@@ -178,11 +184,11 @@ void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
       }
     }
   }
-  out << tableStart("runs") << "<tr><th></th>";
+  std::string cells = textElement("th", "");
   for (size_t i = 0; i < runs.size(); ++i) {
-    out << "<th style=\"color:" << getColor(i) << "\">" << escapeHtml(runs[i]) << "</th>";
+    cells += textElement("th", runs[i], attributes("style", "color:" + getColor(i)));
   }
-  out << "</tr>\n";
+  out << tableStart("runs") << element("tr", cells) << "\n";
   bool any = false;
   for (const std::string &name : names) {
     std::vector<Fact> row;
@@ -198,14 +204,13 @@ void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
       continue;
     }
     any = true;
-    std::string unit = takeUnit(row);
-    out << "<tr><th>" << escapeHtml(name + unit) << "</th>";
+    cells = textElement("th", name + takeUnit(row));
     for (const Fact &fact : row) {
-      writeCell(out, fact.value, fact.note);
+      cells += buildCell(fact.value, fact.note);
     }
-    out << "</tr>\n";
+    out << element("tr", cells) << "\n";
   }
-  out << tableEnd() << (any ? "" : "<p>None.</p>\n");
+  out << tableEnd() << (any ? "" : textElement("p", "None.") + "\n");
 }
 
 /// Adds a row with each run's value at `step` if all runs have one.
@@ -274,8 +279,10 @@ std::string makeReport(const Path &path, const std::optional<Causality> &causali
   out << pageStart(run.name);
   writeLeak(out, run);
   if (run.damaged > 0) {
-    out << "<p>Damaged lines of metrics.jsonl, which are left out here: " << run.damaged
-        << ".</p>\n";
+    std::string count = std::to_string(run.damaged);
+    out << textElement("p",
+                       "Damaged lines of metrics.jsonl, which are left out here: " + count + ".")
+        << "\n";
   }
   writeFacts(out, "Result", run.results());
   writeCurves(out, run);
@@ -323,9 +330,9 @@ std::string makeComparison(const std::vector<ComparedRun> &compared) {
   for (const RunFiles &run : runs) {
     writeLeak(out, run);
   }
-  out << "<h2>Results</h2>\n";
+  out << textElement("h2", "Results") << "\n";
   writeColumns(out, names, results, false);
-  out << "<h2>Differences of hyperparameters and data</h2>\n";
+  out << textElement("h2", "Differences of hyperparameters and data") << "\n";
   writeColumns(out, names, hyperparameters, true);
   for (size_t i = 0; i < runs.size(); ++i) {
     writeSpec(out, runs[i].run, names[i]);

@@ -55,6 +55,11 @@ std::vector<Point> inThousandths(std::vector<Point> points) {
   return points;
 }
 
+void writeCharts(std::ostringstream &out, const std::string &charts) {
+  out << textElement("h2", "Curves") << "\n"
+      << element("div", "\n" + charts, attributes("class", "charts")) << "\n";
+}
+
 } // namespace
 
 std::string getColor(size_t index) { return runColors[index % std::size(runColors)]; }
@@ -92,9 +97,8 @@ void writeCurves(std::ostringstream &out, const RunFiles &run) {
   rate.add(inThousandths(run.series("learning_rate")), trainingColor, "learning rate",
            CurveStyle::Line);
   speed.add(run.series("tokens_per_s"), trainingColor, "tokens/s", CurveStyle::Line);
-  out << "<h2>Curves</h2>\n<div class=\"charts\">\n"
-      << buildLossChart(run).draw() << shortening.draw() << norm.draw() << rate.draw()
-      << speed.draw() << "</div>\n";
+  writeCharts(out, buildLossChart(run).draw() + shortening.draw() + norm.draw() + rate.draw() +
+                       speed.draw());
 }
 
 void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &runs,
@@ -123,11 +127,11 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
   }
   addNgrams(training, runs);
   addNgrams(heldOut, runs);
-  out << "<h2>Curves</h2>\n<div class=\"charts\">\n";
+  std::string charts;
   for (Chart *chart : {&training, &heldOut, &characters, &norm, &rate, &speed, &shortening}) {
-    out << chart->draw();
+    charts += chart->draw();
   }
-  out << "</div>\n";
+  writeCharts(out, charts);
 }
 
 } // namespace sluice::runtime

@@ -54,12 +54,16 @@ void writeHistogram(std::ostringstream &out, const std::string &counted, const s
   for (const Bin &bin : bins) {
     most = std::max(most, bin.count);
   }
-  out << tableStart("histogram") << "<tr><th>" << counted << "</th><th>" << what
-      << "</th><th></th></tr>\n";
+  out << tableStart("histogram")
+      << element("tr", textElement("th", counted) + textElement("th", what) + textElement("th", ""))
+      << "\n";
   for (const Bin &bin : bins) {
     double share = static_cast<double>(bin.count) / static_cast<double>(most);
-    out << "<tr><th>" << bin.label << "</th><td>" << bin.count
-        << "</td><td><div style=\"width:" << showNumber(100 * share, 1) << "%\"></div></td></tr>\n";
+    std::string bar =
+        textElement("div", "", attributes("style", "width:" + showNumber(100 * share, 1) + "%"));
+    out << element("tr", textElement("th", bin.label) +
+                             textElement("td", std::to_string(bin.count)) + element("td", bar))
+        << "\n";
   }
   out << tableEnd();
 }
@@ -67,12 +71,11 @@ void writeHistogram(std::ostringstream &out, const std::string &counted, const s
 /// Writes a text with boundaries. The bytes of a character that a boundary splits are shown as
 /// \xff, as is everything that a page could misinterpret.
 void writeText(std::ostringstream &out, const SegmentedText &cut) {
-  out << "<pre>";
+  std::string text, boundary = textElement("b", "|", attributes("class", "cut"));
   for (const std::string &piece : cut.pieces) {
-    out << (&piece == &cut.pieces.front() ? "" : "<b class=\"cut\">|</b>")
-        << escapeHtml(showMessage(piece));
+    text += (&piece == &cut.pieces.front() ? "" : boundary) + escapeHtml(showMessage(piece));
   }
-  out << "</pre>\n";
+  out << element("pre", text) << "\n";
 }
 
 } // namespace
@@ -81,15 +84,15 @@ void writeSegments(std::ostringstream &out, const ShownSegments &shown) {
   if (shown.cuts.empty() && shown.notes.empty()) {
     return;
   }
-  out << "<h2>Segments</h2>\n";
+  out << textElement("h2", "Segments") << "\n";
   for (const std::string &note : shown.notes) {
-    out << "<p class=\"lines\">" << escapeHtml(note) << "</p>\n";
+    out << textElement("p", note, attributes("class", "lines")) << "\n";
   }
   if (!shown.cuts.empty()) {
-    out << "<p>" << escapeHtml(shown.source) << "</p>\n";
+    out << textElement("p", shown.source) << "\n";
   }
   for (const SegmentedText &cut : shown.cuts) {
-    out << "<h3>" << escapeHtml(cut.name) << "</h3>\n" << tableStart();
+    out << textElement("h3", cut.name) << "\n" << tableStart();
     writeRow(out, "boundaries",
              std::to_string(cut.ends) + " in " + std::to_string(cut.tokens) + " tokens");
     if (cut.ends > 0) {

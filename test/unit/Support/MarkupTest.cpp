@@ -20,6 +20,15 @@ TEST(Markup, ReplacesControlCharacters) {
   EXPECT_EQ(escapeHtml("a\x01\n\t\0b"sv), "a\ufffd\n\t\ufffdb");
 }
 
+TEST(Markup, WritesElements) {
+  auto place = attributes("x", 2, "y", 0.25, "class", "", "title", "<\"a\">");
+  EXPECT_EQ(emptyElement("line", place),
+            "<line x=\"2\" y=\"0.2\" title=\"&lt;&quot;a&quot;&gt;\"/>");
+  EXPECT_EQ(element("g", "<b/>", attributes("r", 1.0)), "<g r=\"1.0\"><b/></g>");
+  EXPECT_EQ(textElement("th", "a & b") + element("td", ""), "<th>a &amp; b</th><td></td>");
+  EXPECT_EQ(startTag("body") + startTag("div", attributes("id", "d")), "<body><div id=\"d\">");
+}
+
 TEST(Markup, RoundsNumbers) {
   EXPECT_EQ(showNumber(1.25, 1), "1.2");
   EXPECT_EQ(showNumber(-0.5, 0), "-0");
