@@ -2,6 +2,7 @@
 #include "sluice/Support/TextPieces.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sluice {
 namespace {
