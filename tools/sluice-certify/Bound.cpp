@@ -23,8 +23,7 @@ namespace {
 
 /// Maximum number of residues that are tried for one question: about 0.1 s.
 constexpr int64_t longestPeriod = int64_t{1} << 21;
-/// Maximum number of terms of a bound, which also limits its nesting; the compiler's bounds have a
-/// few.
+/// Maximum number of terms of a bound, which also limits its nesting.
 constexpr int mostTerms = 256;
 
 int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
@@ -33,8 +32,7 @@ int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
   throw Refusal("expected a bound without ends of segments here, found one with e(...)");
 }
 
-/// Period and rise: c(p + period) = c(p) + rise; a period of 0 if it is longer than
-/// `longestPeriod`.
+/// c(p + period) = c(p) + rise; a period of 0 if it is longer than `longestPeriod`.
 struct BoundShape {
   int64_t period = 1, rise = 0;
 };
@@ -323,8 +321,7 @@ bool certify::isNonDecreasing(const Bound &bound) {
   });
 }
 
-/// Returns conditions that are all at least 0 exactly if x is above -1 and above every candidate of
-/// the right.
+/// Returns conditions that are all at least 0 iff x exceeds -1 and every candidate of the right.
 static std::vector<Expression> getConditions(const Expression &x, const Bound &right) {
   std::vector<Expression> conditions = {x};
   for (const Expression &candidate : right.candidates) {

@@ -1,12 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checks a certificate line by line. The parts that the spec determines (values, operands,
-// obligations) must match exactly; bounds are arbitrary, and every obligation about them is
-// decided.
+// obligations) must match exactly; bounds are arbitrary, and their obligations are decided.
 #include "Certify.h"
-#include "Enumerate.h"
 #include "Lines.h"
 
-#include "Ops.h"
 #include <openssl/sha.h>
 
 using namespace certify;
@@ -127,8 +124,7 @@ void ModeReader::read(size_t index, size_t operand) {
     return demand(graph.values[source].isGiven && from.candidates.empty(),
                   "every position reads all of the sequence, later tokens too");
   }
-  // Begins at the first row that reads anything: a stored operand is null before 0, and a stored
-  // value has no position there. Only lazy values may be read everywhere.
+  // Begins at the first row that reads anything: before 0 only lazy values have rows.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();
   for (const Expression &row : relation.rows()) {

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Derives values of data-dependent segments: their ends, and the ops from tokens to segments and
-// back.
+// Derives values of data-dependent segments: their ends, and the ops to segments and back.
 #include "Deriver.h"
 
 using namespace certify;
@@ -30,8 +29,7 @@ size_t Deriver::product(const std::string &name, size_t x, size_t y) {
   return make("map", name, {make("map", name + ".terms", {x, y})});
 }
 
-/// Derives bits where a token ends a document, or after it; for segments, at their last or first
-/// token.
+/// Derives bits where a token ends a document, or after it; of segments, the last or first bit.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const SegmentCut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
@@ -79,8 +77,7 @@ size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, 
   return make("map", path + ".rule", {make("map", path + ".rate", products)});
 }
 
-/// Derives bits of the tokens, by their position or predicted; their counts, and the ends of
-/// segments.
+/// Derives bits of the tokens, by position or predicted; their counts, and the ends of segments.
 size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
   bool predicts = fields.find("predictor");
@@ -191,8 +188,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   return make("map", path + ".gated", {result, gate});
 }
 
-/// Derives attention of segments over their own rows, with one query per part, or of rows over the
-/// parts of a segment's row.
+/// Derives attention of a segment's parts over its rows, or of rows over a segment's parts.
 size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
   auto found = cuts.find(fields.text("segments"));
   fields.need(found != cuts.end(), "the name of earlier segments");

@@ -4,7 +4,6 @@
 
 #include "Fields.h"
 
-#include "Ops.h"
 #include <map>
 #include <set>
 

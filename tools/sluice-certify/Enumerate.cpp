@@ -2,7 +2,6 @@
 // Checks the theorem by enumeration: nothing is bounded, composed or eliminated. For every position
 // at a length, it computes the latest token on any path to it, and a digest of everything that it
 // reads, including nulls. Rows with equal digests at two lengths are the same computation.
-#include "Enumerate.h"
 #include "Bound.h"
 #include "Certify.h"
 #include "Graph.h"

@@ -137,6 +137,28 @@ struct ModelGraph {
   }
 };
 
+/// Returns the row of an op; throws Refusal for an unknown name.
+const Op &findOp(const std::string &name);
+
+/// Reads the grammar of docs/certificate.md; throws Refusal for anything else.
+RowRelation parseRelation(const std::string &text);
+
+/// Returns "4*p + 3".
+std::string spellLinear(int64_t slope, int64_t constant);
+/// Returns the relation of an operand whose pattern has one alone; of segments, `by` before.
+std::string spellPattern(const ModelValue &value, size_t operand, int64_t by = 0);
+
+/// Throws Refusal where a value's operands, scale or relations do not fit its op's row in the
+/// table.
+void checkOperands(const ModelGraph &graph, size_t value);
+void checkRelation(const ModelGraph &graph, size_t value, size_t operand);
+
+/// Walks every read at every length up to twice the product of the factors plus the largest shift
+/// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
+/// a token beyond its bound, if bounds are given; BadInput where that would take more than some
+/// seconds, or has segments. Returns the longest length.
+int64_t enumerate(const ModelGraph &graph, const std::vector<Bound> &bounds);
+
 struct Model {
   std::vector<std::string> inputs; ///< in addition to the tokens
   ModelGraph evaluate;

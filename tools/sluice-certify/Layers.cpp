@@ -3,7 +3,6 @@
 // Layers: norms, attention and feed-forward blocks, with keys of their own or of other streams.
 #include "Deriver.h"
 
-#include "Ops.h"
 #include <numeric>
 
 using namespace certify;
@@ -46,8 +45,7 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   return make("linear", path + ".output", {x});
 }
 
-/// Each group has queries from x, keys and values from its source, and columns of the output map;
-/// the results are summed.
+/// Sums groups: queries from x, keys and values from a source, and columns of the output map.
 size_t Deriver::mixGroups(const Layer &layer, const std::string &path, size_t x,
                           const std::vector<size_t> &sources) {
   std::vector<size_t> outputs;
@@ -101,8 +99,7 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   std::string seen = read.spell(query.factor, key.factor);
   int64_t common = std::gcd(query.factor, key.factor);
   int64_t ahead = read.kind == Mask::Complete ? (query.factor - key.factor) / common : 0;
-  // Rows by distance up to the query's own row in steps of distance or, under `complete`, its end
-  // measured from the first key's end.
+  // Rows by distance up to the query's own or, under `complete`, its end from the first key's end.
   std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
   size_t result = make(op, name, std::move(operands), seen);
   graph.values[result].distances = distances;

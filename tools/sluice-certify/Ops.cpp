@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The table of ops: the rows that each may read, and conditions on its numbers.
-#include "Ops.h"
 #include "Certify.h"
 #include "Graph.h"
 

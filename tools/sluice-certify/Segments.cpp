@@ -168,8 +168,7 @@ bool Question::isEmpty(size_t settled, int &cases) const {
     return false;
   }
   const SegmentBoundTerm &term = terms[settled];
-  // Splits on the term's sign, then on its order to each earlier term of the same ends: less, equal
-  // or greater.
+  // Splits on the term's sign, then on its order to each earlier term of the same ends.
   std::vector<Question> open;
   for (bool isNegative : {true, false}) {
     Question next = *this;
@@ -230,8 +229,7 @@ bool certify::isNeverAbove(const Bound &left, const Bound &right, bool everywher
   return question.isNeverAbove(left, p, right, p);
 }
 
-/// Relates row p and the rows q that it reads. In a step it reads only the last one of the counted
-/// segments.
+/// Relates row p and the rows q that it reads; in a step, only the last of the counted segments.
 static void relate(Question &question, const RowRelation &relation, const Form &p, const Form &q,
                    bool isLast = false) {
   if (relation.every > 0) { // p - start - every i is 0, or from 1 to every - 1

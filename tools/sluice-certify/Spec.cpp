@@ -3,7 +3,6 @@
 // Reads only what determines the graph: stages, their order and names, factors, shifts, masks,
 // placement, activation, dropout.
 #include "Deriver.h"
-#include "Ops.h"
 
 using namespace certify;
 

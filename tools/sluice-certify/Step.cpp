@@ -3,7 +3,6 @@
 // certificate may choose schedules, rings and bursts; s_v(m), the step that computes row m of value
 // v, never falls.
 #include "Lines.h"
-#include "Ops.h"
 
 using namespace certify;
 

@@ -5,7 +5,6 @@
 #include "Certify.h"
 #include "Graph.h"
 
-#include "Ops.h"
 #include <gtest/gtest.h>
 #include <random>
 

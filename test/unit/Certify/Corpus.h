@@ -5,7 +5,6 @@
 
 #include "Bound.h"
 #include "Certify.h"
-#include "Enumerate.h"
 #include "Graph.h"
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ImportSpec.h"

@@ -4,7 +4,6 @@
 // segments, which prover and checker must judge alike.
 #include "Segments.h"
 #include "Corpus.h"
-#include "Ops.h"
 
 #include <gtest/gtest.h>
 #include <random>
