@@ -132,7 +132,7 @@ Outcome Compilation::internalError(const std::string &what) {
 /// of a model that has no step. Empty if there is none.
 static std::string findRejection(StringRef diagnostics) {
   static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): "
-                                 "(S-[0-9]+: .*|expected a model that a step can .*)$");
+                                 "(S-[0-9]+: .*|expected a model from which a step can .*)$");
   for (StringRef line : llvm::split(diagnostics, '\n')) {
     SmallVector<StringRef> parts;
     if (place.match(line, &parts)) {

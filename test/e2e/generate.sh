@@ -204,7 +204,7 @@ score one -p "$(sed -n 3p "$work/prompts")" --score b
 sed -n 5p "$work/scores.jsonl" > "$work/first"
 same "a score is the same among others and alone" first one.jsonl
 refuses "an empty continuation" 'continuation of at least one byte' --score ''
-refuses "a score and a temperature" 'beside --score, which draws nothing' --score a --temperature 0
+refuses "a score and a temperature" 'with --score, which draws nothing' --score a --temperature 0
 
 # Messages about it.
 "$sluice" inspect "$work/hourglass.sla" --json > "$work/inspect.json"

@@ -341,7 +341,7 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
     return emitKeyError(op, "method")
            << "expected \"average\", \"max\" or " << fits << " for \"method\", as bits of "
            << quote(cut.getName()) << (begins ? " begin" : " end") << " segments, found "
-           << quote(word) << "; say " << fits;
+           << quote(word) << "; write " << fits;
   }
   if (!isSelection && cut.getRatio()) {
     return emitKeyError(op, "method")

@@ -82,7 +82,7 @@ static LogicalResult verifyLsh(LayerSettingsInterface layer) {
     return success();
   }
   if (layer.getMask().getShape() != MaskShape::causal) {
-    return refuseWithLsh(layer, "mask") << "say \"mask\": \"causal\", or \"lsh\": false";
+    return refuseWithLsh(layer, "mask") << "write \"mask\": \"causal\", or \"lsh\": false";
   }
   if (layer.getRotary()) {
     return refuseWithLsh(layer, "rotary") << "turn one of them off";
@@ -92,10 +92,10 @@ static LogicalResult verifyLsh(LayerSettingsInterface layer) {
   }
   if (layer.getAttentionDropout() > 0) {
     return refuseWithLsh(layer, "attention_dropout")
-           << "say \"attention_dropout\": 0, or \"lsh\": false";
+           << "write \"attention_dropout\": 0, or \"lsh\": false";
   }
   if (layer.getScales()) {
-    return refuseWithLsh(layer, "scales") << "say \"scales\": [], or \"lsh\": false";
+    return refuseWithLsh(layer, "scales") << "write \"scales\": [], or \"lsh\": false";
   }
   if (*layer.getKeyValueHeads() != *layer.getHeads()) {
     return refuseWithLsh(layer, "key_value_heads") << "leave one of them out";
@@ -176,7 +176,7 @@ void spec::setLayerDefaults(Operation *stage, int64_t width) {
 LogicalResult spec::verifyFirst(Operation *stage, int64_t first) {
   auto layer = cast<LayerSettingsInterface>(stage);
   if (first > 0 && layer.getLsh()) {
-    return refuseWithLsh(stage, "first") << "say \"lsh\": false in this stage";
+    return refuseWithLsh(stage, "first") << "write \"lsh\": false in this stage";
   }
   auto single = dyn_cast<LayerOp>(stage);
   if (first > 0 && (layer.getScales() || (single && single.getOver()))) {
@@ -381,7 +381,7 @@ LogicalResult LayerOp::verify() {
     return failure();
   }
   if (getLsh() && !getSources().empty()) {
-    return refuseWithLsh(*this, "over") << "say \"lsh\": false in this stage";
+    return refuseWithLsh(*this, "over") << "write \"lsh\": false in this stage";
   }
   if (failed(verifyAttentionNorm(*this)) || failed(verifyAxis(*this, getInput()))) {
     return failure();

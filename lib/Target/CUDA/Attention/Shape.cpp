@@ -61,7 +61,7 @@ template <typename Op> static LogicalResult checkTypes(Op op) {
     if (!getTensorElementType(factor).isBF16()) {
       return op.emitError("expected queries, keys, values, output gradients and rows by distance "
                           "of bf16 on a GPU, found ")
-             << factor.getType() << R"(; say "precision": {"compute": "bf16"} in the spec)";
+             << factor.getType() << R"(; write "precision": {"compute": "bf16"} in the spec)";
     }
   }
   for (Value result : results) {
