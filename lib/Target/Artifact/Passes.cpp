@@ -115,16 +115,27 @@ struct GenerateKernelsPass : sluice::impl::GenerateKernelsBase<GenerateKernelsPa
   }
 
 private:
-  /// Moves the ops of `from` to the end of `to`. Names of kernels are hashes of their contents, so
-  /// an op whose name is known is the same.
+  /// Moves the ops of `from` to the end of `to`. A kernel is named by the hash of its contents, so
+  /// one whose name is known is dropped, with its private symbols. Other private symbols are
+  /// renamed if their name is taken.
   static void append(ModuleOp from, ModuleOp to) {
+    SymbolTable known(to), own(from);
     for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
       auto symbol = dyn_cast<SymbolOpInterface>(op);
-      if (symbol && to.lookupSymbol(symbol.getNameAttr())) {
+      if (symbol && !symbol.isPrivate() && known.lookup(symbol.getNameAttr())) {
         op.erase();
-      } else {
-        op.moveBefore(to.getBody(), to.getBody()->end());
       }
+    }
+    for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
+      auto symbol = dyn_cast<SymbolOpInterface>(op);
+      if (symbol && symbol.isPrivate() && known.lookup(symbol.getNameAttr())) {
+        if (SymbolTable::symbolKnownUseEmpty(symbol, from)) {
+          op.erase();
+          continue;
+        }
+        (void)own.renameToUnique(&op, {&known});
+      }
+      op.moveBefore(to.getBody(), to.getBody()->end());
     }
   }
 };
