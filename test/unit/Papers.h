@@ -12,7 +12,7 @@
 namespace sluice::test {
 
 /// True if a spec is tried where a test takes long. Many rows of the papers' tables differ in sizes
-/// alone, so of each kind one stands for all (test/paper-sample.txt). Most of models/small have
+/// alone, so one of each kind is enough (test/paper-sample.txt). Most of models/small have
 /// the stages of models/tiny.
 inline bool standsForItsKind(const std::filesystem::path &spec) {
   static const std::set<std::string> chosen = [] {

@@ -45,7 +45,7 @@ public:
     mlir::Location place;
     int64_t factor = 1;             ///< ceil(rows of the axis / factor) rows; 0: one row
     bool lazy = false;              ///< rows past its ends are read through it
-    bool isTokens = false;          ///< rows past its end stand in memory too: targets
+    bool isTokens = false;          ///< rows past its end are in memory too: targets
     std::vector<GraphRead> reads{}; ///< of earlier values
     size_t maker = 0;               ///< the same for results of one op
     size_t axis = 0;                ///< 0: tokens; 1 + i: segments of segmentation i

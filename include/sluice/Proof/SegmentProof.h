@@ -8,7 +8,7 @@
 namespace sluice {
 
 /// A formula over p, q, n and further variables, and the segmentation that each of its functions
-/// stands for.
+/// represents.
 struct SegmentQuestion {
   segments::Formula formula;
   llvm::SmallVector<SegmentOp> cuts;

@@ -223,7 +223,7 @@ class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mne
     !listconcat([Pure], traits)>;
 
 /// An op of the forward pass, which has a derivative; ops that differentiation creates have none.
-/// The list `says` has the methods of CausalFlowInterface that the op overrides, in addition to the
+/// `says`: the methods of CausalFlowInterface that the op overrides, in addition to the
 /// methods without a default.
 class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> says = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
