@@ -96,8 +96,8 @@ std::optional<ParsedSpec> sluice::parseSpecFile(MLIRContext &context, const std:
                                                 const std::vector<spec::SpecOverride> &settings) {
   std::string text;
   try {
-    text = runtime::readText(path, "spec", largestFile);
-  } catch (const runtime::UserError &mistake) {
+    text = readText(path, "spec", largestFile);
+  } catch (const UserError &mistake) {
     error = {{}, mistake.what()}; // begins with the path
     return std::nullopt;
   }

@@ -59,11 +59,10 @@ static std::string findOutputMistake(const CheckRequest &request) {
                 : ": expected no change of the spec with --certificate, which is checked against "
                   "the file; change the file, or compile with --set and take the artifact's");
   }
-  runtime::checkOutputs({{"--certificate", request.certificate, runtime::FileKind::Certificate},
-                         {"--smt", request.smt, runtime::FileKind::Smt}},
-                        request.text ? std::vector<runtime::Path>()
-                                     : std::vector<runtime::Path>{request.spec},
-                        /*force=*/true);
+  checkOutputs({{"--certificate", request.certificate, FileKind::Certificate},
+                {"--smt", request.smt, FileKind::Smt}},
+               request.text ? std::vector<Path>() : std::vector<Path>{request.spec},
+               /*force=*/true);
   return "";
 }
 
@@ -78,11 +77,11 @@ static void writeOutputs(const CheckRequest &request, const std::vector<Imported
       WorkScope scope(budget);
       scripts += (scripts.empty() ? "" : "(reset)\n") + formatSmt(*variant.module);
     }
-    runtime::replaceFile(request.smt, runtime::asBytes(scripts));
+    replaceFile(request.smt, asBytes(scripts));
   }
   if (!request.certificate.empty() && proved) {
-    runtime::replaceFile(request.certificate,
-                         runtime::asBytes(formatCertificate(variants, text, request.operations)));
+    replaceFile(request.certificate,
+                asBytes(formatCertificate(variants, text, request.operations)));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
+#include "sluice/Dialect/Sluice/Rejection.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/OpLocation.h"
@@ -43,8 +44,8 @@ std::optional<Outcome> Compilation::checkOutput() const {
   if (!request.emit.empty() || request.inMemory) {
     return std::nullopt;
   }
-  runtime::checkOutputs({{"--output", request.output, runtime::FileKind::Artifact}}, {request.spec},
-                        /*force=*/true);
+  checkOutputs({{"--output", request.output, FileKind::Artifact}}, {request.spec},
+               /*force=*/true);
   return std::nullopt;
 }
 
@@ -120,7 +121,7 @@ Outcome Compilation::internalError(const std::string &what) {
     file += ("// " + line + "\n").str();
   }
   Outcome written = explainFailures([&] {
-    runtime::replaceFile(path, runtime::asBytes(file + imported));
+    replaceFile(path, asBytes(file + imported));
     return Outcome();
   });
   std::string where = written.status == 0 ? "please report it with " + showPath(path)
@@ -128,11 +129,10 @@ Outcome Compilation::internalError(const std::string &what) {
   return {3, "", "internal error: " + what + "; this is a defect of sluice, " + where};
 }
 
-/// Returns the message of an op that rejects the model, with its place: a numbered one, or the one
-/// of a model that has no step. Empty if there is none.
+/// Returns the message of a numbered constraint that the model breaks, with its place; empty if
+/// there is none.
 static std::string findRejection(StringRef diagnostics) {
-  static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): "
-                                 "(S-[0-9]+: .*|expected a model from which a step can .*)$");
+  static const llvm::Regex place("^loc\\(\"(.*)\":([0-9]+):([0-9]+)\\): (S-[0-9]+: .*)$");
   for (StringRef line : llvm::split(diagnostics, '\n')) {
     SmallVector<StringRef> parts;
     if (place.match(line, &parts)) {
@@ -142,7 +142,7 @@ static std::string findRejection(StringRef diagnostics) {
   return "";
 }
 
-/// Attention by hashes: any, or one whose rows are sorted by them.
+/// Returns an LSH attention op, or null; with `isSorted`, one whose rows are sorted by hashes.
 static HashedAttentionOp findHashed(ModuleOp module, bool isSorted = false) {
   HashedAttentionOp found;
   module.walk([&](HashedAttentionOp op) { found = isSorted && !op.getSorted() ? found : op; });
@@ -403,7 +403,7 @@ Outcome Compilation::writeArtifact() {
   if (request.inMemory) {
     return {0, std::move(*artifact), ""};
   }
-  runtime::replaceFile(request.output, runtime::asBytes(*artifact));
+  replaceFile(request.output, asBytes(*artifact));
   return {0, "", input.notice};
 }
 
@@ -419,8 +419,8 @@ Outcome Compilation::run() {
     auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
     llvm::raw_string_ostream(diagnostics)
         << (place ? Location(place) : diagnostic.getLocation()) << ": " << diagnostic << "\n";
-    if (!diagnostic.getMetadata().empty()) {
-      rejection = diagnostic.getMetadata().front().getAsString();
+    if (std::string found = getRejection(diagnostic); !found.empty()) {
+      rejection = found;
     }
     return success();
   });

@@ -13,9 +13,9 @@ using namespace sluice::driver;
 Outcome driver::explainFailures(const std::function<Outcome()> &job) {
   try {
     return job();
-  } catch (const runtime::UserError &error) {
+  } catch (const UserError &error) {
     return {2, "", error.what()};
-  } catch (const runtime::JobError &error) {
+  } catch (const JobError &error) {
     return {1, "", error.what()};
   } catch (const std::bad_alloc &) {
     return {1, "", "out of memory"};

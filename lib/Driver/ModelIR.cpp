@@ -147,7 +147,7 @@ bool driver::isModelIR(StringRef path) { return path.ends_with(".mlir"); }
 
 OwningOpRef<ModuleOp> driver::readModelIR(MLIRContext &context, const std::string &path,
                                           std::string &text, std::string &mistake) {
-  text = runtime::readText(path, "model IR");
+  text = readText(path, "model IR");
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                       arith::ArithDialect, math::MathDialect>();
   std::string diagnostics;

@@ -4,7 +4,7 @@
 #include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 bool isUtf8(std::string_view text) { return !countCharacters(text, 0, text.size()).invalid; }
 
@@ -32,4 +32,4 @@ std::string getByteString(const StrictJson &object, const std::string &key) {
   return object.has(hex.c_str()) ? parseHex(object.at(hex)) : object.at(key).string();
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

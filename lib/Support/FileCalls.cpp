@@ -7,7 +7,7 @@
 #include <cstring>
 #include <sys/stat.h>
 
-namespace sluice::runtime {
+namespace sluice {
 
 const char *describeRemedy(int error) {
   switch (error) {
@@ -74,4 +74,4 @@ bool isDescriptor(const Path &path) {
          (name.starts_with("/proc/") && name.find("/fd/") != std::string::npos);
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 using namespace std::string_view_literals;
@@ -292,4 +292,4 @@ bool isCheckpointFolder(const Path &folder) {
          std::filesystem::exists(folder / "weights.safetensors", ignored);
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -5,7 +5,7 @@
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/Text.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 std::string_view describe(FileKind kind) {
   switch (kind) {
@@ -227,4 +227,4 @@ void requireKind(const Path &path, FileKind expected, std::string_view role) {
   }
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 [[noreturn]] void refuseKind(const Path &path, std::string_view what, mode_t kind) {
@@ -200,4 +200,4 @@ void makeFolder(const Path &folder) {
   }
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

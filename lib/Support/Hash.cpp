@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace sluice::runtime {
+namespace sluice {
 
 Sha256 sha256(std::span<const uint8_t> bytes) {
   Sha256 digest{};
@@ -60,4 +60,4 @@ HashedFile hashFile(const Path &path, std::string_view what) {
   return result;
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

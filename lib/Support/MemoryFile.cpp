@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace sluice::runtime {
+namespace sluice {
 
 [[noreturn]] static void fail(const char *doing, int error) {
   throw JobError(std::string("cannot ") + doing + " a file in memory: " + std::strerror(error) +
@@ -59,4 +59,4 @@ std::string MemoryFile::read(size_t spare) const {
 
 std::string MemoryFile::path() const { return "/proc/self/fd/" + std::to_string(fd); }
 
-} // namespace sluice::runtime
+} // namespace sluice

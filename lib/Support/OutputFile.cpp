@@ -11,7 +11,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 /// Separates a file's name from the id of the process that writes it.
@@ -200,4 +200,4 @@ void replaceFile(const Path &path, std::span<const uint8_t> bytes) {
   file.finish();
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -10,7 +10,7 @@
 #include <array>
 #include <cctype>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 /// Names of a run's own files, which may have any contents.
@@ -208,4 +208,4 @@ void checkOutputFolder(const std::string &flag, const Path &folder,
   }
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-namespace sluice::runtime {
+namespace sluice {
 
 std::string runProgram(const std::vector<std::string> &words, int output, int messages) {
   std::error_code ignored;
@@ -55,4 +55,4 @@ std::string runProgram(const std::vector<std::string> &words, int output, int me
   return WEXITSTATUS(status) == 0 ? "" : "exit status " + std::to_string(WEXITSTATUS(status));
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

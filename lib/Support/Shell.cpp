@@ -23,7 +23,7 @@ std::string sluice::quoteForShell(const std::string &text) {
     } else if (isPrintable) {
       quoted += (each == '\'' || each == '\\' ? "\\" : "") + std::string(1, each);
     } else {
-      quoted += "\\x" + runtime::toHex(runtime::asBytes(std::string_view(&each, 1)));
+      quoted += "\\x" + toHex(asBytes(std::string_view(&each, 1)));
     }
   }
   return quoted + "'";

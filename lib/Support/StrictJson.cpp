@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 constexpr size_t longestShown = 60;
@@ -88,4 +88,4 @@ std::string showJson(const Json &value) {
   return text.size() > longestShown ? text.substr(0, longestShown - 3) + "..." : text;
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace sluice::runtime {
+namespace sluice {
 namespace {
 
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'E', '\r', '\n'};
@@ -67,4 +67,4 @@ std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::
   return elf;
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

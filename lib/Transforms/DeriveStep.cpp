@@ -3,6 +3,7 @@
 // Derives the decode step in model IR: @predict over the due rows, with states between steps.
 #include "sluice/Step/DeriveStep.h"
 #include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Dialect/Sluice/Rejection.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Proof/StepPlan.h"
 #include "sluice/Transforms/Levels.h"
@@ -243,8 +244,8 @@ struct DeriveStepPass : sluice::impl::DeriveStepBase<DeriveStepPass> {
     StepRefusal refusal;
     std::optional<StepPlan> plan = deriveStep(predict, refusal, operations);
     if (!plan) {
-      refusal.op->emitError("expected a model from which a step can be derived, found that ")
-          << refusal.message;
+      emitRejection(refusal.op, "expected a model from which a step can be derived, found that " +
+                                    refusal.message);
       return signalPassFailure();
     }
     StepWriter(*plan, predict).write();

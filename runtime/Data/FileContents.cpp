@@ -223,7 +223,7 @@ std::string FileContents::computeHash() const {
 }
 
 const std::string &FileContents::sha256Hex() const {
-  static const std::string none = runtime::sha256Hex(std::string_view());
+  static const std::string none = sluice::sha256Hex(std::string_view());
   if (!file) {
     return none;
   }

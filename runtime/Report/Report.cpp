@@ -93,7 +93,7 @@ void writeCausality(std::ostringstream &out, const Path &run,
     if (!causality->picture.empty()) {
       out << element("figure", causality->picture, figure) << "\n";
     }
-  } else if (runtime::isRegularFile(picture)) {
+  } else if (isRegularFile(picture)) {
     std::string data = "data:image/svg+xml;base64," + base64(readText(picture, "picture"));
     std::string image = startTag("img", attributes("alt", "What each position reads", "src", data));
     out << heading << element("figure", image, figure) << "\n";

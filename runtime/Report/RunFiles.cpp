@@ -16,7 +16,7 @@
 namespace sluice::runtime {
 
 Json optionalJson(const Path &path) {
-  if (!runtime::isRegularFile(path)) {
+  if (!isRegularFile(path)) {
     return nullptr;
   }
   Json json = parseJson(readText(path, "part of the run")).value;

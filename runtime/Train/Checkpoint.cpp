@@ -141,7 +141,7 @@ Path checkpointFolder(const Path &run, int64_t step) {
 /// Returns the folder of the checkpoint of `step`; throws if it is missing.
 Path requireCheckpoint(const Path &run, int64_t step) {
   Path folder = checkpointFolder(run, step);
-  if (!runtime::isFolder(folder)) {
+  if (!isFolder(folder)) {
     std::string list;
     for (int64_t each : checkpointSteps(run)) {
       list += (list.empty() ? "" : ", ") + std::to_string(each);
@@ -164,7 +164,7 @@ Path latestFolder(const Path &run) {
                     "name the --out of a training that saved one");
   }
   Path folder = checkpointFolder(run, step);
-  if (!runtime::isFolder(folder)) {
+  if (!isFolder(folder)) {
     throw UserError(folder.string() +
                     ": expected the checkpoint that \"latest\" names, found none; " +
                     describeOthers(run));
@@ -358,17 +358,17 @@ Path resolveLatest(const Path &path) {
 std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::optional<int64_t> step) {
   const Path path = step ? given : resolveLatest(given);
   if (step) {
-    if (!runtime::isFolder(path) || isThere(path / stateName)) {
+    if (!isFolder(path) || isThere(path / stateName)) {
       throw UserError(path.string() + ": expected a run with --step, found " +
-                      (!isThere(path)            ? "nothing of this name"
-                       : runtime::isFolder(path) ? "a checkpoint"
-                                                 : "a file") +
+                      (!isThere(path)   ? "nothing of this name"
+                       : isFolder(path) ? "a checkpoint"
+                                        : "a file") +
                       "; name the run's folder, or leave --step out");
     }
     Path folder = requireCheckpoint(path, *step);
     return {folder / weightsName, readPart(folder, weightsName, readState(folder))};
   }
-  if (!runtime::isFolder(path)) {
+  if (!isFolder(path)) {
     requireKind(path, FileKind::Weights, "weights");
     return {path, readBytes(path, "weights")};
   }
@@ -394,7 +394,7 @@ std::string describeMissingChecksum(const Path &file) {
 
 void noteWorseLatest(const Path &given, const Notice &notice) {
   const Path path = resolveLatest(given);
-  if (notice && runtime::isFolder(path) && !isThere(path / stateName)) {
+  if (notice && isFolder(path) && !isThere(path / stateName)) {
     if (std::string worse = describeWorseLatest(path); !worse.empty()) {
       notice(worse);
     }

@@ -57,7 +57,7 @@ RunLock::~RunLock() { ::close(fd); }
 
 bool checkRunFolder(const Path &run, bool resume, const std::string &spec) {
   const std::string name = run.string();
-  bool exists = isThere(run), isFolder = runtime::isFolder(run);
+  bool exists = isThere(run), isFolder = sluice::isFolder(run);
   if (exists && !isFolder) {
     throw UserError(name +
                     ": expected a new directory for the run, found a file; name another --out");

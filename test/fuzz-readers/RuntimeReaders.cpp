@@ -209,7 +209,7 @@ void readLinePairs(std::string_view input) {
 
 void readSession(std::string_view input) {
   run([&] {
-    nlohmann::json parsed = runtime::readJson(input, "file", "JSON", sessionRemedy);
+    nlohmann::json parsed = readJson(input, "file", "JSON", sessionRemedy);
     StrictJson json(parsed, "file", sessionRemedy);
     requireSession(json);
     Predictor::GenerationWindow window;

@@ -15,11 +15,12 @@
 
 namespace sluice::gpucheck {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 Json readJson(const Path &path, const std::string &what) {
-  return runtime::readJson(readText(path, what), path.string(), "JSON",
-                           "; make the " + what + " again");
+  return sluice::readJson(readText(path, what), path.string(), "JSON",
+                          "; make the " + what + " again");
 }
 
 void tellNotice(const Device &device) {

@@ -20,15 +20,14 @@ void tellNotice(const runtime::Device &device);
 /// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and reports the
 /// result: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",
 /// "differing", "first"}]}. Writes the device's results to `goldens` unless that is empty.
-Json checkRecording(const runtime::Path &artifact, const runtime::Path &recording,
-                    const std::string &device, const std::string &target,
-                    const runtime::Path &goldens);
+Json checkRecording(const Path &artifact, const Path &recording, const std::string &device,
+                    const std::string &target, const Path &goldens);
 
 /// Compares a gradient's graphs with serial launches ("error" where they differ, or the loss is
 /// not finite), and times whole training steps and each of their kernels on the GPU: {"artifact",
 /// "target", "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches",
 /// "seconds", "flops", "bytes"}]}, seconds and counts of one step, medians of several.
-Json timeArtifact(const runtime::Path &artifact);
+Json timeArtifact(const Path &artifact);
 
 /// Returns the GB/s of a copy within the GPU's memory, counting read and written bytes.
 double copyBandwidth();
@@ -36,7 +35,7 @@ double copyBandwidth();
 /// Runs everything that bundle.json of `bundle` lists, in the first GPU's memory. Writes the
 /// goldens to `folder`, and sluice.json after each artifact. The result has wrong numbers, and
 /// failures as "error"; nothing is thrown for them.
-Json runBundle(const runtime::Path &bundle, const runtime::Path &folder);
+Json runBundle(const Path &bundle, const Path &folder);
 
 /// Returns the short table of a run, next to `torch` (the output of gpu_check_torch.py; null
 /// without it).
@@ -49,6 +48,6 @@ bool passed(const Json &ours);
 bool isRight(const Json &kernel);
 
 /// Reads a JSON file. Throws UserError.
-Json readJson(const runtime::Path &path, const std::string &what);
+Json readJson(const Path &path, const std::string &what);
 
 } // namespace sluice::gpucheck

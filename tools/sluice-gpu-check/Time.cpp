@@ -14,6 +14,7 @@
 
 namespace sluice::gpucheck {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

@@ -17,7 +17,7 @@
 namespace {
 
 using namespace sluice::gpucheck;
-using sluice::runtime::Path;
+using sluice::Path;
 
 struct Flags {
   std::string artifact, recording, output, target, device = "cuda", bundle, torch;
@@ -25,12 +25,12 @@ struct Flags {
 };
 
 void write(const Path &path, const Json &json) {
-  sluice::runtime::replaceFile(path, sluice::runtime::asBytes(json.dump(1) + "\n"));
+  sluice::replaceFile(path, sluice::asBytes(json.dump(1) + "\n"));
 }
 
 void checkOutput(const Flags &flags) {
-  sluice::runtime::checkOutputs({{"--output", flags.output, sluice::runtime::FileKind::Recording}},
-                                {flags.artifact, flags.recording}, /*force=*/false);
+  sluice::checkOutputs({{"--output", flags.output, sluice::FileKind::Recording}},
+                       {flags.artifact, flags.recording}, /*force=*/false);
 }
 
 void record(const Flags &flags) {
@@ -59,9 +59,9 @@ int check(const Flags &flags) {
 }
 
 int run(const Flags &flags) {
-  sluice::runtime::checkOutputFolder("--output", flags.output, {"sluice.json"}, {"sluice.json"},
-                                     {flags.bundle}, /*force=*/false);
-  sluice::runtime::makeFolder(flags.output);
+  sluice::checkOutputFolder("--output", flags.output, {"sluice.json"}, {"sluice.json"},
+                            {flags.bundle}, /*force=*/false);
+  sluice::makeFolder(flags.output);
   Json made = runBundle(flags.bundle, flags.output);
   return passed(made) ? 0 : 1;
 }
@@ -137,7 +137,7 @@ int parse(int argc, char **argv) {
 int main(int argc, char **argv) {
   try {
     return parse(argc, argv);
-  } catch (const sluice::runtime::JobError &error) {
+  } catch (const sluice::JobError &error) {
     std::cerr << "sluice-gpu-check: error: " << error.what() << std::endl;
     return 1;
   } catch (const std::exception &error) {

@@ -19,6 +19,7 @@
 namespace sluice::cli {
 namespace {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 struct AnalyzeFlags {

@@ -14,6 +14,7 @@
 namespace sluice::cli {
 namespace {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 struct BoundaryFlags {

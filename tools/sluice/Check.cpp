@@ -164,9 +164,9 @@ nlohmann::ordered_json verdictToJson(const CausalVerdict &verdict, bool noAdvice
 
 void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
   if (!check.picture) {
-    throw runtime::UserError("--picture: " + check.pictureError + "; no picture was written");
+    throw UserError("--picture: " + check.pictureError + "; no picture was written");
   }
-  runtime::replaceFile(flags.picture, runtime::asBytes(renderSvg(*check.picture)));
+  replaceFile(flags.picture, asBytes(renderSvg(*check.picture)));
 }
 
 /// Warnings are no fault of the proof; --strict refuses them all the same.
@@ -230,9 +230,9 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
 
 [[noreturn]] void failWith(const driver::Outcome &outcome) {
   if (outcome.status == 2) {
-    throw runtime::UserError(outcome.message);
+    throw UserError(outcome.message);
   }
-  throw runtime::JobError(outcome.message);
+  throw JobError(outcome.message);
 }
 
 /// Fails where an output could not be written. A leak is the graver finding: its status stays.
@@ -284,10 +284,10 @@ driver::CheckRequest buildRequest(const CheckFlags &flags) {
 
 void runCheck(const CheckFlags &flags) {
   SpecFixer fixer(flags.spec, flags.output, flags.fix, flags.force);
-  runtime::checkOutputs({{"--picture", flags.picture, runtime::FileKind::Svg},
-                         {"--certificate", flags.certificate, runtime::FileKind::Certificate},
-                         {"--smt", flags.smt, runtime::FileKind::Smt}},
-                        fixer.inputs(), flags.force);
+  checkOutputs({{"--picture", flags.picture, FileKind::Svg},
+                {"--certificate", flags.certificate, FileKind::Certificate},
+                {"--smt", flags.smt, FileKind::Smt}},
+               fixer.inputs(), flags.force);
   driver::CheckRequest request = buildRequest(flags);
   fixer.prepare(request, flags.json);
   std::ostream &talk = fixer.talk();

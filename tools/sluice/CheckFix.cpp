@@ -20,32 +20,32 @@ static constexpr const char *streamName = "<stdin>"; // in messages
 SpecFixer::SpecFixer(const std::string &spec, const std::string &output, bool isAsked, bool force)
     : spec(spec), output(output), isAsked(isAsked) {
   if (!isStream()) {
-    runtime::requireKind(spec, runtime::FileKind::Spec, "a model spec");
+    requireKind(spec, FileKind::Spec, "a model spec");
   }
   if (isAsked && spec.ends_with(".mlir")) {
-    throw runtime::UserError(showPath(spec) + ": expected a spec for --fix, found model IR; change "
-                                              "the IR itself");
+    throw UserError(showPath(spec) + ": expected a spec for --fix, found model IR; change "
+                                     "the IR itself");
   }
   if (!output.empty()) {
-    runtime::checkOutputs({{"--output", output, runtime::FileKind::Spec}}, inputs(), force);
+    checkOutputs({{"--output", output, FileKind::Spec}}, inputs(), force);
   } else if (isAsked && !isStream()) {
-    runtime::checkOutputs({{"--fix", spec, runtime::FileKind::Spec}}, {}, force);
+    checkOutputs({{"--fix", spec, FileKind::Spec}}, {}, force);
   }
 }
 
-std::vector<runtime::Path> SpecFixer::inputs() const {
-  return isStream() ? std::vector<runtime::Path>() : std::vector<runtime::Path>{spec};
+std::vector<Path> SpecFixer::inputs() const {
+  return isStream() ? std::vector<Path>() : std::vector<Path>{spec};
 }
 
 void SpecFixer::prepare(driver::CheckRequest &request, bool json) {
   if (isAsked && !request.settings.empty() && output.empty() && !isStream()) {
-    throw runtime::UserError("--fix: expected --output FILE with --set, found none; the edit is of "
-                             "the spec with what --set writes, which " +
-                             showPath(spec) + " does not have");
+    throw UserError("--fix: expected --output FILE with --set, found none; the edit is of "
+                    "the spec with what --set writes, which " +
+                    showPath(spec) + " does not have");
   }
   if (isAsked && json && isStream() && output.empty()) {
-    throw runtime::UserError("--fix: expected --output FILE with --json, found none; standard "
-                             "output has the JSON, so the spec needs a file");
+    throw UserError("--fix: expected --output FILE with --json, found none; standard "
+                    "output has the JSON, so the spec needs a file");
   }
   isJson = json;
   if (isStream()) {
@@ -63,12 +63,11 @@ void SpecFixer::write(const std::string &original, const std::string &fixed) con
     std::cout << fixed << std::flush;
     return;
   }
-  if (output.empty() && runtime::readText(spec, "model spec") != original) {
-    throw runtime::UserError(showPath(spec) +
-                             ": the file changed while it was checked; nothing was "
-                             "written, so check it again");
+  if (output.empty() && readText(spec, "model spec") != original) {
+    throw UserError(showPath(spec) + ": the file changed while it was checked; nothing was "
+                                     "written, so check it again");
   }
-  runtime::replaceFile(output.empty() ? spec : output, runtime::asBytes(fixed));
+  replaceFile(output.empty() ? spec : output, asBytes(fixed));
 }
 
 void SpecFixer::finish(driver::CheckRequest request, const CausalVerdict &verdict,
@@ -93,9 +92,8 @@ void SpecFixer::finish(driver::CheckRequest request, const CausalVerdict &verdic
   again.replay = again.advice = false;
   driver::CheckOutcome checked = driver::check(again);
   if (!checked.isDecided || !checked.verdict.isProved()) {
-    throw runtime::JobError(showPath(name) +
-                            ": the edited spec was not proved again; nothing was "
-                            "written. This is a defect of sluice, please report it");
+    throw JobError(showPath(name) + ": the edited spec was not proved again; nothing was "
+                                    "written. This is a defect of sluice, please report it");
   }
   write(text, fixed);
   if (!isJson) { // of which standard output is one object

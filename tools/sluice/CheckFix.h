@@ -15,7 +15,7 @@ public:
   SpecFixer(const std::string &spec, const std::string &output, bool isAsked, bool force);
 
   /// Returns the files that the command reads.
-  std::vector<runtime::Path> inputs() const;
+  std::vector<Path> inputs() const;
   /// Sets the spec of a request. Throws UserError for what --fix does not go with.
   void prepare(driver::CheckRequest &request, bool json);
   /// Returns the stream for the verdict: standard output, unless the fixed spec goes there.

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Declares the subcommands of `sluice`. Each register function adds one to the program, with its
 // flags and a callback that does the job when the command line names it. A callback reports bad
-// input by throwing runtime::UserError (status 2) and ends with another status by throwing
+// input by throwing UserError (status 2) and ends with another status by throwing
 // ExitStatus; returning means status 0.
 #pragma once
 

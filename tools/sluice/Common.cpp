@@ -11,6 +11,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 void addWeightNames(CLI::App &command, WeightNames &names) {

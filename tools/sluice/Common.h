@@ -69,11 +69,11 @@ void warnOfLeak(const runtime::Artifact &artifact);
 /// Prints one line to stderr: something that a user should know and that is no error.
 void printNotice(const std::string &text);
 
-/// Adds --force to a command that writes files: see runtime::checkOutputs.
+/// Adds --force to a command that writes files: see checkOutputs.
 void addForce(CLI::App &command, bool &force);
 
-/// Joins the paths of several lists, and of FILE in NAME=FILE, as inputs for runtime::checkOutputs.
-std::vector<runtime::Path> joinPaths(std::initializer_list<std::vector<std::string>> lists);
+/// Joins the paths of several lists, and of FILE in NAME=FILE, as inputs for checkOutputs.
+std::vector<Path> joinPaths(std::initializer_list<std::vector<std::string>> lists);
 
 /// Returns a line for each name of segments in the result of runtime::measureShortening.
 std::string describeShortening(const nlohmann::json &factors);

@@ -99,21 +99,21 @@ void registerCompile(CLI::App &program) {
                     "Compile a spec that check does not prove; the artifact records it");
   command->callback([request, settings, budget, budgeted, tuning, tuned, emit, force] {
     if (request->output.empty() && emit->count() == 0) {
-      throw runtime::UserError(
+      throw UserError(
           "sluice compile: expected an artifact to write or a stage to print, found neither; " +
           std::string("give -o FILE or --emit STAGE"));
     }
-    runtime::requireKind(request->spec, runtime::FileKind::Spec, "a model spec");
-    runtime::checkOutputs({{"--output", request->output, runtime::FileKind::Artifact}},
-                          {request->spec, *tuning}, *force);
+    requireKind(request->spec, FileKind::Spec, "a model spec");
+    checkOutputs({{"--output", request->output, FileKind::Artifact}}, {request->spec, *tuning},
+                 *force);
     if (budgeted->count() > 0) {
       // Levels that a budget does not change.
       bool isBefore = request->emit == "spec" || request->emit == "model" ||
                       request->emit == "step" || request->emit == "gradient";
       if (isBefore) {
-        throw runtime::UserError("--memory-budget: expected a stage that a budget changes "
-                                 "(dispatches, kernels, plan), found --emit " +
-                                 request->emit + "; leave the budget out");
+        throw UserError("--memory-budget: expected a stage that a budget changes "
+                        "(dispatches, kernels, plan), found --emit " +
+                        request->emit + "; leave the budget out");
       }
       request->memoryBudget = parseByteSize(*budget);
     }

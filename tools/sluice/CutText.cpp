@@ -7,6 +7,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 std::string describeCut(const BoundaryFacts &boundaries) {

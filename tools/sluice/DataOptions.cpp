@@ -5,6 +5,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 void addRaw(CLI::App &command, bool &isRaw) {

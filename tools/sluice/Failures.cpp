@@ -93,17 +93,17 @@ void printError(std::string_view message) {
 int explainException() {
   try {
     throw;
-  } catch (const runtime::UserError &error) {
+  } catch (const UserError &error) {
     printError(error.what());
     return 2;
-  } catch (const runtime::JobError &error) {
+  } catch (const JobError &error) {
     printError(error.what());
     return 1;
   } catch (const std::bad_alloc &) {
     printError("out of memory");
     return 1;
   } catch (const std::system_error &error) {
-    if (runtime::isMachineFailure(error.code().value())) {
+    if (isMachineFailure(error.code().value())) {
       printError(std::string(error.what()) + threadsRemedy);
       return 1;
     }

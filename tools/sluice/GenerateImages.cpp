@@ -15,6 +15,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 void addImageFlags(CLI::App &command, ImageFlags &flags) {

@@ -11,6 +11,7 @@
 namespace sluice::cli {
 namespace {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 struct InspectFlags {

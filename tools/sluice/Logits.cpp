@@ -16,6 +16,7 @@
 namespace sluice::cli {
 namespace {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 struct LogitsFlags {

@@ -80,11 +80,10 @@ void Printer::printLine(const PrintPart &part) {
                                  {"stop", getReasonName(*part.end)},
                                  {"tokens", texts[current].drawn - drawnBefore}};
   if (!isUtf8(part.text)) {
-    json["hex"] =
-        runtime::toHex(runtime::asBytes(part.text)); // `text` then holds replacement characters
+    json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
   }
   if (!isUtf8(prompts[current])) {
-    json["prompt_hex"] = runtime::toHex(runtime::asBytes(prompts[current]));
+    json["prompt_hex"] = toHex(asBytes(prompts[current]));
   }
   std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;
 }

@@ -10,6 +10,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

@@ -61,7 +61,7 @@ void addTraining(runtime::Facts &facts, const runtime::SpecFacts &spec) {
 }
 
 /// Facts of the trained spec, with defaults filled in; none where the run holds no spec.
-std::optional<driver::SpecDescription> describeRun(const runtime::Path &run) {
+std::optional<driver::SpecDescription> describeRun(const Path &run) {
   return driver::describeSpec((run / "spec.json").string());
 }
 
@@ -84,7 +84,7 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
 
 /// Facts of the trained spec; nothing where the run holds none that can be read (it was compiled
 /// from model IR).
-std::optional<runtime::Causality> checkSpec(const runtime::Path &run) {
+std::optional<runtime::Causality> checkSpec(const Path &run) {
   driver::CheckRequest request{(run / "spec.json").string()};
   request.replay = false;
   request.picture = true;
@@ -112,8 +112,8 @@ void requireDifferentRuns(const std::vector<std::string> &runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (std::filesystem::equivalent(runs[i], runs[j], ignored)) {
-        throw runtime::UserError("sluice report: expected different runs, found " +
-                                 showPath(runs[i]) + " twice; name each run once");
+        throw UserError("sluice report: expected different runs, found " + showPath(runs[i]) +
+                        " twice; name each run once");
       }
     }
   }
@@ -123,21 +123,20 @@ void runReport(const ReportFlags &flags) {
   requireDifferentRuns(flags.runs);
   bool compares = flags.runs.size() > 1;
   if (compares && !flags.curve.empty()) {
-    throw runtime::UserError("sluice report: expected one run with --curve, found " +
-                             std::to_string(flags.runs.size()) + "; draw each run's curve alone");
+    throw UserError("sluice report: expected one run with --curve, found " +
+                    std::to_string(flags.runs.size()) + "; draw each run's curve alone");
   }
-  runtime::Path first = flags.runs.front();
-  runtime::Path out = flags.out.empty() ? first / (compares ? "comparison.html" : "report.html")
-                                        : runtime::Path(flags.out);
+  Path first = flags.runs.front();
+  Path out =
+      flags.out.empty() ? first / (compares ? "comparison.html" : "report.html") : Path(flags.out);
   for (const std::string &run : flags.runs) {
-    if (!runtime::isFolder(run) || runtime::isCheckpointFolder(run)) {
-      requireKind(run, runtime::FileKind::Run, "a run");
+    if (!isFolder(run) || isCheckpointFolder(run)) {
+      requireKind(run, FileKind::Run, "a run");
     }
   }
-  if (runtime::isFolder(first)) { // else the page has no folder
-    runtime::checkOutputs(
-        {{"--out", out, runtime::FileKind::Html}, {"--curve", flags.curve, runtime::FileKind::Svg}},
-        joinPaths({flags.runs}), flags.force);
+  if (isFolder(first)) { // else the page has no folder
+    checkOutputs({{"--out", out, FileKind::Html}, {"--curve", flags.curve, FileKind::Svg}},
+                 joinPaths({flags.runs}), flags.force);
   }
   std::string page;
   if (compares) {
@@ -148,9 +147,8 @@ void runReport(const ReportFlags &flags) {
     page = runtime::makeComparison(runs);
   } else {
     if (flags.segmentTokens < 0) {
-      throw runtime::UserError(
-          "--segment-tokens: expected a number of tokens of at least 0, found " +
-          std::to_string(flags.segmentTokens));
+      throw UserError("--segment-tokens: expected a number of tokens of at least 0, found " +
+                      std::to_string(flags.segmentTokens));
     }
     std::optional<driver::SpecDescription> spec = describeRun(first);
     page = runtime::makeReport(
@@ -158,10 +156,10 @@ void runReport(const ReportFlags &flags) {
         spec ? showSegments(first, *spec, flags.segmentTokens, flags.kernelCache)
              : runtime::ShownSegments());
   }
-  runtime::replaceFile(out, runtime::asBytes(page));
+  replaceFile(out, asBytes(page));
   std::cerr << "wrote " << showPath(out.string()) << std::endl;
   if (!flags.curve.empty()) {
-    runtime::replaceFile(flags.curve, runtime::asBytes(runtime::makeCurve(first)));
+    replaceFile(flags.curve, asBytes(runtime::makeCurve(first)));
     std::cerr << "wrote " << showPath(flags.curve) << std::endl;
   }
 }

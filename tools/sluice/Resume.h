@@ -35,6 +35,6 @@ std::string fillFromRecord(CLI::App &train, const ResumeCall &call);
 /// Returns the files and flags of a call of `train`, for the record of its run. `files` has the
 /// flags whose values the program may have replaced; the values of others are as given.
 runtime::RunCommand describeCommand(const CLI::App &train, const std::string &artifact,
-                                    const FileValues &files, const runtime::Path &run);
+                                    const FileValues &files, const Path &run);
 
 } // namespace sluice::cli

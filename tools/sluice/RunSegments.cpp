@@ -12,6 +12,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {
@@ -48,7 +49,7 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
     if (!file.used) {
       continue;
     }
-    if (!runtime::isRegularFile(file.path)) {
+    if (!isRegularFile(file.path)) {
       notes.push_back(showPath(file.path) + ": expected the run's held-out text, found no file; "
                                             "write the report from the folder of sluice train");
       continue;

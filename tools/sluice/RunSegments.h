@@ -11,7 +11,7 @@ namespace sluice::cli {
 /// CPU with its latest weights: `spec`, the run's, is compiled once more for each `boundaries`
 /// stage. Empty where the model has none, or `most` is 0. Notes list the omitted parts, with
 /// reasons. `kernelCache` is as driver::CompileRequest has it.
-runtime::ShownSegments showSegments(const runtime::Path &run, const driver::SpecDescription &spec,
+runtime::ShownSegments showSegments(const Path &run, const driver::SpecDescription &spec,
                                     int64_t most, const std::string &kernelCache);
 
 } // namespace sluice::cli

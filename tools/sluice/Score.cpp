@@ -10,6 +10,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations) {

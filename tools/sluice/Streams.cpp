@@ -6,6 +6,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 /// The last result of a stage: a stream of the tokens, or any.

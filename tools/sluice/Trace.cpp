@@ -5,6 +5,7 @@
 
 namespace sluice::cli {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 Trace::Trace(const std::string &name, const Executor &executor, bool isCached, TextSink &sink) {

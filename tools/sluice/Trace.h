@@ -26,7 +26,7 @@ public:
 private:
   void flush();
 
-  std::optional<runtime::OutputFile> file;
+  std::optional<OutputFile> file;
   std::string lines; ///< not written yet
 };
 

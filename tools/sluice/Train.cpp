@@ -15,6 +15,7 @@
 namespace sluice::cli {
 namespace {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 struct TrainFlags {

@@ -36,9 +36,9 @@ void requireOutput() {
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
   bool readerLeft = ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP));
   if (!std::cout && !readerLeft) {
-    throw runtime::JobError("expected to write to the standard output, found it closed or full; "
-                            "free space on the disk or " +
-                            std::string("name another place"));
+    throw JobError("expected to write to the standard output, found it closed or full; "
+                   "free space on the disk or " +
+                   std::string("name another place"));
   }
 }
 
@@ -70,7 +70,7 @@ int run(CLI::App &program, int argc, char **argv) {
     status = exit.status;
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() != 0) {
-      throw runtime::UserError(cli::explainParseError(program, error, words));
+      throw UserError(cli::explainParseError(program, error, words));
     }
     program.exit(error); // --help and --version
   }

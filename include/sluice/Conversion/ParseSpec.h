@@ -47,7 +47,7 @@ std::optional<ParsedSpec> parseSpec(mlir::MLIRContext &context, const std::strin
                                     const std::string &file, spec::Diagnostic &error,
                                     const std::vector<spec::SpecOverride> &settings = {});
 
-/// Reads a spec from a file. Throws runtime::JobError if the file cannot be read.
+/// Reads a spec from a file. Throws JobError if the file cannot be read.
 std::optional<ParsedSpec> parseSpecFile(mlir::MLIRContext &context, const std::string &path,
                                         spec::Diagnostic &error,
                                         const std::vector<spec::SpecOverride> &settings = {});

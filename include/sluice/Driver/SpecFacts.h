@@ -20,7 +20,7 @@ std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std
                                               const std::vector<spec::SpecOverride> &settings);
 
 /// Reads the spec at `path`, without compiling it; none where the file is no valid spec. Throws
-/// runtime::JobError where the machine cannot read.
+/// JobError where the machine cannot read.
 std::optional<SpecDescription> describeSpec(const std::string &path);
 
 } // namespace sluice::driver

@@ -4,7 +4,7 @@
 
 #include "sluice/Support/StrictJson.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Sets `object[key]` to a text. For a text that is not UTF-8, which JSON cannot represent, also
 /// sets `object[key + "_hex"]` to its bytes in hexadecimal; printing replaces the invalid bytes of
@@ -20,4 +20,4 @@ std::string parseHex(const StrictJson &json);
 /// Checks for valid UTF-8.
 bool isUtf8(std::string_view text);
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Bad input: an artifact, weights, data, a flag or a path. The message for the user has the
 /// location, the expected and the found value, and a remedy. Programs print it and exit with status
@@ -41,4 +41,4 @@ public:
   using JobError::JobError;
 };
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Returns a remedy for an errno: "; free memory".
 const char *describeRemedy(int error);
@@ -39,4 +39,4 @@ bool isDescriptor(const Path &path);
 /// Writes all bytes. Returns an errno, or 0.
 int writeAll(int fd, std::span<const uint8_t> bytes);
 
-} // namespace sluice::runtime
+} // namespace sluice

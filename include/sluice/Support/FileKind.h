@@ -5,7 +5,7 @@
 
 #include "sluice/Support/Files.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 enum class FileKind {
   // Files that sluice writes or reads.
@@ -74,4 +74,4 @@ bool isRunFolder(const Path &folder);
 /// Checks for the folder of a checkpoint.
 bool isCheckpointFolder(const Path &folder);
 
-} // namespace sluice::runtime
+} // namespace sluice

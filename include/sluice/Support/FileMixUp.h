@@ -4,7 +4,7 @@
 
 #include "sluice/Support/FileKind.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Returns the kind for a message: "a Sluice artifact", "a Git LFS pointer".
 std::string_view describe(FileKind kind);
@@ -21,4 +21,4 @@ std::string explainMixUp(FileKind expected, FileKind found, const Path &path);
 /// (isMixUp).
 void requireKind(const Path &path, FileKind expected, std::string_view role);
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::runtime {
+namespace sluice {
 
 using Path = std::filesystem::path;
 
@@ -64,4 +64,4 @@ void makeFolder(const Path &folder);
 /// Checks for errors of the machine, as opposed to errors in the user's input.
 bool isMachineFailure(int error);
 
-} // namespace sluice::runtime
+} // namespace sluice

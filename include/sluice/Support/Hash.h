@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace sluice::runtime {
+namespace sluice {
 
 using Sha256 = std::array<uint8_t, 32>;
 
@@ -39,4 +39,4 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// A file in memory that exists while a process has it open. Every failure is a JobError.
 class MemoryFile {
@@ -29,4 +29,4 @@ private:
   int fd;
 };
 
-} // namespace sluice::runtime
+} // namespace sluice

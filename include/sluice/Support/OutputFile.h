@@ -4,7 +4,7 @@
 
 #include "sluice/Support/Files.h"
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Returns the path of the file that writing to `path` replaces: `path` itself, or the target of a
 /// symbolic link. Throws UserError for a loop of links.
@@ -51,4 +51,4 @@ void requireWritable(const Path &path);
 /// same `path`.
 void replaceFile(const Path &path, std::span<const uint8_t> bytes);
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// A file that a command will write.
 struct Output {
@@ -31,4 +31,4 @@ void checkOutputFolder(const std::string &flag, const Path &folder,
                        const std::vector<std::string> &names, const std::vector<std::string> &marks,
                        const std::vector<Path> &inputs, bool force);
 
-} // namespace sluice::runtime
+} // namespace sluice

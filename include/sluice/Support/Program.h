@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// Runs the program at path `words[0]` with these arguments in the folder /proc, so that relative
 /// names cannot refer to a user's files. Its input is empty; its output and its messages go to the
@@ -14,4 +14,4 @@ namespace sluice::runtime {
 /// handles.
 std::string runProgram(const std::vector<std::string> &words, int output, int messages);
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::runtime {
+namespace sluice {
 
 /// A parsed JSON value, or the reason why the text is invalid (the end of "expected ..., found").
 struct ParsedJson {
@@ -160,4 +160,4 @@ private:
   const std::string *remedy;
 };
 
-} // namespace sluice::runtime
+} // namespace sluice

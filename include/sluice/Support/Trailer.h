@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace sluice::runtime {
+namespace sluice {
 
 constexpr size_t trailerBytes = 64;
 constexpr uint32_t artifactVersion = 2;
@@ -21,4 +21,4 @@ std::array<uint8_t, trailerBytes> makeTrailer(std::span<const uint8_t> elf);
 /// `origin` starts the message.
 std::span<const uint8_t> checkTrailer(std::span<const uint8_t> file, const std::string &origin);
 
-} // namespace sluice::runtime
+} // namespace sluice

@@ -119,11 +119,6 @@ struct KernelAnalysis {
   std::optional<Recomputation> recomputation;
 };
 
-/// Emits an error about an input that this compiler does not accept. `forUser`, which must outlive
-/// the diagnostic, is the metadata of it: the message to a user of `sluice compile`.
-mlir::InFlightDiagnostic emitRejection(mlir::ModuleOp module, const llvm::Twine &message,
-                                       llvm::StringRef forUser);
-
 /// A named byte range of an artifact, in addition to plan, constants and CPU code.
 struct Blob {
   std::string symbol, bytes;
@@ -162,7 +157,7 @@ llvm::json::Value planToJson(mlir::ModuleOp module, const KernelSet &kernels,
 /// and sinusoidal tables, positions, and values per parameter (decay, initial mean and deviation).
 std::vector<char> makeConstants(mlir::ModuleOp module, const MemoryPlan &memory);
 
-/// Returns the bytes of an artifact: one ELF file and its trailer. Throws runtime::JobError if the
+/// Returns the bytes of an artifact: one ELF file and its trailer. Throws JobError if the
 /// machine has no room for the files of the linker.
 llvm::Expected<std::string> linkArtifact(llvm::StringRef planText, llvm::ArrayRef<char> constants,
                                          llvm::ArrayRef<std::string> objects,

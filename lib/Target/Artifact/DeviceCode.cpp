@@ -39,7 +39,7 @@ static std::string writeBitcode(const llvm::Module &module) {
 }
 
 /// Loads bitcode and PTX of a module with this hash from the cache.
-static void load(DeviceJob &job, const runtime::Sha256 &hash, KernelCache &cache) {
+static void load(DeviceJob &job, const Sha256 &hash, KernelCache &cache) {
   const cuda::Target &target = *job.variant->target;
   job.key =
       computeModuleKey(hash, llvm::join_items(' ', target.name, target.chip, target.features));
@@ -138,7 +138,7 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, Kern
   if (jobs.empty()) {
     return blobs;
   }
-  std::vector<runtime::Sha256> hashes;
+  std::vector<Sha256> hashes;
   for (OwningOpRef<ModuleOp> &module : kernels.deviceModules) {
     hashes.push_back(hashModule(*module));
   }

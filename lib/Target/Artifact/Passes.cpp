@@ -3,6 +3,7 @@
 // Kernels and launches as passes: for one target, the work of the driver for a whole artifact.
 #include "sluice/Target/Passes.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Rejection.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/Levels.h"
@@ -77,12 +78,6 @@ static KernelSet *getKernels(KernelAnalysis &kernels, MemoryAnalysis &memory, Mo
     memory.plan.reset(); // planned without workspaces
   }
   return &*kernels.set;
-}
-
-InFlightDiagnostic sluice::emitRejection(ModuleOp module, const Twine &message, StringRef forUser) {
-  InFlightDiagnostic error = module.emitError(message);
-  error.getUnderlyingDiagnostic()->getMetadata().emplace_back(forUser);
-  return error;
 }
 
 static void eraseFunctions(ModuleOp module) {

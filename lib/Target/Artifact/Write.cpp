@@ -74,10 +74,9 @@ Expected<std::string> sluice::linkArtifact(StringRef planText, ArrayRef<char> co
   }
   std::vector<StringRef> all(objects.begin(), objects.end());
   all.push_back(*data);
-  Expected<std::string> elf = cpu::linkSharedObject(all, runtime::trailerBytes);
+  Expected<std::string> elf = cpu::linkSharedObject(all, trailerBytes);
   if (elf) {
-    auto trailer =
-        runtime::makeTrailer({reinterpret_cast<const uint8_t *>(elf->data()), elf->size()});
+    auto trailer = makeTrailer({reinterpret_cast<const uint8_t *>(elf->data()), elf->size()});
     elf->append(trailer.begin(), trailer.end());
   }
   return elf;

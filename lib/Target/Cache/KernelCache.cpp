@@ -27,7 +27,7 @@ static constexpr StringLiteral magic = "sluice kernel 1\n", entrySuffix = ".kern
 static constexpr size_t lengthBytes = 8, hashBytes = 32,
                         headerBytes = magic.size() + lengthBytes + 2 * hashBytes;
 
-static StringRef asText(const runtime::Sha256 &hash) {
+static StringRef asText(const Sha256 &hash) {
   return {reinterpret_cast<const char *>(hash.data()), hash.size()};
 }
 
@@ -46,8 +46,7 @@ static std::string makeHeader(const KernelKey &key, StringRef bytes) {
   header += asText(key);
   std::string summed = header;
   summed += bytes;
-  header +=
-      asText(runtime::sha256({reinterpret_cast<const uint8_t *>(summed.data()), summed.size()}));
+  header += asText(sha256({reinterpret_cast<const uint8_t *>(summed.data()), summed.size()}));
   return header;
 }
 
@@ -55,7 +54,7 @@ KernelCache::KernelCache(std::string folder, uint64_t mostBytes)
     : folder(std::move(folder)), mostBytes(mostBytes) {}
 
 std::string KernelCache::getPath(const KernelKey &key) const {
-  return folder + "/" + runtime::toHex(key) + entrySuffix.str();
+  return folder + "/" + toHex(key) + entrySuffix.str();
 }
 
 //===----------------------------------------------------------------------===//

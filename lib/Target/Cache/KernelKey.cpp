@@ -125,32 +125,29 @@ private:
 
 } // namespace
 
-runtime::Sha256 sluice::hashKernel(func::FuncOp kernel) {
+Sha256 sluice::hashKernel(func::FuncOp kernel) {
   KernelSerializer serializer;
   serializer.addKernel(kernel);
-  return runtime::sha256(serializer.bytes());
+  return sha256(serializer.bytes());
 }
 
-runtime::Sha256 sluice::hashModule(ModuleOp module) {
+Sha256 sluice::hashModule(ModuleOp module) {
   KernelSerializer serializer;
   serializer.addModule(module);
-  return runtime::sha256(serializer.bytes());
+  return sha256(serializer.bytes());
 }
 
-std::string sluice::toShortHash(const runtime::Sha256 &hash) {
-  return runtime::toHex(hash).substr(0, 16);
-}
+std::string sluice::toShortHash(const Sha256 &hash) { return toHex(hash).substr(0, 16); }
 
 KernelKey sluice::computeKernelKey(func::FuncOp kernel, StringRef target) {
   std::string text = getLoweringIdentity() + "\n" + target.str() + "\n" +
-                     kernel.getSymName().str() + "\n" + runtime::toHex(hashKernel(kernel));
-  return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+                     kernel.getSymName().str() + "\n" + toHex(hashKernel(kernel));
+  return sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
 }
 
-KernelKey sluice::computeModuleKey(const runtime::Sha256 &module, StringRef target) {
-  std::string text =
-      getLoweringIdentity() + "\n" + target.str() + "\nmodule\n" + runtime::toHex(module);
-  return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+KernelKey sluice::computeModuleKey(const Sha256 &module, StringRef target) {
+  std::string text = getLoweringIdentity() + "\n" + target.str() + "\nmodule\n" + toHex(module);
+  return sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
 }
 
 KernelKey sluice::computeToolKey(ArrayRef<StringRef> parts) {
@@ -158,7 +155,7 @@ KernelKey sluice::computeToolKey(ArrayRef<StringRef> parts) {
   for (StringRef part : parts) {
     text += std::to_string(part.size()) + "\n" + part.str();
   }
-  return runtime::sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  return sha256({reinterpret_cast<const uint8_t *>(text.data()), text.size()});
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,7 +175,7 @@ static std::string findBuildId(const uint8_t *notes, size_t size, size_t alignme
     }
     if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
         std::memcmp(notes + name, "GNU", 4) == 0) {
-      return runtime::toHex({notes + contents, header.n_descsz});
+      return toHex({notes + contents, header.n_descsz});
     }
     at = contents + align(header.n_descsz);
   }

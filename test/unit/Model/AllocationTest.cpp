@@ -35,6 +35,7 @@ void operator delete(void *memory, std::align_val_t) noexcept { std::free(memory
 void operator delete(void *memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 using namespace sluice::testing;
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

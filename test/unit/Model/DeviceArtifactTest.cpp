@@ -15,6 +15,7 @@
 #include <functional>
 #include <random>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

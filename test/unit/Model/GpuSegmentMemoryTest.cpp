@@ -220,7 +220,7 @@ TEST(GpuSegmentMemory, AccessesBetweenRunsAreReported) {
     try {
       device->launch(launch);
       FAIL() << "nothing was reported";
-    } catch (const sluice::runtime::JobError &error) {
+    } catch (const sluice::JobError &error) {
       std::string message = error.what();
       EXPECT_NE(message.find("out of bounds"), std::string::npos) << message;
       EXPECT_NE(message.find(isWritten ? "'a text's rows of a result' + 16 of 16 bytes"

@@ -138,7 +138,7 @@ TEST(SegmentMemory, IsRequiredOfEachAxis) {
   try {
     model.gradient(spaced(6)); // 10 words
     FAIL() << "segments were cut";
-  } catch (const runtime::JobError &error) {
+  } catch (const JobError &error) {
     EXPECT_NE(std::string(error.what())
                   .find("needs 5 rows for the segments of \"pairs\", "
                         "expected at most 4"),

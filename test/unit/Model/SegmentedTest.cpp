@@ -277,7 +277,7 @@ TEST(Segmented, MoreSegmentsThanRowsEndTheRun) {
       Inputs inputs = randomInputs(48, 3, 24, 9);
       inputs.step = 7;
       model.gradient(inputs);
-    } catch (const runtime::JobError &error) {
+    } catch (const JobError &error) {
       return error.what();
     }
     return "";

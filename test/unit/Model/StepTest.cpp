@@ -407,6 +407,7 @@ TEST(Generation, WritesATextTheSameInEveryBatch) {
 /// A session continues as if it had not been saved, on another number of threads, at every phase of
 /// a group and past the context; also with more of a prompt.
 TEST(Generation, ContinuesASession) {
+  using namespace sluice;
   using namespace sluice::runtime;
   Folder folder;
   Tiny model(2), other(1);
@@ -432,6 +433,7 @@ TEST(Generation, ContinuesASession) {
 }
 
 TEST(Generation, RejectsASessionOfAnotherModel) {
+  using namespace sluice;
   using namespace sluice::runtime;
   Folder folder;
   Tiny model(1);

@@ -78,7 +78,7 @@ std::string easyText(size_t length, unsigned seed) {
 std::string userError(const std::function<void()> &action) {
   try {
     action();
-  } catch (const runtime::UserError &error) {
+  } catch (const UserError &error) {
     return error.what();
   }
   ADD_FAILURE() << "expected a UserError";

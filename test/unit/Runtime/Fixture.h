@@ -15,7 +15,7 @@
 
 namespace sluice::test {
 
-using runtime::Path;
+using sluice::Path;
 
 /// A folder that is removed with the object.
 class TemporaryFolder {

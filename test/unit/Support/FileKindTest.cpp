@@ -8,6 +8,7 @@
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/FileMixUp.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

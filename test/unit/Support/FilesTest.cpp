@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -5,6 +5,7 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Outputs.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

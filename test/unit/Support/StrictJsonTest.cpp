@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-using namespace sluice::runtime;
+using namespace sluice;
 using sluice::Json;
 
 namespace {

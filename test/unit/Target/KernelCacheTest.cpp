@@ -40,7 +40,7 @@ std::string computeTextHash(const std::string &text) {
   context.loadDialect<arith::ArithDialect, func::FuncDialect>();
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context, "first.mlir");
   EXPECT_TRUE(module) << text;
-  return module ? runtime::toHex(hashKernel(*module->getOps<func::FuncOp>().begin())) : "";
+  return module ? toHex(hashKernel(*module->getOps<func::FuncOp>().begin())) : "";
 }
 
 const std::string plain = R"(func.func @kernel(%x: f32, %y: f32, %i: index) -> f32 {
@@ -105,7 +105,7 @@ TEST(KernelKey, HashChangesWithBlocks) {
     auto module = parseSourceString<ModuleOp>(
         replace(text, "cf.cond_br %x, ^one, ^two", "\"cf.cond_br\"(%x)[^one, ^two] : (i1) -> ()"),
         &context);
-    return runtime::toHex(hashKernel(*module->getOps<func::FuncOp>().begin()));
+    return toHex(hashKernel(*module->getOps<func::FuncOp>().begin()));
   };
   std::string swapped = replace(replace(branches, "^one:", "^three:"), "^two:", "^one:");
   EXPECT_NE(hash(branches), hash(replace(swapped, "^three:", "^two:")));
@@ -166,9 +166,7 @@ TEST(KernelKey, IdentityNamesSourcesAndLibraries) {
 // Files
 //===----------------------------------------------------------------------===//
 
-KernelKey buildKernelKey(int number) {
-  return runtime::sha256(runtime::asBytes(std::to_string(number)));
-}
+KernelKey buildKernelKey(int number) { return sha256(asBytes(std::to_string(number))); }
 
 class KernelCacheTest : public testing::Test {
 protected:
@@ -180,7 +178,7 @@ protected:
   void TearDown() override { fs::remove_all(folder); }
 
   std::string path(int number) const {
-    return (folder / (runtime::toHex(buildKernelKey(number)) + ".kernel")).string();
+    return (folder / (toHex(buildKernelKey(number)) + ".kernel")).string();
   }
   std::string read(int number) const {
     std::ifstream file(path(number), std::ios::binary);

@@ -9,9 +9,11 @@
 #include <string_view>
 #include <vector>
 
-namespace sluice::runtime {
-
+namespace sluice {
 class StrictJson;
+}
+
+namespace sluice::runtime {
 
 struct OptimizerFacts {
   std::string kind; ///< "adamw" or "adam"

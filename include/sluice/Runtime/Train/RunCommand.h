@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
-namespace sluice::runtime {
-
+namespace sluice {
 class StrictJson;
+}
+
+namespace sluice::runtime {
 
 /// A file in the command line of `sluice train`.
 struct CommandFile {

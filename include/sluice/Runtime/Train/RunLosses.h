@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
-namespace sluice::runtime {
-
+namespace sluice {
 class StrictJson;
+}
+
+namespace sluice::runtime {
 
 /// A mean loss of the head, and the step after which it was measured.
 struct MeasuredLoss {

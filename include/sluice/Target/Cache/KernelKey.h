@@ -11,17 +11,17 @@
 
 namespace sluice {
 
-using KernelKey = runtime::Sha256;
+using KernelKey = Sha256;
 
 /// Hashes a generated kernel: its type, attributes, ops and blocks. Neither the kernel's name nor
 /// any location is part of the hash, which is the same in every process and on every machine.
-runtime::Sha256 hashKernel(mlir::func::FuncOp kernel);
+Sha256 hashKernel(mlir::func::FuncOp kernel);
 
 /// Hashes a module of generated kernels as above, with its attributes and the names of its symbols.
-runtime::Sha256 hashModule(mlir::ModuleOp module);
+Sha256 hashModule(mlir::ModuleOp module);
 
 /// Returns the first 16 hexadecimal digits of a hash, for symbols of kernels.
-std::string toShortHash(const runtime::Sha256 &hash);
+std::string toShortHash(const Sha256 &hash);
 
 /// Returns the key of `kernel`'s object for `target`, a text with all properties of the target that
 /// lowering depends on. Includes the kernel's name, `getLoweringIdentity` and the hash.
@@ -29,7 +29,7 @@ KernelKey computeKernelKey(mlir::func::FuncOp kernel, llvm::StringRef target);
 
 /// Returns the key of the code for `target` of a module with the hash `module` (`hashModule`).
 /// Includes `getLoweringIdentity`.
-KernelKey computeModuleKey(const runtime::Sha256 &module, llvm::StringRef target);
+KernelKey computeModuleKey(const Sha256 &module, llvm::StringRef target);
 
 /// Returns the key of the output of an external program, such as an assembler. `parts` are its
 /// input and everything else that affects its output. Different partitions of the same text have

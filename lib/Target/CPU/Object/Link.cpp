@@ -80,11 +80,11 @@ Expected<std::string> sluice::cpu::linkSharedObject(ArrayRef<StringRef> objects,
   if (!objectBytes) {
     return objectBytes.takeError();
   }
-  runtime::MemoryFile input("sluice-objects");
-  input.write(runtime::asBytes(*objectBytes));
+  MemoryFile input("sluice-objects");
+  input.write(asBytes(*objectBytes));
   words.push_back(input.path());
-  runtime::MemoryFile result("sluice-artifact"), log("sluice-linker-log");
-  std::string failure = runtime::runProgram(words, result.descriptor(), log.descriptor());
+  MemoryFile result("sluice-artifact"), log("sluice-linker-log");
+  std::string failure = runProgram(words, result.descriptor(), log.descriptor());
   if (!failure.empty()) {
     std::string said = errorLines(log.read());
     return problem("the linker " + *linker + " failed: " + failure + (said.empty() ? "" : ": ") +

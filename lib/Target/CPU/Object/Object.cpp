@@ -145,9 +145,9 @@ static std::string describe(const Target &target) {
 static KernelKey computeKey(const ObjectJob &job) {
   std::string keys;
   for (func::FuncOp function : job.functions) {
-    keys += runtime::toHex(computeKernelKey(function, describe(*job.target)));
+    keys += toHex(computeKernelKey(function, describe(*job.target)));
   }
-  return runtime::sha256({reinterpret_cast<const uint8_t *>(keys.data()), keys.size()});
+  return sha256({reinterpret_cast<const uint8_t *>(keys.data()), keys.size()});
 }
 
 /// Reads objects from the cache. Returns the jobs that are not cached, the longest first, because

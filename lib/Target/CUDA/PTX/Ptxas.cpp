@@ -60,9 +60,9 @@ static std::string identify(const std::string &program) {
   if (llvm::sys::fs::real_path(program, path) || ::stat(path.c_str(), &status) != 0) {
     return "";
   }
-  runtime::MemoryFile version("sluice-ptxas-version");
+  MemoryFile version("sluice-ptxas-version");
   std::string failure =
-      runtime::runProgram({program, "--version"}, version.descriptor(), version.descriptor());
+      runProgram({program, "--version"}, version.descriptor(), version.descriptor());
   return failure.empty() ? llvm::join_items('\n', StringRef(path), std::to_string(status.st_size),
                                             std::to_string(status.st_mtim.tv_sec),
                                             std::to_string(status.st_mtim.tv_nsec), version.read())
@@ -77,11 +77,11 @@ std::optional<Ptxas> cuda::findPtxas() {
 static llvm::Expected<Binary> run(const std::string &program, StringRef ptx,
                                   std::vector<std::string> options, std::string &messages) {
   // Memory files leave nothing after a killed compile and need no temporary folder.
-  runtime::MemoryFile source("sluice-ptx"), cubin("sluice-cubin"), log("sluice-ptxas-log");
+  MemoryFile source("sluice-ptx"), cubin("sluice-cubin"), log("sluice-ptxas-log");
   source.write({reinterpret_cast<const uint8_t *>(ptx.data()), ptx.size()});
   options.insert(options.begin(), program);
   options.insert(options.end(), {source.path(), "-o", cubin.path()});
-  std::string failure = runtime::runProgram(options, log.descriptor(), log.descriptor());
+  std::string failure = runProgram(options, log.descriptor(), log.descriptor());
   messages = log.read();
   if (!failure.empty()) {
     return llvm::createStringError("ptxas rejected a kernel: " + failure + ": " + messages);

@@ -10,6 +10,7 @@
 #include <numbers>
 #include <numeric>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

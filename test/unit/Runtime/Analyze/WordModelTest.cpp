@@ -4,6 +4,7 @@
 #include "gtest/gtest.h"
 #include <cmath>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -9,6 +9,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using namespace std::literals;

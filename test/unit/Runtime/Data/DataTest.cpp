@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

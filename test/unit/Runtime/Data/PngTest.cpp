@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

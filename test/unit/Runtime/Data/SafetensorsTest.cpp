@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

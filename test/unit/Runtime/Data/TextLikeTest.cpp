@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

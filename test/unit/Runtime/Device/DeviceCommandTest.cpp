@@ -5,6 +5,7 @@
 
 #include <sys/wait.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;

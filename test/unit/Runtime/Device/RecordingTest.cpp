@@ -15,6 +15,7 @@
 #include <cstring>
 #include <sys/wait.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;

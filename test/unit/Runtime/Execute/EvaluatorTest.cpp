@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

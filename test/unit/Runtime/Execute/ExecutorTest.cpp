@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

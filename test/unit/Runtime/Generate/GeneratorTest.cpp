@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

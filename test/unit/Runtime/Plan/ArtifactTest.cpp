@@ -3,6 +3,7 @@
 
 #include "sluice/Support/Error.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

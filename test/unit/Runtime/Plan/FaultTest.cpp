@@ -16,6 +16,7 @@
 #include <cstring>
 #include <random>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;

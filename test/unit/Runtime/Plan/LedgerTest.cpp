@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Plan/Ledger.h"
 #include "Fixture.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

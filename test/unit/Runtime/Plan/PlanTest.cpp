@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Plan/MemoryTable.h"
 #include "sluice/Support/Json.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;

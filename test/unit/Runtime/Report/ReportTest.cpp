@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;

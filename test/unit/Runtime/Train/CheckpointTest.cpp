@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

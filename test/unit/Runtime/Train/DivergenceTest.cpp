@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

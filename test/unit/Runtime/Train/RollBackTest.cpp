@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Support/Error.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -10,6 +10,7 @@
 
 namespace sluice::test {
 
+using namespace sluice;
 using namespace sluice::runtime;
 using sluice::Json; // for sources that use this namespace
 

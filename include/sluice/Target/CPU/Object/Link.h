@@ -12,7 +12,7 @@ namespace sluice::cpu {
 
 /// Links `objects` (bytes of ELF object files) to a shared object with ld.lld, without any library.
 /// Returns its bytes in a string with a capacity of `spare` additional bytes. Fails with a message
-/// if no linker is found, or with the linker's message; throws runtime::JobError if the machine has
+/// if no linker is found, or with the linker's message; throws JobError if the machine has
 /// no room for the files of the linker.
 llvm::Expected<std::string> linkSharedObject(llvm::ArrayRef<llvm::StringRef> objects,
                                              size_t spare = 0);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <gtest/gtest.h>
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 namespace {

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <thread>
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

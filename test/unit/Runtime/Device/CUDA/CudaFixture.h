@@ -13,6 +13,7 @@
 
 namespace sluice::test {
 
+using namespace sluice;
 using namespace sluice::runtime;
 
 class CudaDevice : public ::testing::Test {

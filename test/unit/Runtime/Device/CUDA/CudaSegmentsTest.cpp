@@ -7,6 +7,7 @@
 
 #include "sluice/Support/Error.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 

@@ -4,6 +4,7 @@
 
 #include "Fixture.h"
 
+using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
 using sluice::Json;
