@@ -264,6 +264,9 @@ void sluice::replaySegments(FoundLeak &leak, Boundaries &boundaries) {
   std::map<int64_t, int> rowTries;
   double work = 0;
   auto isShown = [&](FoundLeak &other) {
+    if (other.witness.length > getContext(function)) {
+      return false; // no compiled row has it
+    }
     if (++rowTries[other.witness.row] > triesOfARow) {
       return false;
     }

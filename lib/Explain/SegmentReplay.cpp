@@ -333,11 +333,12 @@ std::optional<Boundaries> BoundaryRules::replayBoundaries(ArrayRef<int32_t> toke
   return boundaries;
 }
 
-ForcedBits BoundaryRules::findBits(const Boundaries &boundaries) const {
+ForcedBits BoundaryRules::findBits(const Boundaries &boundaries, int64_t length) const {
+  int64_t rows = std::max(getContext(function), length) + 1;
   ForcedBits forced(boundaries.size());
   for (size_t i = 0; i < boundaries.size(); ++i) {
     if (sources[i].kind == Predicted) {
-      forced[i].resize(static_cast<size_t>(getContext(function)) + 1);
+      forced[i].resize(static_cast<size_t>(rows));
       for (int64_t end : boundaries[i]) {
         forced[i][static_cast<size_t>(end)] = 1;
       }
@@ -381,7 +382,7 @@ std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
     return changed;
   };
   std::string changed = "token " + std::to_string(token) + " changed";
-  std::vector<SegmentRun> runs = {{*tokens, findBits(boundaries), ""}};
+  std::vector<SegmentRun> runs = {{*tokens, findBits(boundaries, length), ""}};
   auto same = with(/*turned=*/false);
   if (same) {
     runs.push_back({*same, runs[0].bits, changed + " under the same boundaries"});
@@ -394,7 +395,7 @@ std::vector<SegmentRun> BoundaryRules::findRuns(const FoundLeak &leak,
     Boundaries turned = turnedAt(boundaries, *cut, position, length);
     if (canAllBe(turned, length)) {
       runs.push_back(
-          {same.value_or(*tokens), findBits(turned),
+          {same.value_or(*tokens), findBits(turned, length),
            changed + " and the bit at " + std::to_string(position) + " that is predicted from it"});
     }
   }

@@ -66,7 +66,8 @@ private:
   bool canAllBe(const Boundaries &boundaries, int64_t length) const;
   std::optional<int32_t> findToken(const Wishes &wishes, int64_t t, bool turned,
                                    std::optional<int32_t> but) const;
-  ForcedBits findBits(const Boundaries &boundaries) const;
+  /// Rows of zeros and ones for predicted cuts, at least one more than the context and the length.
+  ForcedBits findBits(const Boundaries &boundaries, int64_t length) const;
   Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
   std::optional<size_t> findCut(mlir::Value bits) const;
   /// The tokens of row p of a segmentation: its first and last token, the token that rules read,
