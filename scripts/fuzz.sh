@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Judges random specs by the causality check, its certificate, an enumeration of paths and the replay, and trains a share
-# of them for a step (test/fuzz). Prints its findings and the sum of all counts. Exit status 1 where any two judges
+# Checks random specs by the causality check, its certificate, an enumeration of paths and the replay, and trains a share
+# of them for a step (test/fuzz). Prints its findings and the sum of all counts. Exit status 1 if any two checkers
 # disagree, compiler or runtime fail, or the program dies.
 # Usage: scripts/fuzz.sh [--count 10000] [--seed S] [--chunk 500] [further flags of sluice-fuzz]
 set -euo pipefail

@@ -176,8 +176,8 @@ succeeds "3,000 layers: a certificate in 20 s" timeout 20 "$sluice" check "$work
 succeeds "3,000 layers: decided in 20 s" timeout 20 "$root/build/bin/sluice-certify" "$work/deep.json" "$work/deep"
 
 # --- every model that is shipped or tested
-mkdir "$work/judged"
-if python3 "$root/test/e2e/support/judges.py" "$root" "$work/judged" > "$work/out" 2>&1; then
+mkdir "$work/compared"
+if python3 "$root/test/e2e/support/compare_checkers.py" "$root" "$work/compared" > "$work/out" 2>&1; then
   pass "prover, checker and Z3 agree about $(tail -n 1 "$work/out")"
 else
   fail "prover, checker and Z3 agree" "$(cat "$work/out")"

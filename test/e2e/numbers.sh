@@ -37,7 +37,7 @@ for window in "" "--window 20 --stride 7"; do
   # shellcheck disable=SC2086 # several words
   succeeds "logits $window" "$sluice" logits "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" \
     -o "$work/logits.npy" $window
-  succeeds "logits, losses and their mean agree $window" python3 "$root/test/e2e/support/agree.py" "$work/held-out.txt" \
+  succeeds "logits, losses and their mean agree $window" python3 "$root/test/e2e/support/compare_losses.py" "$work/held-out.txt" \
     "$work/logits.npy" "$work/losses.npy" "$work/eval.json"
 done
 exits 2 "logits to a folder are refused" "$sluice" logits "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" \

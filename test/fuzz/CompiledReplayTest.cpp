@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Killed mutants leak in the compiled program too: one of each mutation is compiled and run.
+// Killed mutants leak in the compiled program too: one mutant per mutation is compiled and run.
 #include "Corpus.h"
 #include "Harness.h"
 #include "Mutants.h"
@@ -23,15 +23,15 @@ struct Killed {
   CausalVerdict verdict;
 };
 
-/// A killed mutant whose replay changed the row, of each mutation.
-std::map<std::string, Killed> oneOfEach() {
+/// One killed mutant per mutation whose replay changed the row.
+std::map<std::string, Killed> collectKilledMutants() {
   std::map<std::string, Killed> killed;
   for (const char *name : {"dropout", "windows"}) {
     std::string path = std::string(SLUICE_SOURCE_DIR) + "/test/causality/causal/" + name + ".json";
-    judgeMutantsOfIR(
+    runCheckersOnMutants(
         modelIR(path), path, /*replay=*/true,
-        [&](const Mutant &mutant, const Judgement &judgement) {
-          const CausalVerdict &verdict = judgement.verdict;
+        [&](const Mutant &mutant, const CheckerResults &results) {
+          const CausalVerdict &verdict = results.verdict;
           if (verdict.witness && verdict.witness->replay == Replay::Changed) {
             killed.try_emplace(mutant.mutation, Killed{mutant.text, verdict});
           }
@@ -52,9 +52,9 @@ sluice::testing::Inputs buildInputs(const sluice::testing::Model &model, int64_t
   return inputs;
 }
 
-/// How far the loss of `row` moves as the sequence grows from `shorter` to `longer` tokens.
-double growthChange(sluice::testing::Model &model, const std::string &mode, int64_t row,
-                    int64_t shorter, int64_t longer, uint64_t step) {
+/// Change of the loss of `row` as the sequence grows from `shorter` to `longer` tokens.
+double measureGrowthChange(sluice::testing::Model &model, const std::string &mode, int64_t row,
+                           int64_t shorter, int64_t longer, uint64_t step) {
   auto loss = [&](int64_t length) {
     sluice::testing::Inputs inputs = buildInputs(model, length, step);
     return mode == "train" ? model.gradient(inputs).losses.at(static_cast<size_t>(row))
@@ -63,9 +63,9 @@ double growthChange(sluice::testing::Model &model, const std::string &mode, int6
   return std::fabs(loss(longer) - loss(shorter));
 }
 
-/// How far the logits of the last row move with token `token`, which it may read: a leak only where
-/// the row is scored against that token.
-double tokenChange(sluice::testing::Model &model, int64_t row, int64_t token) {
+/// Change of the last row's logits with `token`, which the row may read: a leak only where the row
+/// is scored against that token.
+double measureTokenChange(sluice::testing::Model &model, int64_t row, int64_t token) {
   sluice::testing::Inputs inputs = buildInputs(model, row + 1, 1);
   std::vector<float> before = model.predict(inputs);
   int32_t &changed = inputs.tokens.at(static_cast<size_t>(token));
@@ -81,23 +81,23 @@ double tokenChange(sluice::testing::Model &model, int64_t row, int64_t token) {
 double replay(sluice::testing::Model &model, const CausalVerdict &verdict) {
   const CausalWitness &witness = *verdict.witness;
   if (witness.token <= witness.row) {
-    return tokenChange(model, witness.row, witness.token);
+    return measureTokenChange(model, witness.row, witness.token);
   }
   bool missing = witness.token >= witness.length;
   int64_t shorter = missing ? witness.length : witness.row + 1;
   int64_t longer = missing ? witness.token + 1 : witness.length;
   double change = 0;
   for (uint64_t step = 1; step <= 4; ++step) { // dropout may drop the path
-    change = std::max(change,
-                      growthChange(model, verdict.refusedMode, witness.row, shorter, longer, step));
+    change = std::max(change, measureGrowthChange(model, verdict.refusedMode, witness.row, shorter,
+                                                  longer, step));
   }
   return change;
 }
 
 } // namespace
 
-TEST(CompiledReplay, OneOfEveryMutationChangesItsRowSlow) {
-  std::map<std::string, Killed> killed = oneOfEach();
+TEST(CompiledReplay, KilledMutantsChangeTheirRowSlow) {
+  std::map<std::string, Killed> killed = collectKilledMutants();
   EXPECT_GE(killed.size(), 20u);
   sluice::testing::Folder folder;
   std::string target = runtime::machineTargets().front();
@@ -112,7 +112,7 @@ TEST(CompiledReplay, OneOfEveryMutationChangesItsRowSlow) {
   }
 }
 
-TEST(CompiledReplay, CausalModelsDoNotChangeAsTheyGrow) {
+TEST(CompiledReplay, GrowthChangesNoRowOfCausalModels) {
   sluice::testing::Folder folder;
   std::string target = runtime::machineTargets().front();
   for (const char *name : {"dropout", "windows"}) {
@@ -124,7 +124,8 @@ TEST(CompiledReplay, CausalModelsDoNotChangeAsTheyGrow) {
     model.setWeights(sluice::testing::randomWeights(model.shapes(), 3));
     for (int64_t row = 0; row < 20; ++row) {
       for (const char *mode : {"eval", "train"}) {
-        EXPECT_LT(growthChange(model, mode, row, row + 1, 24, 1), visible / 10) << name << row;
+        EXPECT_LT(measureGrowthChange(model, mode, row, row + 1, 24, 1), visible / 10)
+            << name << row;
       }
     }
   }

@@ -33,9 +33,9 @@ std::string fuzz::readText(const std::string &path) {
   return text.str();
 }
 
-Judgement fuzz::judgeFile(const std::string &path, bool replay) {
-  return path.ends_with(".mlir") ? judgeIR(readText(path), path, replay)
-                                 : judgeSpec(readText(path), path, replay);
+CheckerResults fuzz::runCheckersOnFile(const std::string &path, bool replay) {
+  return path.ends_with(".mlir") ? runCheckersOnIR(readText(path), path, replay)
+                                 : runCheckersOnSpec(readText(path), path, replay);
 }
 
 std::string fuzz::modelIR(const std::string &path) {

@@ -1,28 +1,28 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The files of test/causality.
+// Reads the files of test/causality.
 #pragma once
 
-#include "Judge.h"
+#include "Checkers.h"
 
 #include <string>
 #include <vector>
 
 namespace sluice::fuzz {
 
-/// Specs and model IR in a folder of the sources, sorted.
+/// Returns the sorted specs and model IR files of a folder of the sources.
 std::vector<std::string> corpus(const std::string &folder);
 std::string readText(const std::string &path);
-Judgement judgeFile(const std::string &path, bool replay);
-/// Model IR of a spec or model IR file.
+CheckerResults runCheckersOnFile(const std::string &path, bool replay);
+/// Returns the model IR of a spec or of a model IR file.
 std::string modelIR(const std::string &path);
 
-/// A ".expected" file: the line that is to be changed, words of the message, then any of "verdict"
-/// (leak), "mode" (any) and "replay" (changed for a leak), a line each.
+/// A ".expected" file: the line to change, words of the message, then optionally "verdict"
+/// (default: leak), "mode" (default: any) and "replay" (default: changed for a leak), one per line.
 struct Expected {
   unsigned line = 0;
   std::string words, verdict = "leak", mode, replay = "changed";
-  bool isDefault = false; ///< the line is the line of `defaults`, through which no path goes
+  bool isDefault = false; ///< the line is the line of `defaults`, which no path contains
 };
 Expected readExpected(const std::string &path);
 

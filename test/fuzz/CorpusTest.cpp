@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The corpus of test/causality: causal models are proved, leaky ones refused at the right line.
+// The corpus of test/causality: causal models are proved, leaky models are rejected at the expected
+// line.
 #include "Corpus.h"
 #include "SegmentTrial.h"
 
@@ -43,10 +44,10 @@ class Leaky : public ::testing::TestWithParam<std::string> {};
 } // namespace
 
 TEST_P(Causal, IsProved) {
-  Judgement judgement = judgeFile(GetParam(), /*replay=*/false);
-  EXPECT_EQ(judgement.verdict.kind, VerdictKind::Proved) << judgement.verdict.message;
-  EXPECT_FALSE(judgement.leaks);
-  EXPECT_TRUE(judgement.disagreements.empty()) << all(judgement.disagreements);
+  CheckerResults results = runCheckersOnFile(GetParam(), /*replay=*/false);
+  EXPECT_EQ(results.verdict.kind, VerdictKind::Proved) << results.verdict.message;
+  EXPECT_FALSE(results.leaks);
+  EXPECT_TRUE(results.disagreements.empty()) << all(results.disagreements);
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(corpus("test/causality/causal")),
@@ -54,19 +55,19 @@ INSTANTIATE_TEST_SUITE_P(Corpus, Causal, ::testing::ValuesIn(corpus("test/causal
 
 TEST_P(Leaky, IsRejectedAtItsLine) {
   Expected expected = readExpected(GetParam());
-  Judgement judgement = judgeFile(GetParam(), /*replay=*/true);
-  const CausalVerdict &verdict = judgement.verdict;
+  CheckerResults results = runCheckersOnFile(GetParam(), /*replay=*/true);
+  const CausalVerdict &verdict = results.verdict;
   EXPECT_EQ(getCaseName(verdict.kind), expected.verdict) << verdict.message;
   EXPECT_EQ(verdict.place.line, expected.line) << verdict.message;
   EXPECT_NE(verdict.message.find(expected.words), std::string::npos) << verdict.message;
   if (!expected.mode.empty()) {
     EXPECT_EQ(verdict.refusedMode, expected.mode);
   }
-  EXPECT_TRUE(judgement.disagreements.empty()) << all(judgement.disagreements);
+  EXPECT_TRUE(results.disagreements.empty()) << all(results.disagreements);
   if (verdict.kind != VerdictKind::Leak) {
     return;
   }
-  EXPECT_TRUE(judgement.leaks);
+  EXPECT_TRUE(results.leaks);
   ASSERT_TRUE(verdict.witness);
   EXPECT_EQ(getCaseName(verdict.witness->replay), expected.replay);
   ASSERT_FALSE(verdict.witness->path.empty());
@@ -85,29 +86,29 @@ INSTANTIATE_TEST_SUITE_P(Corpus, Leaky, ::testing::ValuesIn(corpus("test/causali
 class SegmentCorpus : public ::testing::TestWithParam<std::string> {};
 
 /// Six tokens show every leak of these.
-TEST_P(SegmentCorpus, HaveEqualVerdicts) {
-  SegmentJudgement judgement = judgeSegmentSpec(GetParam(), 6);
-  EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << judgement.verdict.message;
+TEST_P(SegmentCorpus, AgreesWithEnumeration) {
+  BoundaryResult result = enumerateFileBoundaries(GetParam(), 6);
+  EXPECT_EQ(result.verdict.isProved(), !result.leaks) << result.verdict.message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Corpus, SegmentCorpus,
                          ::testing::ValuesIn(corpus("test/causality/segments")),
                          [](const auto &info) { return getCaseName(info); });
 
-class Refused : public ::testing::TestWithParam<std::string> {};
+class Rejected : public ::testing::TestWithParam<std::string> {};
 
 /// Reads that no relation shows, or late rows that no row reads: enumeration finds no leak.
-TEST_P(Refused, IsNotProved) {
+TEST_P(Rejected, IsNotProved) {
   Expected expected = readExpected(GetParam());
-  Judgement judgement = judgeFile(GetParam(), /*replay=*/false);
-  const CausalVerdict &verdict = judgement.verdict;
+  CheckerResults results = runCheckersOnFile(GetParam(), /*replay=*/false);
+  const CausalVerdict &verdict = results.verdict;
   EXPECT_EQ(getCaseName(verdict.kind), expected.verdict) << verdict.message;
   EXPECT_EQ(verdict.place.line, expected.line) << verdict.message;
   EXPECT_NE(verdict.message.find(expected.words), std::string::npos) << verdict.message;
-  EXPECT_FALSE(judgement.leaks);
+  EXPECT_FALSE(results.leaks);
 }
 
-INSTANTIATE_TEST_SUITE_P(Corpus, Refused, ::testing::ValuesIn(corpus("test/causality/refused")),
+INSTANTIATE_TEST_SUITE_P(Corpus, Rejected, ::testing::ValuesIn(corpus("test/causality/rejected")),
                          [](const auto &info) { return getCaseName(info); });
 
 TEST(Corpus, IsLargeEnough) {

@@ -13,7 +13,7 @@ using namespace sluice;
 using namespace sluice::fuzz;
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood, 2014) over a running combination.
-static uint64_t mixed(uint64_t seed, uint64_t value) {
+static uint64_t mixHash(uint64_t seed, uint64_t value) {
   uint64_t z = seed * 0x9E3779B97F4A7C15 + value + 0x632BE59BD9B4E019;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -21,7 +21,7 @@ static uint64_t mixed(uint64_t seed, uint64_t value) {
 }
 
 static void add(Computation &sum, Computation part) {
-  sum.hash = mixed(sum.hash, part.hash);
+  sum.hash = mixHash(sum.hash, part.hash);
   sum.latest = std::max(sum.latest, part.latest);
 }
 
@@ -45,7 +45,7 @@ bool MaskTable::allows(IntegerSet mask, int64_t p, int64_t q, int64_t n) {
   return answer != 0;
 }
 
-/// Rows of an axis of segments, at every length: more than bits are enumerated.
+/// Rows of a segment axis at every length; the axis is larger than the enumerated bits.
 static constexpr int64_t mostSegments = 12;
 
 static bool isRead(Operation *op) {
@@ -110,7 +110,7 @@ const std::vector<int64_t> &Enumeration::getSegmentEnds(Value endsOrCounts) cons
 std::vector<Computation> Enumeration::evaluateRows(OpResult result) const {
   std::vector<Computation> rows;
   for (int64_t p = 0; p < positions(result); ++p) {
-    rows.push_back(computeOfSegments(result, p));
+    rows.push_back(computeSegmentRow(result, p));
   }
   return rows;
 }
@@ -123,9 +123,9 @@ Computation Enumeration::bitsUpTo(Value bits, int64_t position) const {
   return all;
 }
 
-/// The rows of a segment that has ended, and the values that its begin and end depend on.
+/// The rows of a closed segment, and the values that its begin and end depend on.
 Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
-  Computation result = {mixed(6, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
+  Computation result = {mixHash(6, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
   const std::vector<int64_t> &at_ = getSegmentEnds(op.getEnds());
   auto closed = static_cast<size_t>(segment + (op.getStarts() ? 1 : 0));
   if (closed >= at_.size()) {
@@ -140,9 +140,9 @@ Computation Enumeration::pool(PoolSegmentsOp op, int64_t segment) const {
   return result;
 }
 
-/// A segment's own row, and the keys and values that it has ended with.
+/// A segment's own row, and the keys and values with which it closes.
 Computation Enumeration::attend(AttendSegmentsOp op, int64_t segment) const {
-  Computation result = {mixed(8, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
+  Computation result = {mixHash(8, reinterpret_cast<uintptr_t>(op.getOperation())), -1};
   const std::vector<int64_t> &at_ = getSegmentEnds(op.getEnds());
   add(result, at(op.getQuery(), segment));
   if (static_cast<size_t>(segment) >= at_.size()) {
@@ -157,9 +157,9 @@ Computation Enumeration::attend(AttendSegmentsOp op, int64_t segment) const {
   return result;
 }
 
-Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
+Computation Enumeration::computeSegmentRow(OpResult result, int64_t p) const {
   Operation *op = result.getOwner();
-  Computation own = {mixed(7 + result.getResultNumber(), reinterpret_cast<uintptr_t>(op)), -1};
+  Computation own = {mixHash(7 + result.getResultNumber(), reinterpret_cast<uintptr_t>(op)), -1};
   if (auto pooled = dyn_cast<PoolSegmentsOp>(op)) {
     return pool(pooled, p);
   }
@@ -193,13 +193,13 @@ Computation Enumeration::computeOfSegments(OpResult result, int64_t p) const {
   int64_t count = llvm::count_if(getSegmentEnds(counts), [&](int64_t end) { return end <= t; });
   add(own, at(counts, t));
   Computation row = at(spread.getInput(), count - static_cast<int64_t>(spread.getBy()));
-  own.hash = mixed(own.hash, static_cast<uint64_t>(count));
+  own.hash = mixHash(own.hash, static_cast<uint64_t>(count));
   add(own, row);
   return own;
 }
 
 int64_t Enumeration::positions(Value value) const {
-  constexpr int64_t otherLength = 7; // of an encoder: any, and not the target's
+  constexpr int64_t otherLength = 7; // any token of an encoder, not the target's tokens
   Scale scale = findScale(value);
   int64_t tokens = scale.isTarget ? length : scale.rows > 0 ? scale.rows : otherLength;
   return scale.factor == 0 ? 1 : (tokens + scale.factor - 1) / scale.factor;
@@ -208,11 +208,11 @@ int64_t Enumeration::positions(Value value) const {
 Computation Enumeration::at(Value value, int64_t position) const {
   if (isa<BlockArgument>(value)) {
     if (!findScale(value).isTarget) {
-      return {mixed(4, static_cast<uint64_t>(position)), -1};
+      return {mixHash(4, static_cast<uint64_t>(position)), -1};
     }
     return position < 0 || position >= length
                ? Computation{}
-               : Computation{mixed(position == changed ? 2 : 1, static_cast<uint64_t>(position)),
+               : Computation{mixHash(position == changed ? 2 : 1, static_cast<uint64_t>(position)),
                              position};
   }
   Operation *op = value.getDefiningOp();
@@ -227,7 +227,7 @@ Computation Enumeration::at(Value value, int64_t position) const {
     int64_t group = floorDiv(position, k);
     Computation row = at(unfold.getInput(), group);
     if (row.hash != 0) {
-      row.hash = mixed(row.hash, static_cast<uint64_t>(position - group * k));
+      row.hash = mixHash(row.hash, static_cast<uint64_t>(position - group * k));
     }
     return row;
   }
@@ -244,7 +244,7 @@ Computation Enumeration::attend(AttentionOp op, int64_t p) const {
   int64_t n = positions(op.getKey());
   for (int64_t q = 0; q < n; ++q) {
     if (masks.allows(op.getMask(), p, q, n)) {
-      result.hash = mixed(result.hash, static_cast<uint64_t>(q));
+      result.hash = mixHash(result.hash, static_cast<uint64_t>(q));
       add(result, at(op.getKey(), q));
       add(result, at(op.getValue(), q));
     }
@@ -258,7 +258,7 @@ Computation Enumeration::attend(AttentionOp op, int64_t p) const {
   return result;
 }
 
-/// An integer of a map's region at row p; none where it depends on anything else.
+/// An integer of a map's region at row p; none if it depends on any other value.
 static std::optional<int64_t> evaluateAt(Value value, int64_t p) {
   Operation *op = value.getDefiningOp();
   if (auto constant = dyn_cast_or_null<arith::ConstantOp>(op)) {
@@ -280,7 +280,7 @@ static std::optional<int64_t> evaluateAt(Value value, int64_t p) {
   return isa<arith::AddIOp>(op) ? *x + *y : compare ? *x == *y : *x % *y;
 }
 
-/// Which operands a map's row p uses.
+/// Operands that a map's row p uses.
 static void collectUsed(Value value, int64_t p, std::set<unsigned> &used) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     used.insert(argument.getArgNumber());
@@ -297,8 +297,8 @@ static void collectUsed(Value value, int64_t p, std::set<unsigned> &used) {
 }
 
 Computation Enumeration::compute(Operation *op, int64_t p) const {
-  // The op itself is part of the computation; its address is one for as long as the module lives.
-  Computation result = {mixed(3, reinterpret_cast<uintptr_t>(op)), -1};
+  // The op itself is part of the computation; its address is unique while the module is alive.
+  Computation result = {mixHash(3, reinterpret_cast<uintptr_t>(op)), -1};
   if (auto attention = dyn_cast<AttentionOp>(op)) {
     add(result, attend(attention, p));
     return result;
@@ -306,7 +306,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
   if (auto hashed = dyn_cast<HashedAttentionOp>(op)) { // any earlier row may share a bucket
     int64_t end = hashed.getSorted() ? positions(hashed.getKey()) : p + 1;
     for (int64_t q = 0; q < end; ++q) {
-      result.hash = mixed(result.hash, static_cast<uint64_t>(q));
+      result.hash = mixHash(result.hash, static_cast<uint64_t>(q));
       for (Value read :
            {Value(hashed.getKey()), Value(hashed.getValue()), Value(hashed.getBuckets())}) {
         add(result, at(read, q));
@@ -328,7 +328,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
   } else if (auto start = dyn_cast<StartOp>(op)) { // its own row replaces a missing one
     p -= static_cast<int64_t>(start.getBy());
   } else if (isa<PositionOp>(op)) {
-    result.hash = mixed(result.hash, static_cast<uint64_t>(p));
+    result.hash = mixHash(result.hash, static_cast<uint64_t>(p));
   } else if (auto labels = dyn_cast<LabelsOp>(op)) { // each may follow from any token
     for (int64_t q = 0; q < positions(labels.getTokens()); ++q) {
       add(result, at(labels.getTokens(), q));
@@ -338,7 +338,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
   auto map = dyn_cast<MapOp>(op);
   if (map && map->getNumOperands() == 2) {
     collectUsed(map.getBody().front().getTerminator()->getOperand(0), p, used);
-    result.hash = mixed(result.hash, used.size() == 1 ? *used.begin() + 1 : 0);
+    result.hash = mixHash(result.hash, used.size() == 1 ? *used.begin() + 1 : 0);
   }
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
     bool isTarget = isa<CrossEntropyOp>(op) && i > 0;
@@ -358,7 +358,7 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Constants of a mask: how far it may reach, and after how many rows it may repeat.
+/// Constants of a mask: its maximum reach and its period in rows.
 struct MaskSize {
   explicit MaskSize(IntegerSet mask) {
     for (AffineExpr constraint : mask.getConstraints()) {
@@ -398,7 +398,7 @@ int64_t fuzz::longestToEnumerate(func::FuncOp function) {
       MaskSize mask(attention.getMask());
       reach = std::max(reach, factor * mask.reach);
       period = std::lcm(period, std::max<int64_t>(1, factor) * mask.period);
-    } else if (auto map = dyn_cast<MapOp>(op)) { // the remainders that choose an operand
+    } else if (auto map = dyn_cast<MapOp>(op)) { // remainders that select an operand
       map.walk([&](arith::RemSIOp remainder) {
         int64_t k = evaluateAt(remainder.getRhs(), 0).value_or(1);
         period = std::lcm(period, std::max<int64_t>(1, factor) * std::max<int64_t>(1, k));
@@ -432,7 +432,7 @@ std::optional<Violation> fuzz::enumerateViolation(func::FuncOp function, int64_t
 }
 
 namespace {
-/// All bits of a function's cuts, level by level.
+/// Enumerates all bits of a function's cuts, level by level.
 class SegmentStrings {
 public:
   explicit SegmentStrings(func::FuncOp function)
@@ -446,7 +446,7 @@ public:
 private:
   int64_t countEndPlaces(size_t cut, const SegmentEnds &ends, int64_t length) const;
   std::optional<Violation> extend(int64_t length, SegmentEnds ends);
-  std::optional<Violation> judge(int64_t length, const SegmentEnds &ends);
+  std::optional<Violation> findViolation(int64_t length, const SegmentEnds &ends);
   SegmentEnds shorterBy(int64_t length, SegmentEnds ends) const;
 
   func::FuncOp function;
@@ -456,7 +456,7 @@ private:
   std::map<std::pair<int64_t, SegmentEnds>, std::vector<uint64_t>> known; ///< hashes of all rows
 };
 
-/// Segments that have ended have bits.
+/// Closed segments have bits.
 int64_t SegmentStrings::countEndPlaces(size_t cut, const SegmentEnds &ends, int64_t length) const {
   SegmentOp own = cuts[cut];
   SequenceType type = own.getBits().getType();
@@ -473,7 +473,7 @@ int64_t SegmentStrings::countEndPlaces(size_t cut, const SegmentEnds &ends, int6
 std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends) {
   size_t cut = ends.size();
   if (cut == cuts.size()) {
-    return judge(length, ends);
+    return findViolation(length, ends);
   }
   int64_t places = countEndPlaces(cut, ends, length);
   ends.emplace_back();
@@ -491,7 +491,7 @@ std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends
   return std::nullopt;
 }
 
-/// The bits that were there one token before.
+/// Bits of the sequence without its last token.
 SegmentEnds SegmentStrings::shorterBy(int64_t length, SegmentEnds ends) const {
   for (size_t cut = 0; cut < cuts.size(); ++cut) {
     int64_t places = countEndPlaces(cut, ends, length);
@@ -500,7 +500,7 @@ SegmentEnds SegmentStrings::shorterBy(int64_t length, SegmentEnds ends) const {
   return ends;
 }
 
-std::optional<Violation> SegmentStrings::judge(int64_t length, const SegmentEnds &ends) {
+std::optional<Violation> SegmentStrings::findViolation(int64_t length, const SegmentEnds &ends) {
   Enumeration rows(function, length, masks, -1, ends);
   std::vector<uint64_t> &hashes = known[{length, ends}];
   for (CrossEntropyOp loss : losses) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The computation of every row at one length, found by following reads position by position.
-// Written from the op descriptions alone; it shares no code with the causality check.
+// Computes the dependences of every row at one length by following reads position by position.
+// Written from the op descriptions alone; shares no code with the causality check.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,29 +12,29 @@
 
 namespace sluice::fuzz {
 
-/// The tree of reads under one position.
+/// Tree of reads of one position.
 struct Computation {
   uint64_t hash = 0;   ///< equal for equal trees over equal tokens; 0: null
   int64_t latest = -1; ///< token; -1: none
 };
 
-/// Masks at every (p, q) of a square, kept from length to length.
+/// Masks at every (p, q) of a square, cached across lengths.
 class MaskTable {
 public:
   bool allows(mlir::IntegerSet mask, int64_t p, int64_t q, int64_t n);
 
 private:
   static constexpr int64_t side = 512;
-  llvm::DenseMap<mlir::IntegerSet, std::vector<signed char>> known; ///< -1: not asked yet
+  llvm::DenseMap<mlir::IntegerSet, std::vector<signed char>> known; ///< -1: not evaluated yet
 };
 
-/// Where the bits of each segmentation of a function are set, in order.
+/// Set bits of each segmentation of a function, in order.
 using SegmentEnds = std::vector<std::vector<int64_t>>;
 
 /// All positions of a function's values at one length.
 class Enumeration {
 public:
-  /// Token `changed` is taken to be another one. Segments are given by `ends`.
+  /// Evaluates with token `changed` replaced by another one. Segments are given by `ends`.
   Enumeration(mlir::func::FuncOp function, int64_t length, MaskTable &masks, int64_t changed = -1,
               SegmentEnds ends = {});
 
@@ -57,7 +57,7 @@ private:
   Computation bitsUpTo(mlir::Value bits, int64_t position) const;
   const std::vector<int64_t> &getSegmentEnds(mlir::Value endsOrCounts) const;
   std::vector<Computation> evaluateRows(mlir::OpResult result) const;
-  Computation computeOfSegments(mlir::OpResult result, int64_t position) const;
+  Computation computeSegmentRow(mlir::OpResult result, int64_t position) const;
 
   int64_t length, changed;
   SegmentEnds ends;
@@ -67,26 +67,26 @@ private:
   llvm::DenseMap<mlir::Value, std::vector<Computation>> stored;
 };
 
-/// The reason why a row violates the theorem.
+/// Reason why a row violates the theorem.
 struct Violation {
   int64_t length = 0, row = 0;
-  int64_t token = -1; ///< read too early; -1: the row is another one than at length row + 1
+  int64_t token = -1; ///< read too early; -1: the row differs from the row at length row + 1
 };
 
-/// Twice the least common multiple of the factors, and the largest shift or window in addition, in
-/// tokens: lengths beyond show nothing new.
+/// Returns twice the least common multiple of the factors plus the largest shift or window, in
+/// tokens: greater lengths show nothing new.
 int64_t longestToEnumerate(mlir::func::FuncOp function);
 
-/// The first violation at any length up to `longest`: a row t of a loss with offset o reads a token
-/// beyond t or beyond t + o - 1, or differs from the row at length t + 1.
+/// Returns the first violation at any length up to `longest`: a row t of a loss with offset o reads
+/// a token after t or after t + o - 1, or differs from the row at length t + 1.
 std::optional<Violation> enumerateViolation(mlir::func::FuncOp function, int64_t longest);
 
-/// The same under every string of bits: of `longest` tokens at most, and of as many segments as
-/// these bits close where segments are cut again.
+/// Returns the first violation under every bit string of at most `longest` tokens, and of as many
+/// segments as these bits close where segments are cut again.
 std::optional<Violation> enumerateSegments(mlir::func::FuncOp function, int64_t longest);
 
-/// Returns true if the input of any loss at `row` of `length` tokens changes with `token`: changed
-/// where it is in the sequence, else appended with all before it.
+/// Returns true if the input of any loss at `row` of `length` tokens changes with `token`: replaced
+/// where the sequence contains it, else appended with all tokens before it.
 bool rowDependsOn(mlir::func::FuncOp function, int64_t length, int64_t row, int64_t token);
 
 } // namespace sluice::fuzz

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Some hundreds of random specs before every judge, a few through compiler and runtime. More:
+// Runs every checker on some hundreds of random specs, and compiler and runtime on a few. More:
 // scripts/fuzz.sh.
 #include "Perturbation.h"
 #include "SegmentTrial.h"
@@ -16,11 +16,11 @@ TEST(Fuzz, TheCheckersAgree) {
   int proved = 0, leaks = 0, notProved = 0, unchanged = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::string text = generateSpec(seed, /*replaces=*/seed % 5 == 0);
-    Judgement judgement = tryCheck(text);
-    for (const std::string &disagreement : judgement.disagreements) {
+    CheckerResults results = runCheckersWithReplay(text);
+    for (const std::string &disagreement : results.disagreements) {
       ADD_FAILURE() << "seed " << seed << ": " << disagreement << "\n" << text;
     }
-    const CausalVerdict &verdict = judgement.verdict;
+    const CausalVerdict &verdict = results.verdict;
     proved += verdict.isProved();
     leaks += verdict.kind == VerdictKind::Leak;
     notProved += verdict.kind == VerdictKind::NotProved;
@@ -34,34 +34,34 @@ TEST(Fuzz, TheCheckersAgree) {
               unchanged, notProved);
 }
 
-/// Rows that come from one of two streams have the latest read of neither.
+/// Rows that come from one of two streams have a latest read that neither stream has.
 TEST(Fuzz, WitnessesOfReplacedRowsAreCorrect) {
   int witnesses = 0, changed = 0;
   for (uint64_t seed = 200'001; seed <= 200'150; ++seed) {
-    JudgedWitness judged = judgeWitness(generateSpec(seed, /*replaces=*/true));
-    EXPECT_TRUE(!judged.exists || judged.isPath) << "seed " << seed << ": " << judged.message;
-    witnesses += judged.exists;
-    changed += judged.changesRow;
+    WitnessResult result = verifyWitness(generateSpec(seed, /*replaces=*/true));
+    EXPECT_TRUE(!result.exists || result.isPath) << "seed " << seed << ": " << result.message;
+    witnesses += result.exists;
+    changed += result.changesRow;
   }
   EXPECT_GT(witnesses, 25);
   EXPECT_GE(changed, witnesses - witnesses / 20); // a row of zeros, or none, reads the same
 }
 
-TEST(Fuzz, SegmentsAreProvedWhereNoBoundariesLeak) {
+TEST(Fuzz, SegmentVerdictsAgreeWithEnumeration) {
   int proved = 0, leaks = 0;
   for (int levels : {1, 2}) {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
       std::string text = generateSegmentedSpec(seed, levels);
-      SegmentJudgement judgement = judgeSegments(text, levels == 1 ? 8 : 6);
-      EXPECT_EQ(judgement.verdict.isProved(), !judgement.leaks) << text;
-      ++(judgement.leaks ? leaks : proved);
+      BoundaryResult result = enumerateBoundaries(text, levels == 1 ? 8 : 6);
+      EXPECT_EQ(result.verdict.isProved(), !result.leaks) << text;
+      ++(result.leaks ? leaks : proved);
     }
   }
   EXPECT_GT(proved, 25);
   EXPECT_GT(leaks, 15);
 }
 
-TEST(Fuzz, SpecsOfSegmentsDrawEveryKind) {
+TEST(Fuzz, SegmentedSpecsContainEveryKey) {
   std::string all;
   for (int levels : {1, 2}) {
     for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -88,7 +88,7 @@ TEST(Fuzz, SpecsCompileAndTrain) {
   EXPECT_GE(done, 4);
 }
 
-TEST(Fuzz, SpecsAreTheSameForTheSameSeed) {
+TEST(Fuzz, SameSeedGivesSameSpec) {
   EXPECT_EQ(generateSpec(7), generateSpec(7));
   EXPECT_NE(generateSpec(7), generateSpec(9));
 }

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "JudgeModule.h"
+#include "CheckersModule.h"
 #include "Mutants.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -11,7 +11,7 @@ using namespace sluice::fuzz;
 
 namespace {
 
-/// Changes an op; false where the mutation does not fit it.
+/// Changes an op; returns false if the mutation does not apply to it.
 using IrEdit = bool (*)(Operation *op);
 
 int64_t getShiftAmount(ShiftOp shift) { return static_cast<int64_t>(shift.getBy()); }
@@ -39,7 +39,7 @@ bool shiftDropped(Operation *op) {
 // The inserted op
 //===----------------------------------------------------------------------===//
 
-/// `with` made from a value takes the value's place everywhere else.
+/// Replaces every other use of a value by `with`, computed from it.
 void replaceBy(Operation *op, function_ref<Value(ImplicitLocOpBuilder &, Value)> with) {
   ImplicitLocOpBuilder b(op->getLoc(), op->getContext());
   b.setInsertionPointAfter(op);
@@ -78,7 +78,7 @@ bool shiftStored(Operation *op) {
   return true;
 }
 
-/// Reads p + 1 where it read p.
+/// Reads p + 1 instead of p.
 bool upsampledOneEarly(Operation *op) {
   if (!isa<UpsampleOp, UnfoldOp>(op)) {
     return false;
@@ -96,8 +96,8 @@ bool coarseOneEarly(Operation *op) {
   return true;
 }
 
-/// Moves a shift before a shortening by k after it, by `round(by, k)` groups.
-bool moveBehind(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
+/// Moves a shift from before a shortening by k to after it, by `round(by, k)` groups.
+bool moveAfter(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
   auto shift = dyn_cast<ShiftOp>(op);
   if (!shift || !shift->hasOneUse()) {
     return false;
@@ -114,13 +114,13 @@ bool moveBehind(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
 }
 
 bool shiftBehindShortening(Operation *op) {
-  return moveBehind(op, [](int64_t by, int64_t k) { return by / k; });
+  return moveAfter(op, [](int64_t by, int64_t k) { return by / k; });
 }
 bool shiftBehindShorteningRoundedUp(Operation *op) {
-  return moveBehind(op, [](int64_t by, int64_t k) { return (by + k - 1) / k; });
+  return moveAfter(op, [](int64_t by, int64_t k) { return (by + k - 1) / k; });
 }
 
-/// Pairs of positions replaced by their mean.
+/// Replaces pairs of positions by their mean.
 bool blockMeans(Operation *op) {
   if (!isa<EmbedOp, MapOp>(op) || !isRows(op)) {
     return false;
@@ -149,7 +149,7 @@ bool blockMeans(Operation *op) {
 
 bool setMask(Operation *op, function_ref<IntegerSet(IntegerSet)> change) {
   auto attention = dyn_cast<AttentionOp>(op);
-  if (!attention || attention.getTerms().count() > 0) { // their verifier refuses later keys
+  if (!attention || attention.getTerms().count() > 0) { // their verifier rejects later keys
     return false;
   }
   IntegerSet mask = change(attention.getMask());
@@ -160,7 +160,7 @@ bool setMask(Operation *op, function_ref<IntegerSet(IntegerSet)> change) {
   return true;
 }
 
-/// The mask of the row that `row` gives for p.
+/// Mask of the row that `row` computes for p.
 IntegerSet ofRow(IntegerSet mask, function_ref<AffineExpr(AffineExpr)> row) {
   AffineExpr p = getAffineDimExpr(0, mask.getContext()), q = getAffineDimExpr(1, mask.getContext()),
              n = getAffineSymbolExpr(0, mask.getContext());
@@ -182,7 +182,7 @@ bool maskBidirectional(Operation *op) {
   });
 }
 
-/// Constraint `i`, e >= 0, becomes e >= -1: inclusive bounds for exclusive ones.
+/// Replaces constraint `i`, e >= 0, by e >= -1: an inclusive bound for an exclusive one.
 template <unsigned i> bool maskRelaxed(Operation *op) {
   return setMask(op, [](IntegerSet mask) {
     if (i >= mask.getNumConstraints() || mask.isEq(i)) {
@@ -251,19 +251,21 @@ SmallVector<Operation *> fitting(ModuleOp module, StringRef function, IrEdit edi
 
 } // namespace
 
-static void judgeMutant(const std::string &name, ModuleOp module, bool replay,
-                        const std::function<void(const Mutant &, const Judgement &)> &visit) {
+static void
+runCheckersOnMutant(const std::string &name, ModuleOp module, bool replay,
+                    const std::function<void(const Mutant &, const CheckerResults &)> &visit) {
   if (failed(verify(module))) {
     llvm::report_fatal_error(llvm::Twine("an invalid mutant: ") + name);
   }
   Mutant mutant = {name, ""};
   llvm::raw_string_ostream(mutant.text) << *module;
-  visit(mutant, judgeModule(module, replay));
+  visit(mutant, runCheckers(module, replay));
 }
 
-void fuzz::judgeMutantsOfIR(const std::string &text, const std::string &file, bool replay,
-                            const std::function<void(const Mutant &, const Judgement &)> &visit,
-                            const std::function<bool(const std::string &mutation)> &wanted) {
+void fuzz::runCheckersOnMutants(
+    const std::string &text, const std::string &file, bool replay,
+    const std::function<void(const Mutant &, const CheckerResults &)> &visit,
+    const std::function<bool(const std::string &mutation)> &wanted) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> original = parseModel(context, text, file);
   for (auto [name, edit] : edits) {
@@ -277,13 +279,13 @@ void fuzz::judgeMutantsOfIR(const std::string &text, const std::string &file, bo
           edit(ops[site]);
         }
       }
-      judgeMutant(name, *mutant, replay, visit);
+      runCheckersOnMutant(name, *mutant, replay, visit);
     }
     sites = fitting(*original, "train", edit).size();
     for (size_t site = 0; site < sites && (!wanted || wanted(inTraining)); ++site) {
       OwningOpRef<ModuleOp> mutant = original->clone();
       edit(fitting(*mutant, "train", edit)[site]);
-      judgeMutant(inTraining, *mutant, replay, visit);
+      runCheckersOnMutant(inTraining, *mutant, replay, visit);
     }
   }
 }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Mistakes in causal models: each mutant is refused, with a true witness, or causal by enumeration.
+// Mutants of causal models: each is rejected with a true witness, or causal by enumeration.
 #include "Corpus.h"
 #include "Mutants.h"
 #include "Trial.h"
@@ -16,7 +16,7 @@ namespace {
 /// The mutation that every model must survive.
 constexpr const char *harmless = "shift behind the shortening, rounded up";
 
-/// Verdicts of one mutation's mutants.
+/// Verdicts of the mutants of one mutation.
 struct Tally {
   int leak = 0, misaligned = 0, notProved = 0, equivalent = 0, unchanged = 0;
   int undecided = 0; ///< of notProved: causal by enumeration
@@ -24,25 +24,25 @@ struct Tally {
 
 class Tallies {
 public:
-  void add(const std::string &source, const Mutant &mutant, const Judgement &judgement);
-  /// Prints the table and expects every mutation to have killed something.
+  void add(const std::string &source, const Mutant &mutant, const CheckerResults &results);
+  /// Prints the table and expects every mutation to have killed at least one mutant.
   void finish(const std::string &title) const;
 
 private:
   std::map<std::string, Tally> tallies;
 };
 
-void Tallies::add(const std::string &source, const Mutant &mutant, const Judgement &judgement) {
-  const CausalVerdict &verdict = judgement.verdict;
+void Tallies::add(const std::string &source, const Mutant &mutant, const CheckerResults &results) {
+  const CausalVerdict &verdict = results.verdict;
   Tally &tally = tallies[mutant.mutation];
-  bool aligning = judgement.misaligned;
+  bool aligning = results.misaligned;
   tally.leak += verdict.kind == VerdictKind::Leak;
   tally.misaligned += aligning;
   tally.notProved += verdict.kind == VerdictKind::NotProved && !aligning;
   tally.equivalent += verdict.isProved();
-  bool undecided = verdict.kind == VerdictKind::NotProved && !aligning && !judgement.leaks;
+  bool undecided = verdict.kind == VerdictKind::NotProved && !aligning && !results.leaks;
   tally.undecided += undecided;
-  for (const std::string &disagreement : judgement.disagreements) {
+  for (const std::string &disagreement : results.disagreements) {
     if (undecided) { // counted
       break;
     }
@@ -76,8 +76,8 @@ void Tallies::finish(const std::string &title) const {
   }
   std::printf("%d mutants, %d killed, %d causal by enumeration\n", mutants, killed,
               mutants - killed);
-  // Two are known: q <= p + 1 on every third row, or on every fourth of a moving grid, which is
-  // q <= p, but only both constraints together imply it.
+  // Two undecided mutants are known: q <= p + 1 on every third row, or on every
+  // fourth of a moving grid, which is q <= p, but only both constraints together imply it.
   EXPECT_LE(undecided, 2);
 }
 
@@ -92,7 +92,7 @@ TEST(Mutants, SpecMutantsAreKilledOrCausal) {
       continue;
     }
     for (const Mutant &mutant : mutateSpec(readText(path))) {
-      tallies.add(stem(path), mutant, tryCheck(mutant.text));
+      tallies.add(stem(path), mutant, runCheckersWithReplay(mutant.text));
     }
   }
   tallies.finish("mutants of specs");
@@ -101,10 +101,10 @@ TEST(Mutants, SpecMutantsAreKilledOrCausal) {
 TEST(Mutants, ModelIRMutantsAreKilledOrCausalSlow) {
   Tallies tallies;
   for (const std::string &path : corpus("test/causality/causal")) {
-    judgeMutantsOfIR(modelIR(path), path, /*replay=*/true,
-                     [&](const Mutant &mutant, const Judgement &judgement) {
-                       tallies.add(stem(path), mutant, judgement);
-                     });
+    runCheckersOnMutants(modelIR(path), path, /*replay=*/true,
+                         [&](const Mutant &mutant, const CheckerResults &results) {
+                           tallies.add(stem(path), mutant, results);
+                         });
   }
   tallies.finish("mutants of model IR");
 }

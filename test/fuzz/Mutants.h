@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Mistakes that people make, put into models that are causal.
+// Mutants of causal models: typical mistakes of users.
 #pragma once
 
-#include "Judge.h"
+#include "Checkers.h"
 
 #include <functional>
 #include <string>
@@ -16,14 +16,15 @@ struct Mutant {
   std::string text;     ///< a spec or model IR; the mutant may still be causal
 };
 
-/// Every mutation at every stage that it fits. Of the results only those that the reader takes.
+/// Returns every mutation of a spec at every stage to which it applies, if the reader accepts the
+/// result.
 std::vector<Mutant> mutateSpec(const std::string &text);
 
-/// Judges every mutation of model IR at every op that it fits: in @evaluate, @predict and @train
-/// together, and, under a name that ends so, "in training" alone. A mutant whose mutation `wanted`,
-/// if given, returns false for is not judged.
-void judgeMutantsOfIR(const std::string &text, const std::string &file, bool replay,
-                      const std::function<void(const Mutant &, const Judgement &)> &visit,
-                      const std::function<bool(const std::string &mutation)> &wanted = {});
+/// Runs every checker on every mutation of model IR at every op to which it applies: in @evaluate,
+/// @predict and @train together, and, with the suffix "in training", in @train alone. Skips a
+/// mutation for which `wanted`, if given, returns false.
+void runCheckersOnMutants(const std::string &text, const std::string &file, bool replay,
+                          const std::function<void(const Mutant &, const CheckerResults &)> &visit,
+                          const std::function<bool(const std::string &mutation)> &wanted = {});
 
 } // namespace sluice::fuzz

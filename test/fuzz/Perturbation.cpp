@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Perturbation.h"
+#include "CheckersModule.h"
 #include "Enumeration.h"
-#include "JudgeModule.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/Verdict.h"
@@ -50,7 +50,7 @@ static std::vector<double> evaluateRow(func::FuncOp function, int64_t length, in
   return numbers;
 }
 
-/// Replaces a token of the sequence, or appends one that the shorter sequence does not have.
+/// Replaces a token of the sequence, or appends a token after its end.
 static bool changesNumbers(func::FuncOp function, const CausalWitness &witness) {
   constexpr uint64_t draws = 8;
   constexpr int64_t offsets = 16; // tokens after the sequence that losses score
@@ -76,20 +76,20 @@ static bool changesNumbers(func::FuncOp function, const CausalWitness &witness) 
   return false;
 }
 
-JudgedWitness fuzz::judgeWitness(const std::string &text) {
+WitnessResult fuzz::verifyWitness(const std::string &text) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importText(context, text, "spec.json");
   CausalVerdict verdict = checkCausality(*module, /*replay=*/false);
-  JudgedWitness judged;
-  judged.message = verdict.message;
+  WitnessResult result;
+  result.message = verdict.message;
   if (!verdict.witness) {
-    return judged;
+    return result;
   }
-  judged.exists = true;
+  result.exists = true;
   const CausalWitness &witness = *verdict.witness;
   auto function =
       module->lookupSymbol<func::FuncOp>(verdict.refusedMode == "train" ? "train" : "evaluate");
-  judged.isPath = rowDependsOn(function, witness.length, witness.row, witness.token);
-  judged.changesRow = changesNumbers(function, witness);
-  return judged;
+  result.isPath = rowDependsOn(function, witness.length, witness.row, witness.token);
+  result.changesRow = changesNumbers(function, witness);
+  return result;
 }

@@ -1,23 +1,23 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Witnesses that the causality check prints, held to an enumeration of paths and to numbers of the
-// reference. No MLIR in this header.
+// Compares the witnesses of the causality check with an enumeration of paths and with numbers of
+// the reference. No MLIR in this header.
 #pragma once
 
 #include <string>
 
 namespace sluice::fuzz {
 
-struct JudgedWitness {
+struct WitnessResult {
   bool exists = false;
-  bool isPath = false;      ///< the row depends on the token by enumeration
+  bool isPath = false;      ///< enumeration: the row depends on the token
   bool changesRow = false;  ///< the row has other numbers with another token
   std::string message = {}; ///< of the verdict
 };
 
-/// Checks a spec without its replay and judges the witness that is printed then. Texts and weights
-/// are drawn anew several times, by none of the replay's code. Throws std::runtime_error where the
-/// reader rejects the spec.
-JudgedWitness judgeWitness(const std::string &text);
+/// Checks a spec without its replay and verifies the printed witness. Draws texts and weights
+/// several times, with no code of the replay. Throws std::runtime_error if the reader rejects the
+/// spec.
+WitnessResult verifyWitness(const std::string &text);
 
 } // namespace sluice::fuzz

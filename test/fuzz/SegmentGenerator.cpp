@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random specs with segments: written out, or as composite stages with something in addition.
+// Random specs with segments: plain stages, or composite stages with an addition.
 #include "SegmentTrial.h"
 #include "sluice/Support/Json.h"
 
@@ -22,7 +22,7 @@ CutPlace inside(CutPlace cut) { return cut == CutPlace::Tokens ? CutPlace::Segme
 
 /// Sources of the bits of a stage other than a rule.
 struct Makers {
-  bool draws = true;  ///< a predictor that nothing labels
+  bool draws = true;  ///< an unlabeled predictor
   bool routes = true; ///< a router
 };
 
@@ -34,7 +34,7 @@ public:
   std::string spec();
 
 private:
-  /// Whole number in [low, high]. The engine is the same everywhere; distributions are not.
+  /// Integer in [low, high]. The engine is the same on every machine; distributions are not.
   int64_t number(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
   }
@@ -100,7 +100,7 @@ void SegmentSpecGenerator::shift() {
   }
 }
 
-/// A small model of its own, whose softmax may cut tokens.
+/// A separate small model, whose softmax may cut tokens.
 void SegmentSpecGenerator::smallModel() {
   layer();
   emit({{"op", "loss"}, {"name", "small"}});
@@ -136,8 +136,8 @@ void SegmentSpecGenerator::onSegments(int level, CutPlace place, const OrderedJs
   }
 }
 
-/// The source of the bits: a rule, a predictor or a router. `below` are the settings of the
-/// segments that are cut, which end where documents do if these are to.
+/// Source of the bits: a rule, a predictor or a router. `below` holds the settings of the segments
+/// that are cut, which end at document ends if the new segments do.
 OrderedJson SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers makers,
                                        const OrderedJson *below) {
   OrderedJson made = OrderedJson::object();
@@ -160,8 +160,7 @@ OrderedJson SegmentSpecGenerator::bits(CutPlace place, bool begins, Makers maker
   return made;
 }
 
-/// A rule, whose bits a predictor may learn. As printed, coding rates are the rates of the whole
-/// text.
+/// A rule, whose bits a predictor may learn. Coding rates as published use the whole text.
 void SegmentSpecGenerator::addRule(OrderedJson &made, CutPlace place, bool begins) {
   if (place == CutPlace::Groups || chance(0.3)) {
     made["rule"] = "coding_rate";
@@ -179,7 +178,7 @@ void SegmentSpecGenerator::addRule(OrderedJson &made, CutPlace place, bool begin
   }
 }
 
-/// How segments become rows. A mean alone has a derivative by drawn bits.
+/// Converts segments to rows. Only a mean has a derivative by sampled bits.
 std::string SegmentSpecGenerator::chooseMethod(const OrderedJson &made,
                                                const std::string &otherwise) {
   if (made.contains("ratio")) {
@@ -190,8 +189,8 @@ std::string SegmentSpecGenerator::chooseMethod(const OrderedJson &made,
              : otherwise;
 }
 
-/// Segments, moved by one at either end or at neither: causal where it is at one at least. Rows
-/// that were moved are not those that a router's chances belong to, so they leak where smoothed.
+/// Segments, shifted by one at one end, at both or at neither: causal if shifted at one end at
+/// least. A router's probabilities do not belong to shifted rows, so they leak if smoothed.
 void SegmentSpecGenerator::cut(int level, CutPlace place, const OrderedJson *below) {
   std::string name = "cut" + std::to_string(level), fine = nameNorm();
   if (mistake()) {
@@ -222,7 +221,7 @@ void SegmentSpecGenerator::cut(int level, CutPlace place, const OrderedJson *bel
 // Composite stages
 //===----------------------------------------------------------------------===//
 
-/// Settings of the layers on one scale. A mistake lets them look ahead.
+/// Settings of the layers on one scale. A mistake allows them to look ahead.
 OrderedJson SegmentSpecGenerator::settings() {
   OrderedJson made = OrderedJson::object();
   if (mistake()) {
@@ -236,8 +235,8 @@ OrderedJson SegmentSpecGenerator::settings() {
   return made;
 }
 
-/// Blocks of two to four, whose columns are as many at least. Two whole blocks lie within the
-/// lengths that are enumerated.
+/// Blocks of two to four tokens, with at least as many columns. The enumerated lengths contain two
+/// complete blocks.
 void SegmentSpecGenerator::patches(const std::string &op, CutPlace place) {
   int64_t size = place == CutPlace::Groups || levels > 1 ? 2 : number(2, 4);
   OrderedJson stage = {{"op", op}, {op == "megabyte" ? "patch" : "block", size}};
@@ -249,7 +248,7 @@ void SegmentSpecGenerator::patches(const std::string &op, CutPlace place) {
   emit(stage);
 }
 
-/// An H-Net of one level, or of two. Returns what makes the outer segments.
+/// An H-Net of one or two levels. Returns the source of the outer segments.
 OrderedJson SegmentSpecGenerator::chunksInside(OrderedJson &stage, CutPlace place) {
   OrderedJson outer = bits(place, true, {.draws = false}, nullptr);
   stage["layers"] = {count(), count(), count()};
@@ -264,7 +263,7 @@ OrderedJson SegmentSpecGenerator::chunksInside(OrderedJson &stage, CutPlace plac
   return outer;
 }
 
-/// Returns what makes the segments.
+/// Returns the source of the segments.
 OrderedJson SegmentSpecGenerator::cutInside(const std::string &op, OrderedJson &stage,
                                             CutPlace place) {
   if (op == "hnet") {
@@ -285,7 +284,7 @@ OrderedJson SegmentSpecGenerator::cutInside(const std::string &op, OrderedJson &
   OrderedJson made = bits(place, chance(0.4), {.draws = isDynamic, .routes = false}, nullptr);
   stage["boundaries"] = made;
   if (!made.contains("at") || !made.contains("rule")) {
-    stage["method"] = chooseMethod(made, "average"); // one that the stage has too
+    stage["method"] = chooseMethod(made, "average"); // the stage has one too
   } else {
     stage["method"] = pick({"average", "max"});
   }
@@ -295,8 +294,8 @@ OrderedJson SegmentSpecGenerator::cutInside(const std::string &op, OrderedJson &
   return made;
 }
 
-/// The same segments once more, in addition to the stage that cut them. A mistake reads the one
-/// that is not closed.
+/// Reads the segments once more, in addition to the stage that cut them. A mistake reads the open
+/// segment.
 void SegmentSpecGenerator::readAgain(const std::string &whole, const std::string &segments,
                                      const OrderedJson &made) {
   std::string result = nameNorm();
@@ -317,7 +316,7 @@ void SegmentSpecGenerator::readAgain(const std::string &whole, const std::string
   }
 }
 
-/// A whole model in one stage. The stream that it reads may be added to its result.
+/// A complete model in one stage. Its input stream may be added to its result.
 void SegmentSpecGenerator::composite(CutPlace place) {
   std::string whole = nameNorm();
   if (mistake()) {

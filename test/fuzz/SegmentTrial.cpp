@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SegmentTrial.h"
+#include "CheckersModule.h"
 #include "Corpus.h"
 #include "Enumeration.h"
-#include "JudgeModule.h"
 #include "Trial.h"
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -14,39 +14,39 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::fuzz;
 
-static SegmentJudgement judge(ModuleOp module, int64_t longest) {
-  SegmentJudgement judgement;
-  judgement.verdict = checkCausality(module, /*replay=*/false);
+static BoundaryResult enumerateModule(ModuleOp module, int64_t longest) {
+  BoundaryResult result;
+  result.verdict = checkCausality(module, /*replay=*/false);
   for (const char *name : {"evaluate", "train"}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     std::optional<Violation> violation =
-        function && !judgement.leaks ? enumerateSegments(function, longest) : std::nullopt;
+        function && !result.leaks ? enumerateSegments(function, longest) : std::nullopt;
     if (!violation) {
       continue;
     }
-    judgement.leaks = true;
-    if (judgement.verdict.isProved()) {
-      judgement.problem = "proved, but row " + std::to_string(violation->row) + " of " +
-                          std::to_string(violation->length) + " tokens (" + name +
-                          ") reads token " + std::to_string(violation->token);
+    result.leaks = true;
+    if (result.verdict.isProved()) {
+      result.problem = "proved, but row " + std::to_string(violation->row) + " of " +
+                       std::to_string(violation->length) + " tokens (" + name + ") reads token " +
+                       std::to_string(violation->token);
     }
   }
-  return judgement;
+  return result;
 }
 
-SegmentJudgement fuzz::judgeSegments(const std::string &spec, int64_t longest) {
+BoundaryResult fuzz::enumerateBoundaries(const std::string &spec, int64_t longest) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importText(context, spec, "spec.json");
   if (failed(verify(*module))) {
-    SegmentJudgement judgement;
-    judgement.problem = "no valid IR";
-    return judgement;
+    BoundaryResult result;
+    result.problem = "no valid IR";
+    return result;
   }
-  return judge(*module, longest);
+  return enumerateModule(*module, longest);
 }
 
-SegmentJudgement fuzz::judgeSegmentSpec(const std::string &path, int64_t longest) {
+BoundaryResult fuzz::enumerateFileBoundaries(const std::string &path, int64_t longest) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = parseModel(context, modelIR(path), path);
-  return judge(*module, longest);
+  return enumerateModule(*module, longest);
 }

@@ -26,7 +26,7 @@ private:
     int64_t factor;
   };
 
-  /// Whole number in [low, high]. The engine is the same everywhere; distributions are not.
+  /// Integer in [low, high]. The engine is the same on every machine; distributions are not.
   int64_t number(int64_t low, int64_t high) {
     return low + static_cast<int64_t>(engine() % static_cast<uint64_t>(high - low + 1));
   }
@@ -42,7 +42,7 @@ private:
   std::string nameLast();
   void addLayerSettings(OrderedJson &stage);
   OrderedJson mask();
-  OrderedJson sourceMask();
+  OrderedJson buildSourceMask();
   void groupHeads(OrderedJson &stage);
   void layer();
   void hash(OrderedJson &stage);
@@ -62,7 +62,7 @@ private:
 
   std::mt19937_64 engine;
   double mistakes;
-  bool replaces; ///< rows of one stream by another's, in place of some sums
+  bool replaces; ///< replaces rows of one stream by another's, instead of some sums
   int64_t width = 2, factor = 1;
   std::vector<OrderedJson> stages;
   std::vector<StreamDraft> streams; ///< that have a name
@@ -124,7 +124,7 @@ void ScaleSpecGenerator::addLayerSettings(OrderedJson &stage) {
   if (chance(0.2)) {
     stage["bias"] = false;
   }
-  // Layers that share biases are of one size, which these are not.
+  // Layers that share biases have one size; these differ.
   if (stage["mask"] != "bidirectional" && chance(0.15)) {
     stage["relative"] =
         rotary || chance(0.5) ? OrderedJson{{"bias", number(1, 5)}} : OrderedJson("xl");
@@ -134,7 +134,7 @@ void ScaleSpecGenerator::addLayerSettings(OrderedJson &stage) {
   }
 }
 
-/// Attention by hashes; as published it leaks.
+/// LSH attention; as published it leaks.
 void ScaleSpecGenerator::hash(OrderedJson &stage) {
   for (const char *key :
        {"rotary", "relative", "distances", "key_value_heads", "attention_dropout"}) {
@@ -148,8 +148,8 @@ void ScaleSpecGenerator::hash(OrderedJson &stage) {
   }
 }
 
-/// For keys on another scale; most of its results are right for groups that were not shifted.
-OrderedJson ScaleSpecGenerator::sourceMask() {
+/// Returns a mask for keys on another scale; most of its results are causal for unshifted groups.
+OrderedJson ScaleSpecGenerator::buildSourceMask() {
   if (chance(0.2)) {
     return mask();
   }
@@ -170,8 +170,8 @@ void ScaleSpecGenerator::groupHeads(OrderedJson &stage) {
   for (int head = 0; head < 2; ++head) {
     if (isOver) {
       auto last = static_cast<int64_t>(streams.size()) - 1;
-      stage["over"].push_back(
-          {{"stream", streams[static_cast<size_t>(number(0, last))].name}, {"mask", sourceMask()}});
+      stage["over"].push_back({{"stream", streams[static_cast<size_t>(number(0, last))].name},
+                               {"mask", buildSourceMask()}});
       continue;
     }
     int64_t k = factor <= 12 ? number(1, 4) : 1, begin = number(0, 3);
@@ -202,8 +202,7 @@ void ScaleSpecGenerator::layer() {
   emit(stage);
 }
 
-/// For the current stream, which continues after it. By default it fits groups that were not
-/// shifted.
+/// Scores the current stream, which continues. The default offset fits unshifted groups.
 void ScaleSpecGenerator::loss() {
   OrderedJson stage = {{"op", "loss"}, {"name", "loss" + std::to_string(losses++)}};
   stage["factor"] = pick({0.25, 2.0});
@@ -291,7 +290,7 @@ void ScaleSpecGenerator::upsample(int64_t k) {
   factor /= k;
 }
 
-/// A stage that keeps the scale and, without mistakes, causality.
+/// Adds a stage that preserves the scale and, without mistakes, causality.
 void ScaleSpecGenerator::filler() {
   constexpr int64_t coarsestLoss = 8; // its first row is within every context
   if (factor <= coarsestLoss && chance(0.08)) {
@@ -311,7 +310,7 @@ void ScaleSpecGenerator::filler() {
   }
 }
 
-/// Down and up again by k. The delay is before the shortening, on the coarse scale or after
+/// Shortens and upsamples by k. The delay is before the shortening, on the coarse scale or after
 /// the upsampling.
 void ScaleSpecGenerator::detour(int depth) {
   int64_t k = pick<int64_t>({1, 2, 2, 3, 3, 4, 4, 5, 6, 7});
@@ -371,7 +370,7 @@ void ScaleSpecGenerator::skip() {
   emit({{"op", "add"}, {"with", names[engine() % names.size()]}});
 }
 
-/// An unused stage may look anywhere.
+/// An unused stage may look ahead.
 void ScaleSpecGenerator::unusedBranch() {
   std::string fork = nameLast();
   OrderedJson stage = {{"op", "layer"}};
@@ -386,7 +385,7 @@ void ScaleSpecGenerator::unusedBranch() {
   emit({{"op", "norm"}, {"from", fork}});
 }
 
-/// A second path next to the main one, added to it in the end.
+/// Adds a second path parallel to the main one; their ends are added.
 void ScaleSpecGenerator::sideBranch() {
   std::string fork = nameLast();
   filler();

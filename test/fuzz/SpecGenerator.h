@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Random valid specs: every stage and setting of docs/spec.md, streams, skips, side branches,
-// nested composites, odd factors. Half of them lean towards causality: each of their decisions is
-// one that keeps a model causal; the others make mistakes.
+// nested composites, odd factors. In half of them every decision preserves causality; the others
+// make mistakes.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace sluice::fuzz {
 
-/// The spec of a seed, one stage a line; the same on every machine. With `replaces` rows of streams
-/// are replaced too.
+/// Returns the spec of a seed, one stage per line; the same on every machine. With `replaces`, rows
+/// of streams are replaced too.
 std::string generateSpec(uint64_t seed, bool replaces = false);
 
 } // namespace sluice::fuzz

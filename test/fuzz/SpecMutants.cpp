@@ -9,7 +9,7 @@ using sluice::OrderedJson;
 
 namespace {
 
-/// A stage's edit; false where it does not fit there.
+/// Edits a stage; returns false if the edit does not apply.
 using Edit = bool (*)(OrderedJson &stages, size_t at);
 
 bool is(const OrderedJson &stages, size_t at, const char *op) {
@@ -34,8 +34,7 @@ bool shiftDropped(OrderedJson &stages, size_t at) {
   return true;
 }
 
-/// The first shortening after a shift gives the number of positions per position of the coarse
-/// scale.
+/// The first shortening after a shift determines the number of positions per coarse position.
 bool shiftInCoarseUnits(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || by(stages[at]) == 0) {
     return false;
@@ -137,7 +136,7 @@ bool overrideOneLess(OrderedJson &stages, size_t at) {
   return true;
 }
 
-/// The groups grow by one, the shift stays.
+/// The groups grow by one, the shift does not.
 bool largerFactor(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shorten")) {
     return false;
@@ -146,14 +145,14 @@ bool largerFactor(OrderedJson &stages, size_t at) {
     if (is(stages, i, "upsample") && stages[i]["factor"] == stages[at]["factor"]) {
       int64_t k = stages[at]["factor"].get<int64_t>() + 1;
       stages[at]["factor"] = stages[i]["factor"] = k;
-      stages[i].erase("window"); // whole groups no more
+      stages[i].erase("window"); // no integer number of groups
       return true;
     }
   }
   return false;
 }
 
-/// Two shortenings exchange factors, and so their upsamplings; the shifts stay.
+/// Exchanges the factors of two shortenings and of their upsamplings, but not the shifts.
 bool factorsExchanged(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shorten")) {
     return false;
@@ -187,7 +186,7 @@ bool readsTheUnshifted(OrderedJson &stages, size_t at) {
   return true;
 }
 
-/// A block of two replaced by its mean.
+/// Replaces a block of two by its mean.
 bool blockMeans(OrderedJson &stages, size_t at) {
   std::string op = stages[at]["op"];
   if (op == "head" || op == "shift" || op == "upsample") {

@@ -12,8 +12,8 @@
 using namespace sluice;
 using namespace sluice::fuzz;
 
-Judgement fuzz::tryCheck(const std::string &text) {
-  return judgeSpec(text, "spec.json", /*replay=*/true);
+CheckerResults fuzz::runCheckersWithReplay(const std::string &text) {
+  return runCheckersOnSpec(text, "spec.json", /*replay=*/true);
 }
 
 //===----------------------------------------------------------------------===//
@@ -34,7 +34,7 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
                        .targets = {target},
                        .emit = "",
                        .allowLeak = true,
-                       .kernelCache = "off"}); // random kernels, of use to no later compile
+                       .kernelCache = "off"}); // random kernels, unused by later compilations
   if (outcome.status == 2) {
     return {Trained::Refused, outcome.message};
   }
@@ -81,7 +81,7 @@ Trained fuzz::tryTraining(const std::string &text, uint64_t seed) {
 // Certificates
 //===----------------------------------------------------------------------===//
 
-/// Exit status of a command; 127 where it could not run.
+/// Exit status of a command; 127 if it cannot run.
 static int runAndGetStatus(const std::string &command) {
   int status = std::system((command + " > /dev/null 2>&1").c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 127;

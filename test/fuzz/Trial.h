@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The trial of one random spec.
+// Runs one random spec.
 #pragma once
 
-#include "Judge.h"
+#include "Checkers.h"
 
 #include <functional>
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace sluice::fuzz {
 
-/// Judges a spec that the generator made, with the replay. Throws std::runtime_error where the
-/// reader rejects it.
-Judgement tryCheck(const std::string &text);
+/// Runs every checker on a generated spec, with the replay. Throws std::runtime_error if the reader
+/// rejects it.
+CheckerResults runCheckersWithReplay(const std::string &text);
 
 struct Trained {
   enum Kind {
     Done,    ///< every number is finite
     Refused, ///< bad input to the compiler, which reports it
-    Failed   ///< anything else
+    Failed   ///< any other failure
   } kind = Done;
   std::string message;
 };
@@ -27,11 +27,11 @@ struct Trained {
 Trained tryTraining(const std::string &text, uint64_t seed);
 
 enum class Certified { NotTried, Agreed, Disagreed };
-/// Has `sluice check --certificate` write a certificate and `sluice-certify` read it, both programs
-/// in `programs`; not tried where one is missing. They must agree with `proved`.
+/// Lets `sluice check --certificate` write a certificate and `sluice-certify` read it, both
+/// programs in `programs`; skipped if one is missing. They must agree with `proved`.
 Certified tryCertificate(const std::string &text, bool proved, const std::string &programs);
 
-/// The spec with as many stages left out as `fails` still holds of it.
+/// Returns the spec with as many stages removed as possible while `fails` still holds.
 std::string reduce(const std::string &text, const std::function<bool(const std::string &)> &fails);
 
 } // namespace sluice::fuzz

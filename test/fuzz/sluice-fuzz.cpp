@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Random specs before every judge: sluice-fuzz --seed S --count N. Exit status 1 where any two
-// disagree, or compiler or runtime fail.
+// Runs every checker on random specs: sluice-fuzz --seed S --count N. Exit status 1 if any two
+// disagree, or if compiler or runtime fail.
 #include "Perturbation.h"
 #include "SegmentTrial.h"
 #include "SpecGenerator.h"
@@ -51,8 +51,8 @@ void FuzzRun::fail(uint64_t seed, const std::string &text, const std::string &wh
 }
 
 void FuzzRun::check(uint64_t seed, const std::string &text) {
-  Judgement judgement = tryCheck(text);
-  const CausalVerdict &verdict = judgement.verdict;
+  CheckerResults results = runCheckersWithReplay(text);
+  const CausalVerdict &verdict = results.verdict;
   const char *kinds[] = {"proved", "leak", "not proved", "misaligned"};
   ++counts[kinds[static_cast<int>(verdict.kind)]];
   if (verdict.witness) {
@@ -63,10 +63,11 @@ void FuzzRun::check(uint64_t seed, const std::string &text) {
                 << ": " << verdict.message << std::endl;
     }
   }
-  if (!judgement.disagreements.empty()) {
-    std::string smaller =
-        reduce(text, [](const std::string &each) { return !tryCheck(each).disagreements.empty(); });
-    fail(seed, smaller, judgement.disagreements.front());
+  if (!results.disagreements.empty()) {
+    std::string smaller = reduce(text, [](const std::string &each) {
+      return !runCheckersWithReplay(each).disagreements.empty();
+    });
+    fail(seed, smaller, results.disagreements.front());
   }
   certify(seed, text, verdict.isProved());
 }
@@ -86,16 +87,15 @@ void FuzzRun::certify(uint64_t seed, const std::string &text, bool isProved) {
 /// Texts of 7 tokens with two levels have as many boundaries as texts of 10 tokens with one.
 void FuzzRun::checkSegments(uint64_t seed) {
   std::string text = generateSegmentedSpec(seed, flags.segments);
-  SegmentJudgement judgement = judgeSegments(text, flags.segments == 1 ? 10 : 7);
-  bool isProved = judgement.verdict.isProved();
-  ++counts[isProved ? "proved" : judgement.leaks ? "leak" : "refused, no leak found"];
-  if (!isProved && !judgement.leaks) {
-    std::cout << "seed " << seed << ": refused, no leak found: " << judgement.verdict.message
-              << "\n"
+  BoundaryResult results = enumerateBoundaries(text, flags.segments == 1 ? 10 : 7);
+  bool isProved = results.verdict.isProved();
+  ++counts[isProved ? "proved" : results.leaks ? "leak" : "refused, no leak found"];
+  if (!isProved && !results.leaks) {
+    std::cout << "seed " << seed << ": refused, no leak found: " << results.verdict.message << "\n"
               << text << std::endl;
   }
-  if (!judgement.problem.empty()) {
-    fail(seed, text, judgement.problem);
+  if (!results.problem.empty()) {
+    fail(seed, text, results.problem);
   }
   certify(seed, text, isProved);
 }
@@ -103,15 +103,15 @@ void FuzzRun::checkSegments(uint64_t seed) {
 /// Counts true witnesses, and prints each one that no number shows.
 void FuzzRun::checkWitness(uint64_t seed) {
   std::string text = generateSpec(seed, flags.replaces);
-  JudgedWitness judged = judgeWitness(text);
-  ++counts[judged.exists ? "witness" : "no witness"];
-  if (judged.exists && !judged.isPath) {
-    fail(seed, text, "the witness is false: " + judged.message);
-  } else if (judged.exists) {
-    ++counts[judged.changesRow ? "row changes" : "row does not change"];
+  WitnessResult result = verifyWitness(text);
+  ++counts[result.exists ? "witness" : "no witness"];
+  if (result.exists && !result.isPath) {
+    fail(seed, text, "the witness is false: " + result.message);
+  } else if (result.exists) {
+    ++counts[result.changesRow ? "row changes" : "row does not change"];
   }
-  if (judged.isPath && !judged.changesRow) {
-    std::cout << "seed " << seed << ": row does not change: " << judged.message << std::endl;
+  if (result.isPath && !result.changesRow) {
+    std::cout << "seed " << seed << ": row does not change: " << result.message << std::endl;
   }
 }
 
@@ -150,7 +150,7 @@ void FuzzRun::print() const {
 
 int main(int argc, char **argv) {
   Flags flags;
-  CLI::App program("Judges random specs by the causality check, its certificate, an enumeration of "
+  CLI::App program("Checks random specs by the causality check, its certificate, an enumeration of "
                    "paths and the replay; trains a share of them for a step");
   program.add_option("--seed", flags.seed, "First seed")->capture_default_str();
   program.add_option("--count", flags.count, "Specs, one a seed")->capture_default_str();

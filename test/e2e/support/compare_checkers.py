@@ -1,8 +1,8 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every model before the prover, the independent checker and Z3.
+"""Compares the verdicts of the prover, the independent checker and Z3 on every model.
 
-usage: judges.py ROOT WORK   prints one line for each model about which they differ, then how many were judged; status 1 for a
-difference. ROOT is the repository, WORK a folder for what is written.
+usage: compare_checkers.py ROOT WORK   prints one line per model with different verdicts, then the number of models; status 1 for
+a difference. ROOT is the repository, WORK a folder for what is written.
 """
 import concurrent.futures
 import json
@@ -21,8 +21,8 @@ def run(*command):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True)
 
 
-def answers_of_z3(path):
-    """'as expected' or 'otherwise': each query states the answer that it expects; else what went wrong."""
+def run_z3(path):
+    """Returns 'as expected' or 'otherwise', since each query states its expected answer, or else the error."""
     expected = re.findall(r"\(set-info :status (\w+)\)\n\(check-sat\)", path.read_text())
     result = run("z3", f"-T:{TIMEOUT_S}", f"-t:{TIMEOUT_QUERY_MS}", path)
     lines = result.stdout.split("\n")[:-1]
@@ -34,17 +34,17 @@ def answers_of_z3(path):
     return "as expected" if found == expected else "otherwise"
 
 
-def judge(numbered):
-    """What the judges differ about; empty where they agree."""
+def compare(numbered):
+    """Returns the difference of the verdicts; empty if they agree."""
     number, model = numbered
     smt, certificate = work / f"{number}.smt2", work / f"{number}.certificate"
     is_spec = model.suffix == ".json"
     check = run(programs / "sluice", "check", model, "--json", "--no-replay", "--smt", smt, *(["--certificate", certificate] if is_spec else []))
     if check.returncode not in (0, 1):
         return f"check ended with status {check.returncode}: {check.stderr[-300:]}"
-    verdict, answers = json.loads(check.stdout), answers_of_z3(smt)
+    verdict, answers = json.loads(check.stdout), run_z3(smt)
     if check.returncode == 1 and certificate.exists():
-        return "a certificate was written of what is not proved"
+        return "a certificate was written, but the model is not proved"
     # Rejects a model that generates or trains something else than was proved although all obligations hold.
     holds = check.returncode == 0 or verdict["verdict"] == "misaligned" or verdict["refused_mode"] == "generate"
     if answers != ("as expected" if holds else "otherwise"):
@@ -55,12 +55,12 @@ def judge(numbered):
     return ""
 
 
-# Many rows of the papers' tables differ in sizes alone: one a kind.
+# Many rows of the papers' tables differ in sizes only: one per kind.
 CHOSEN = set((root / "test/paper-sample.txt").read_text().split())
 models = sorted(path for folder in ("models", "test/causality/causal", "test/causality/leaky", "test/causality/segments")
                 for path in (root / folder).rglob("*")
                 if path.suffix in (".json", ".mlir") and (path.parent.name != "papers" or path.stem in CHOSEN))
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    differences = [f"{model}: {what}" for model, what in zip(models, pool.map(judge, enumerate(models))) if what]
+    differences = [f"{model}: {what}" for model, what in zip(models, pool.map(compare, enumerate(models))) if what]
 print("\n".join(differences + [f"{len(models)} models"]))
 sys.exit(bool(differences) or len(models) < 100)

@@ -1,5 +1,5 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""agree.py TEXT LOGITS LOSSES EVALUATION: do logits, losses a token and their mean say the same? The standard library alone,
+"""compare_losses.py TEXT LOGITS LOSSES EVALUATION: compares logits, losses per token and their mean. The standard library alone,
 so that it reads .npy files by their definition."""
 import array, ast, json, math, struct, sys
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Judge.h"
+#include "Checkers.h"
+#include "CheckersModule.h"
 #include "Enumeration.h"
-#include "JudgeModule.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Parser/Parser.h"
@@ -19,7 +19,7 @@ using namespace sluice;
 using namespace sluice::fuzz;
 
 namespace {
-/// The functions whose losses are trained or evaluated, by the mode's name in a verdict.
+/// Functions whose losses are trained or evaluated, by the mode's name in a verdict.
 constexpr std::pair<const char *, const char *> modes[] = {{"eval", "evaluate"},
                                                            {"train", "train"}};
 } // namespace
@@ -31,7 +31,7 @@ static std::string describe(StringRef mode, const Violation &violation) {
                              : row + "reads token " + std::to_string(violation.token);
 }
 
-/// Results of the library's walk; slower than the enumeration, so of fewer lengths where there are
+/// Results of the library's walk. Slower than the enumeration, so it skips lengths where there are
 /// many.
 static bool walkFindsLeak(func::FuncOp function, int64_t longest) {
   constexpr int64_t dense = 24;
@@ -43,14 +43,14 @@ static bool walkFindsLeak(func::FuncOp function, int64_t longest) {
   return false;
 }
 
-static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judgement) {
+static void compareWithEnumeration(StringRef mode, func::FuncOp function, CheckerResults &results) {
   int64_t longest = std::min(longestToEnumerate(function), mostEnumerated);
-  judgement.longest = std::max(judgement.longest, longest);
+  results.longest = std::max(results.longest, longest);
   std::optional<Violation> violation = enumerateViolation(function, longest);
-  auto disagree = [&](const std::string &what) { judgement.disagreements.push_back(what); };
-  const CausalVerdict &verdict = judgement.verdict;
+  auto disagree = [&](const std::string &what) { results.disagreements.push_back(what); };
+  const CausalVerdict &verdict = results.verdict;
   if (violation) {
-    judgement.leaks = true;
+    results.leaks = true;
     if (llvm::is_contained(verdict.modes, mode)) {
       disagree("proved, but " + describe(mode, *violation));
     }
@@ -70,29 +70,28 @@ static void judgeFunction(StringRef mode, func::FuncOp function, Judgement &judg
   }
 }
 
-Judgement fuzz::judgeModule(ModuleOp module, bool replay) {
-  Judgement judgement;
-  judgement.verdict = checkCausality(module, replay);
-  judgement.misaligned = judgement.verdict.kind == VerdictKind::Misaligned ||
-                         judgement.verdict.refusedMode == "generate";
+CheckerResults fuzz::runCheckers(ModuleOp module, bool replay) {
+  CheckerResults results;
+  results.verdict = checkCausality(module, replay);
+  results.misaligned =
+      results.verdict.kind == VerdictKind::Misaligned || results.verdict.refusedMode == "generate";
   for (auto [mode, name] : modes) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function) {
       continue;
     }
-    judgeFunction(mode, function, judgement);
+    compareWithEnumeration(mode, function, results);
   }
-  if (judgement.verdict.kind == VerdictKind::Leak && !judgement.leaks && !judgement.misaligned) {
-    judgement.disagreements.push_back("a leak, but enumeration finds none up to length " +
-                                      std::to_string(judgement.longest) + ": " +
-                                      judgement.verdict.message);
+  if (results.verdict.kind == VerdictKind::Leak && !results.leaks && !results.misaligned) {
+    results.disagreements.push_back("a leak, but enumeration finds none up to length " +
+                                    std::to_string(results.longest) + ": " +
+                                    results.verdict.message);
   }
-  if (judgement.verdict.kind == VerdictKind::NotProved && !judgement.leaks &&
-      !judgement.misaligned) {
-    judgement.disagreements.push_back("not proved, and enumeration finds no leak: " +
-                                      judgement.verdict.message);
+  if (results.verdict.kind == VerdictKind::NotProved && !results.leaks && !results.misaligned) {
+    results.disagreements.push_back("not proved, and enumeration finds no leak: " +
+                                    results.verdict.message);
   }
-  return judgement;
+  return results;
 }
 
 OwningOpRef<ModuleOp> fuzz::importText(MLIRContext &context, const std::string &text,
@@ -111,10 +110,11 @@ bool fuzz::isValidSpec(const std::string &text) {
   return parseSpec(context, text, "spec.json", error).has_value();
 }
 
-Judgement fuzz::judgeSpec(const std::string &text, const std::string &file, bool replay) {
+CheckerResults fuzz::runCheckersOnSpec(const std::string &text, const std::string &file,
+                                       bool replay) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = importText(context, text, file);
-  return judgeModule(*module, replay);
+  return runCheckers(*module, replay);
 }
 
 OwningOpRef<ModuleOp> fuzz::parseModel(MLIRContext &context, const std::string &text,
@@ -124,13 +124,14 @@ OwningOpRef<ModuleOp> fuzz::parseModel(MLIRContext &context, const std::string &
   return parseSourceString<ModuleOp>(text, ParserConfig(&context), file);
 }
 
-Judgement fuzz::judgeIR(const std::string &text, const std::string &file, bool replay) {
+CheckerResults fuzz::runCheckersOnIR(const std::string &text, const std::string &file,
+                                     bool replay) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = parseModel(context, text, file);
   if (!module) {
     llvm::report_fatal_error(llvm::Twine(file) + ": not model IR");
   }
-  return judgeModule(*module, replay);
+  return runCheckers(*module, replay);
 }
 
 std::string fuzz::importToText(const std::string &text, const std::string &file) {
