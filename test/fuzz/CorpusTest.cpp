@@ -111,7 +111,7 @@ TEST_P(Rejected, IsNotProved) {
 INSTANTIATE_TEST_SUITE_P(Corpus, Rejected, ::testing::ValuesIn(corpus("test/causality/rejected")),
                          [](const auto &info) { return getCaseName(info); });
 
-TEST(Corpus, IsLargeEnough) {
+TEST(Corpus, HasAtLeast60CausalAndLeakyModels) {
   EXPECT_GE(corpus("test/causality/causal").size(), 60u);
   EXPECT_GE(corpus("test/causality/leaky").size(), 60u);
 }

@@ -64,7 +64,7 @@ using Variants = std::vector<unsigned>;
 } // namespace
 
 /// For numbers 0 to 191: 200 and its neighbours are reached by none, 192 is by its lower one.
-TEST(NoFault, ABoundThatNoThreadReaches) {
+TEST(NoFault, ProvesBoundThatNoThreadReaches) {
   auto bound = [](const std::string &number) {
     return "  %c = icmp ult i64 %i, " + number +
            "\n  br i1 %c, label %store, label %end\nstore:\n  store i64 1, ptr %to\n"
@@ -75,7 +75,7 @@ TEST(NoFault, ABoundThatNoThreadReaches) {
   EXPECT_EQ(proved(bound("191"), Operator::ShiftBound), Variants{});
 }
 
-TEST(NoFault, ABoundOfALoadedNumberIsNotProved) {
+TEST(NoFault, DoesNotProveBoundOfLoadedNumber) {
   EXPECT_EQ(proved("  %x = load i64, ptr %to\n  %c = icmp ult i64 %x, 1000\n"
                    "  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void",
                    Operator::ShiftBound),
@@ -83,7 +83,7 @@ TEST(NoFault, ABoundOfALoadedNumberIsNotProved) {
 }
 
 /// A length is at least 1 and at most the context.
-TEST(NoFault, ABoundThatNoLengthReaches) {
+TEST(NoFault, ProvesBoundThatNoLengthReaches) {
   auto compare = [](const std::string &text) {
     return "  %c = icmp " + text +
            "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void";
@@ -94,7 +94,7 @@ TEST(NoFault, ABoundThatNoLengthReaches) {
 }
 
 /// A clamp before a branch that lets only numbers pass that it does not change.
-TEST(NoFault, AClampThatABranchMakesIdle) {
+TEST(NoFault, ProvesClampUnderRedundantBranch) {
   auto clamped = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
            "\n  br i1 %c, label %store, label %end\nstore:\n"
@@ -106,7 +106,7 @@ TEST(NoFault, AClampThatABranchMakesIdle) {
 }
 
 /// The source of a copy matters where the copy reads anything, its size everywhere.
-TEST(NoFault, AClampOfTheSourceOfACopyOfNothing) {
+TEST(NoFault, ProvesClampOfSourceOfEmptyCopy) {
   auto copy = [](const std::string &limit) {
     return "  %c = icmp ult i64 %i, " + limit +
            "\n  %size = select i1 %c, i32 16, i32 0\n"
@@ -125,7 +125,7 @@ TEST(NoFault, AClampOfTheSourceOfACopyOfNothing) {
 }
 
 /// One side of a conjunction that the other implies.
-TEST(NoFault, AConditionThatAnotherImplies) {
+TEST(NoFault, ProvesImpliedCondition) {
   std::string both = "  %a = icmp ult i64 %i, 100\n  %b = icmp ult i64 %i, 110\n"
                      "  %c = and i1 %a, %b\n  br i1 %c, label %store, label %end\nstore:\n"
                      "  store i64 1, ptr %to\n  br label %end\nend:\n  ret void";
@@ -133,7 +133,7 @@ TEST(NoFault, AConditionThatAnotherImplies) {
 }
 
 /// In a loop of eight iterations.
-TEST(NoFault, ABoundThatNoIterationReaches) {
+TEST(NoFault, ProvesBoundThatNoIterationReaches) {
   auto loop = [](const std::string &bound) {
     return "  br label %loop\nloop:\n  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n"
            "  %c = icmp ult i64 %k, " +
@@ -147,7 +147,7 @@ TEST(NoFault, ABoundThatNoIterationReaches) {
   EXPECT_EQ(proved(loop("7"), Operator::ShiftBound), Variants{});
 }
 
-TEST(NoFault, TheEndOfAGroupOfCopiesWithoutAWait) {
+TEST(NoFault, ProvesCommitWithoutWait) {
   std::string commit = "  call void @llvm.nvvm.cp.async.commit.group()\n";
   std::string wait = "  call void @llvm.nvvm.cp.async.wait.group(i32 0)\n";
   EXPECT_EQ(proved(commit + "  ret void", Operator::RemoveCommit), Variants{0});
@@ -162,7 +162,7 @@ TEST(NoFault, TheEndOfAGroupOfCopiesWithoutAWait) {
 }
 
 /// For a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
-TEST(NoFault, ABoundThatNoIterationOfALoopWithAVariableEndReaches) {
+TEST(NoFault, ProvesBoundInLoopWithVariableEnd) {
   auto loop = [](const std::string &bound, const std::string &end) {
     return "  %last = add i64 %block, 4\n  br label %loop\nloop:\n"
            "  %k = phi i64 [ 0, %entry ], [ %next, %loop ]\n  %c = icmp ult i64 %k, " +
@@ -181,7 +181,7 @@ TEST(NoFault, ABoundThatNoIterationOfALoopWithAVariableEndReaches) {
 
 /// For a loop that is not entered where its end would never come: 4 turns in blocks 0 and 1, none
 /// in the others.
-TEST(NoFault, ABoundInALoopThatIsNotAlwaysEntered) {
+TEST(NoFault, ProvesBoundInConditionalLoop) {
   auto loop = [](const std::string &bound) {
     return "  %early = icmp ult i64 %block, 2\n  %last = select i1 %early, i64 4, i64 0\n"
            "  %none = icmp eq i64 %last, 0\n  br i1 %none, label %end, label %enter\nenter:\n"
@@ -202,7 +202,7 @@ TEST(NoFault, ABoundInALoopThatIsNotAlwaysEntered) {
 
 /// A number that a loop carries on by another one's turns, as tiles that are left out make it: at
 /// least 0 and below 3 in the loop's body, whatever is skipped.
-TEST(NoFault, ABoundThatNoNumberCarriedByALoopMeets) {
+TEST(NoFault, ProvesBoundOfLoopCarriedNumber) {
   auto loop = [](const std::string &bound, const std::string &flags) {
     return "  br label %outer\nouter:\n  %n = phi i64 [ 0, %entry ], [ %next, %body ]\n"
            "  %more = icmp slt i64 %n, 3\n  br i1 %more, label %skip, label %end\nskip:\n"
@@ -224,7 +224,7 @@ TEST(NoFault, ABoundThatNoNumberCarriedByALoopMeets) {
 }
 
 /// Four bits of a loaded number are used: it is as one of 0 to 15.
-TEST(NoFault, ABoundThatTheLowestBitsOfALoadedNumberDoNotReach) {
+TEST(NoFault, ProvesBoundOfMaskedLoadedNumber) {
   auto low = [](const std::string &bound) {
     return "  %x = load i64, ptr %to\n  %low = and i64 %x, 15\n  %c = icmp ult i64 %low, " + bound +
            "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  ret void";
@@ -235,7 +235,7 @@ TEST(NoFault, ABoundThatTheLowestBitsOfALoadedNumberDoNotReach) {
 }
 
 /// A clamp whose result a branch takes along only where it is idle.
-TEST(NoFault, AClampThatNoBranchTakesAlong) {
+TEST(NoFault, ProvesClampUnusedByBranches) {
   auto joined = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
            "\n  br i1 %c, label %join, label %other\nother:\n  br label %join\njoin:\n"

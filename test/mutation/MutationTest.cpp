@@ -77,9 +77,9 @@ end:
 }
 )";
 
-class PlantFaultTest : public ::testing::Test {
+class InjectFaultTest : public ::testing::Test {
 protected:
-  PlantFaultTest() : in(tiles * 64), out(tiles * 64, 7.0f) {
+  InjectFaultTest() : in(tiles * 64), out(tiles * 64, 7.0f) {
     std::iota(in.begin(), in.end(), 1.0f);
     emulator::EmulatedLaunch launch;
     launch.grid = {1, 1, 1};
@@ -108,7 +108,7 @@ protected:
 
 } // namespace
 
-TEST_F(PlantFaultTest, FindsASiteOfEveryOperator) {
+TEST_F(InjectFaultTest, FindsASiteOfEveryOperator) {
   std::map<Operator, int> sites;
   for (const Mutation &mutation : mutationsIn(subject)) {
     ++sites[mutation.op];
@@ -121,7 +121,7 @@ TEST_F(PlantFaultTest, FindsASiteOfEveryOperator) {
 }
 
 /// One fault is none: where the clamp matters nothing is read.
-TEST_F(PlantFaultTest, HarmfulFaultsAreFound) {
+TEST_F(InjectFaultTest, DetectsHarmfulFaults) {
   Faults faults(subject, mutationsIn(subject));
   std::vector<std::string> survivors;
   for (const auto &[mutation, outcome] : llvm::zip_equal(faults.all, Trials(subject).run(faults))) {
@@ -132,7 +132,7 @@ TEST_F(PlantFaultTest, HarmfulFaultsAreFound) {
   EXPECT_EQ(survivors, std::vector<std::string>{"clamp removed: survived"});
 }
 
-TEST_F(PlantFaultTest, AKernelThatBreaksARuleIsNoSubject) {
+TEST_F(InjectFaultTest, RejectsKernelWithAViolation) {
   subject.ir.erase(subject.ir.rfind("  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"),
                    58);
   EXPECT_THROW(Trials{subject}, std::runtime_error);

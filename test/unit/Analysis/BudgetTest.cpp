@@ -63,7 +63,7 @@ TEST(Budget, CoprimeFactorsTakeFewOperations) {
 }
 
 /// Sums of remainders by coprime numbers take all values, the greatest too; that is far out.
-TEST(Budget, LongPeriodsAreDecidedExactly) {
+TEST(Budget, DecidesLongPeriodsExactly) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context), e = p;
   int64_t greatest = 0;
@@ -81,7 +81,7 @@ TEST(Budget, LongPeriodsAreDecidedExactly) {
   EXPECT_FALSE(budget.isExhausted());
 }
 
-TEST(Budget, SpentOperationsAreNoVerdict) {
+TEST(Budget, ExhaustedBudgetGivesNoVerdict) {
   Imported model(hourglass);
   int64_t left = 0, whole = WorkBudget::defaultOperations;
   EXPECT_EQ(checkWithin(model, whole, &left).kind, VerdictKind::Proved);
@@ -99,14 +99,14 @@ TEST(Budget, SpentOperationsAreNoVerdict) {
 }
 
 /// With little work left for the proof, a leak near the beginning is found all the same.
-TEST(Budget, ALeakIsSearchedForWithTheRestOfTheBudget) {
+TEST(Budget, SearchesForLeaksWithTheRemainingBudget) {
   Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   CausalVerdict verdict = checkWithin(model, 2000);
   EXPECT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
   EXPECT_EQ(verdict.exhausted, 0);
 }
 
-TEST(Budget, ScopesPayTogether) {
+TEST(Budget, NestedScopesShareTheBudget) {
   WorkBudget outer(100);
   WorkScope outerScope(outer);
   {
@@ -127,7 +127,7 @@ TEST(Budget, ScopesPayTogether) {
 
 /// Rows that wait for groups by large coprime factors: sets of their bounds are larger than the
 /// library is asked for, so how many rows one step computes is decided by remainders.
-TEST(Budget, StepsOfLargeCoprimeFactorsAreDecided) {
+TEST(Budget, DecidesStepsOfLargeCoprimeFactors) {
   std::string stages;
   for (const char *factor : {"101", "103", "107", "109"}) {
     stages += R"({ "op": "shorten", "factor": )" + std::string(factor) +
@@ -146,7 +146,7 @@ TEST(Budget, StepsOfLargeCoprimeFactorsAreDecided) {
   }
 }
 
-TEST(Budget, SpentOperationsAreNoStep) {
+TEST(Budget, ExhaustedBudgetGivesNoStep) {
   Imported model(hourglass);
   auto predict = model.module->lookupSymbol<func::FuncOp>("predict");
   StepRefusal refusal;
@@ -176,7 +176,7 @@ static const char *begins =
        { "op": "upsample", "factor": 2 },)";
 
 /// Every run of a witness has boundaries that the program can have.
-TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
+TEST(ReplayRuns, UseReachableBits) {
   Imported model(begins);
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
   ASSERT_EQ(verdict.kind, VerdictKind::Leak) << verdict.message;
@@ -193,7 +193,7 @@ TEST(ReplayRuns, HaveBitsThatTheProgramCanHave) {
 
 /// The bit of row 0 is always 1, so the leak of row 0 changes no number. Bit 2 decides which
 /// segment row 4 reads.
-TEST(ReplayRuns, ShowALaterRowWhereTheFirstOneNeverChanges) {
+TEST(ReplayRuns, ShowALaterRowWhereTheFirstNeverChanges) {
   Imported model(begins);
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/true);
   ASSERT_TRUE(verdict.witness) << verdict.message;
@@ -207,7 +207,7 @@ TEST(ReplayRuns, ShowALaterRowWhereTheFirstOneNeverChanges) {
 }
 
 /// Groups of nine tokens: the walk of boundaries is bounded by its rows, and not by seven tokens.
-TEST(ReplayRuns, AreFoundInLongerSequencesWhereGroupsHaveFewBoundaries) {
+TEST(ReplayRuns, ExtendSequencesWhereGroupsHaveFewBoundaries) {
   Imported model(
       R"({ "op": "shift", "by": 8 }, { "op": "shorten", "factor": 9 },
          { "op": "boundaries", "name": "w", "predictor": 2, "prior": 0.1 },
@@ -219,7 +219,7 @@ TEST(ReplayRuns, AreFoundInLongerSequencesWhereGroupsHaveFewBoundaries) {
 }
 
 /// A rule by spikes gives the first row no bit, and an axis has no more segments than rows.
-TEST(ReplayRuns, KeepToTheRuleAndTheCapacity) {
+TEST(ReplayRuns, RespectTheRuleAndTheCapacity) {
   Imported spikes(
       R"({ "op": "loss", "name": "small" },
          { "op": "boundaries", "name": "w", "rule": "entropy", "loss": "small", "spike": 1 },
@@ -236,7 +236,7 @@ TEST(ReplayRuns, KeepToTheRuleAndTheCapacity) {
 }
 
 /// Every token of a small vocabulary ends words, so a text has one boundary, at its first token.
-TEST(ReplayRuns, HaveTokensWhereAllOfThemAreMembers) {
+TEST(ReplayRuns, HandleRulesThatContainEveryToken) {
   const std::string words =
       R"({ "op": "boundaries", "name": "w", "rule": "space_like", "at": "start" },
          { "op": "shorten", "segments": "w", "method": "first" },

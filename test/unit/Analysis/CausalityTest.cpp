@@ -98,7 +98,7 @@ std::vector<std::string> modelsToEnumerate() {
 
 INSTANTIATE_TEST_SUITE_P(Models, Causal, ::testing::ValuesIn(modelsToEnumerate()));
 
-TEST(Causality, GoldensButTheBidirectionalAreProved) {
+TEST(Causality, ProvesAllGoldenModelsExceptBidirectional) {
   for (const std::string &path : specsUnder("test/golden")) {
     bool leaks = path.ends_with("bidirectional.json");
     CausalVerdict verdict = checkBoth(path);
@@ -173,7 +173,7 @@ TEST(Causality, RandomSpecsAgreeWithEnumeration) {
   EXPECT_GT(refused, 60);
 }
 
-TEST(Causality, WithoutALossNothingIsProved) {
+TEST(Causality, ModelWithoutLossIsNotProved) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module =
       importSpec(parseValidFile(context, source + "/models/tiny/vanilla.json"));
@@ -181,7 +181,7 @@ TEST(Causality, WithoutALossNothingIsProved) {
   EXPECT_EQ(checkCausality(*module).kind, VerdictKind::NotProved);
 }
 
-TEST(Causality, TheProofIsFastOnDeepModels) {
+TEST(Causality, ProofOfDeepModelsIsFast) {
   std::string text =
       R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1, "width": 2, "stages": [
     { "op": "embedding" },

@@ -105,7 +105,7 @@ TEST(Chains, ShorteningAndUpsamplingReads) {
 
 /// Never shifted on the way, and by the common multiple in the end: bounds nest to the depth of the
 /// model, and are not above the tokens anywhere before the last op.
-TEST(Chains, ThatAreLateInTheEnd) {
+TEST(Chains, LastShiftMakesTheChainCausal) {
   std::string late = zigzag(1500, false, [](int, int64_t) { return 0; });
   EXPECT_EQ(checkQuickly(late).kind, VerdictKind::Leak);
   EXPECT_EQ(checkQuickly(late + stage("shift", "by", 29)).kind, VerdictKind::Proved);
@@ -128,7 +128,7 @@ TEST(Chains, ShiftReads) {
 }
 
 /// A certificate has the same bound, spelled by its steps.
-TEST(Chains, HaveShortBounds) {
+TEST(Chains, CertificateBoundsAreShort) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec =
       parse(context, zigzag(60, false, [](int, int64_t) { return 0; }) + stage("shift", "by", 29));
@@ -157,7 +157,7 @@ AffineExpr randomExpression(std::mt19937 &generator, MLIRContext *context, int d
 }
 } // namespace
 
-TEST(Staircase, IsTheExpression) {
+TEST(Staircase, MatchesTheExpression) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::mt19937 generator(3);
   int spelled = 0;
@@ -194,7 +194,7 @@ TEST(Staircase, ThePeriodIsTheLeastCommonMultipleOfTheScales) {
   EXPECT_EQ(30 % computeRepeat(e).period, 0);
 }
 
-TEST(Staircase, ALineIsNowhereBelow) {
+TEST(Staircase, LowerBoundingLineHolds) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::mt19937 generator(4);
   for (int i = 0; i < 100; ++i) {
@@ -207,7 +207,7 @@ TEST(Staircase, ALineIsNowhereBelow) {
   }
 }
 
-TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
+TEST(Staircase, FindsCommonPoints) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::mt19937 generator(5);
   int found = 0, none = 0;
@@ -241,7 +241,7 @@ TEST(Staircase, PointsInCommonAreFoundWhereThereAreSome) {
 }
 
 /// A search is limited to 50 bits, and answers "unknown" about points beyond.
-TEST(Residues, PointsOutOfReachAreNotExcluded) {
+TEST(Residues, ExcludesOnlyReachablePoints) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context);
   AffineExpr farOut = p.floorDiv(int64_t{1} << 11) - (int64_t{1} << 41);
@@ -293,7 +293,7 @@ TEST(Chains, BothDecisionProceduresAgree) {
 //===----------------------------------------------------------------------===//
 
 /// The walk finds the latest token; the row's own target carries more where it is read too.
-TEST(Witnesses, NameTheTargetWhereItIsRead) {
+TEST(Witnesses, NameTheTargetThatIsRead) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec = parse(context, stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +
                                        R"({ "op": "add", "with": "x" },)"

@@ -174,7 +174,7 @@ void forEachAccess(
 
 class LoweredSpec : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(LoweredSpec, AddsNothing) {
+TEST_P(LoweredSpec, AddsNoDependence) {
   Road road(GetParam());
   road.formDispatches();
   road.run(createBuildEntries());
@@ -184,7 +184,7 @@ TEST_P(LoweredSpec, AddsNothing) {
 INSTANTIATE_TEST_SUITE_P(All, LoweredSpec, ::testing::ValuesIn(specs()));
 
 /// The comparison at every length decides whatever differentiation and dispatch forming make.
-TEST(LoweredCausality, EveryMapIsDecidedForEveryLength) {
+TEST(LoweredCausality, DecidesEveryMapForEveryLength) {
   for (const char *spec :
        {"/models/tiny/nested.json", "/models/demo.json",
         "/test/causality/causal/factors-2-3-7-nested.json",
@@ -200,7 +200,7 @@ TEST(LoweredCausality, EveryMapIsDecidedForEveryLength) {
   }
 }
 
-TEST(LoweredCausality, WrongMasksOfDispatchesAreCaught) {
+TEST(LoweredCausality, DetectsWrongMasksOfDispatches) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     road.formDispatches();
@@ -209,7 +209,7 @@ TEST(LoweredCausality, WrongMasksOfDispatchesAreCaught) {
   }
 }
 
-TEST(LoweredCausality, WrongMasksOfDifferentiationAreCaught) {
+TEST(LoweredCausality, DetectsWrongMasksOfDifferentiation) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     road.run(createDifferentiate());
@@ -221,7 +221,7 @@ TEST(LoweredCausality, WrongMasksOfDifferentiationAreCaught) {
 }
 
 /// A window of 200 is longer than any length that is walked.
-TEST(LoweredCausality, AMaskThatOnlyDiffersFarOutIsCaught) {
+TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
   std::string path = ::testing::TempDir() + "/sluice-lowered-window.json";
   std::error_code code;
   llvm::raw_fd_ostream(path, code) << R"json({"sluice": 1, "vocabulary": 8, "context": 512,
@@ -235,7 +235,7 @@ TEST(LoweredCausality, AMaskThatOnlyDiffersFarOutIsCaught) {
 }
 
 /// Planted in the select itself: a value taken at some rows is taken at all others, or at all.
-TEST(LoweredCausality, SelectsOfOtherRowsAreCaught) {
+TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
   Road road(source + "/test/causality/causal/replaced-last-rows.json");
   road.formDispatches();
   int planted = 0;
@@ -265,7 +265,7 @@ TEST(LoweredCausality, SelectsOfOtherRowsAreCaught) {
 
 class WrongMaps : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(WrongMaps, DispatchesAreCaught) {
+TEST_P(WrongMaps, DetectDispatchErrors) {
   Road road(source + GetParam());
   road.formDispatches();
   int planted = 0;
@@ -312,7 +312,7 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
 } // namespace
 
 /// A guard that is dropped, ends too late or ends too soon is caught wherever it matters.
-TEST_P(WrongMaps, GuardsAreCaught) {
+TEST_P(WrongMaps, DetectGuardErrors) {
   Road road(source + GetParam());
   road.formDispatches();
   int planted = 0;
@@ -345,7 +345,7 @@ static bool isBackward(Operation *op) {
 
 /// An adjoint that reads an earlier row's gradient than the forward shift lets it. A later row's is
 /// allowed across attention: that row does depend on this one.
-TEST(LoweredCausality, WrongAdjointsAreCaught) {
+TEST(LoweredCausality, DetectsWrongAdjoints) {
   for (const char *spec :
        {"/test/causality/causal/shift-on-coarse-scale.json",
         "/test/causality/causal/shift-after-upsample.json", "/models/tiny/hourglass.json"}) {
@@ -367,7 +367,7 @@ TEST(LoweredCausality, WrongAdjointsAreCaught) {
 }
 
 /// A forward map of the gradient function that differs from the one that is evaluated.
-TEST(LoweredCausality, WrongForwardShiftsAreCaught) {
+TEST(LoweredCausality, DetectsWrongForwardShifts) {
   Road road(source + "/models/tiny/hourglass.json");
   road.run(createDifferentiate());
   int planted = 0;
@@ -432,7 +432,7 @@ std::string writeTwoCuts() {
 
 } // namespace
 
-TEST(LoweredSegments, WrongIndicesOfDifferentiationAreCaught) {
+TEST(LoweredSegments, DetectsWrongIndicesOfDifferentiation) {
   Road road(writeTwoCuts());
   road.run(createDifferentiate());
   int planted = 0;
@@ -455,7 +455,7 @@ TEST(LoweredSegments, WrongIndicesOfDifferentiationAreCaught) {
   EXPECT_EQ(road.find("sluice-differentiate"), "");
 }
 
-TEST(LoweredSegments, BoundariesOfOthersAreCaught) {
+TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
   Road road(writeTwoCuts());
   road.run(createDifferentiate());
   int planted = 0;
@@ -517,7 +517,7 @@ protected:
 
 /// Results of an index or a range, one row too far and one too near. A range loses a row at one
 /// end, and wins one at the other.
-TEST_P(WrongIndices, RowErrorsAreCaught) {
+TEST_P(WrongIndices, DetectRowErrors) {
   forEachFound(*road.module, getFunction(),
                [&](dispatch::RowsOp op, unsigned i, AccessAttr access) {
                  for (int64_t by : {1, -1}) {
@@ -529,7 +529,7 @@ TEST_P(WrongIndices, RowErrorsAreCaught) {
 }
 
 /// A range that begins at an earlier end, or ends at a later one.
-TEST_P(WrongIndices, EndErrorsAreCaught) {
+TEST_P(WrongIndices, DetectEndErrors) {
   forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
     for (auto [index, by] : {std::pair(access.getIndex(), -1), std::pair(access.getLast(), 1)}) {
       bool isEnd = access.getKind() == AccessKind::Range && index >= 0;
@@ -544,7 +544,7 @@ TEST_P(WrongIndices, EndErrorsAreCaught) {
 }
 
 /// Counts that are read a row away, and ends in their place.
-TEST_P(WrongIndices, CountErrorsAreCaught) {
+TEST_P(WrongIndices, DetectCountErrors) {
   forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
     auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
     auto scan = op.getInputs()[number].getDefiningOp<dispatch::SegmentScanOp>();

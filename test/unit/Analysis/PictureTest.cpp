@@ -35,7 +35,7 @@ std::vector<std::string> getLabelNames(const Picture &picture) {
 }
 } // namespace
 
-TEST(Pictures, LayersOfOneKindAreOneBand) {
+TEST(Pictures, GroupsEqualLayersInOneBand) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "2@1 8@4 1@1" },)");
   Picture picture = drawn(model);
   EXPECT_EQ(getLabelNames(picture),
@@ -50,7 +50,7 @@ TEST(Pictures, LayersOfOneKindAreOneBand) {
 }
 
 /// Boxes are exact: of every band, the reads of the row.
-TEST(Pictures, TheRowIsTheOneWithMostHoles) {
+TEST(Pictures, ShowsTheRowWithMostHoles) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "0@1 2@4 0@1" },)");
   Picture picture = drawn(model);
   EXPECT_EQ(picture.row % 4, 3);
@@ -61,14 +61,14 @@ TEST(Pictures, TheRowIsTheOneWithMostHoles) {
   EXPECT_EQ(picture.bands[0].seen, tokens);
 }
 
-TEST(Pictures, DifferentMasksAreDifferentBands) {
+TEST(Pictures, DifferentMasksHaveSeparateBands) {
   Imported model(R"({ "op": "layer" }, { "op": "layer", "mask": {"window": [0, 4]} },
     { "op": "layer", "mask": {"window": [0, 4]} },)");
   EXPECT_EQ(getLabelNames(drawn(model)),
             (std::vector<std::string>{"tokens", "layer, causal", "2 layers, window 0 to 4"}));
 }
 
-TEST(Pictures, ALeakHasItsPathFromTheTokenToTheRow) {
+TEST(Pictures, ShowsThePathOfALeak) {
   Imported model(R"({ "op": "shift", "by": 2 }, { "op": "shorten", "factor": 4 }, { "op": "layer" },
     { "op": "upsample", "factor": 4 }, { "op": "add", "with": "x" },)");
   Picture picture = drawn(model);
@@ -79,7 +79,7 @@ TEST(Pictures, ALeakHasItsPathFromTheTokenToTheRow) {
   EXPECT_FALSE(picture.leakByGrowing);
 }
 
-TEST(Pictures, EveryTokenThatLeaksIsMarked) {
+TEST(Pictures, MarksEveryLeakingToken) {
   Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   Picture picture = drawn(model);
   EXPECT_EQ(picture.row, 0);
@@ -93,7 +93,7 @@ TEST(Pictures, EveryTokenThatLeaksIsMarked) {
 }
 
 /// Each kind of mark that is drawn has words in the legend, and no other has.
-TEST(Pictures, TheLegendExplainsTheMarks) {
+TEST(Pictures, LegendExplainsTheMarks) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)");
   std::string svg = renderSvg(drawn(model));
   for (const char *words :
@@ -110,7 +110,7 @@ TEST(Pictures, TheLegendExplainsTheMarks) {
   EXPECT_FALSE(has(svg, "what attention reads"));
 }
 
-TEST(Pictures, ATooWidePictureIsRejected) {
+TEST(Pictures, RejectsTooWidePicture) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@1024 1@1" },)");
   std::string error;
   CausalVerdict verdict = checkCausality(*model.module);
@@ -122,7 +122,7 @@ TEST(Pictures, ATooWidePictureIsRejected) {
 }
 
 /// Passes of a scan shift by up to the context. They span no picture, and are one band.
-TEST(Pictures, AScanIsOneBand) {
+TEST(Pictures, DrawsAScanAsOneBand) {
   Imported average(R"({ "op": "boundaries", "name": "chunks", "ratio": 4, "at": "start" },
     { "op": "shorten", "segments": "chunks", "method": "first" },
     { "op": "upsample", "segments": "chunks", "method": "smooth", "by": 1 },)");
@@ -176,7 +176,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.voc
 } // namespace
 
 /// Its tokens are no tokens of the target.
-TEST(Pictures, AnEncodersTokensAreABandOfTheirOwn) {
+TEST(Pictures, DrawsEncoderTokensInASeparateBand) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                       arith::ArithDialect>();
@@ -272,7 +272,7 @@ TEST(Pictures, SegmentsOfATextBeginAfterItsMarks) {
   EXPECT_GE(pooled.starts[3], picture->length);
 }
 
-TEST(Pictures, AttentionByHashesHasAName) {
+TEST(Pictures, NamesLshAttention) {
   Imported model(R"({ "op": "layer", "lsh": { "buckets": 2 } },)");
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
   std::string error;
@@ -281,7 +281,7 @@ TEST(Pictures, AttentionByHashesHasAName) {
   EXPECT_TRUE(llvm::is_contained(getLabelNames(*picture), "LSH attention"));
 }
 
-TEST(Pictures, NamesAreEscaped) {
+TEST(Pictures, EscapesNames) {
   Picture picture;
   picture.name = "<a> & \"b\"";
   picture.length = 1;

@@ -50,7 +50,7 @@ TEST(QuasiAffine, AgreesWithEvaluation) {
   EXPECT_GT(fails, 300);
 }
 
-TEST(QuasiAffine, LargeFactorsAreDecided) {
+TEST(QuasiAffine, DecidesLargeFactors) {
   MLIRContext context;
   AffineExpr p = getAffineDimExpr(0, &context);
   int64_t k = (int64_t{1} << 31) - 1;

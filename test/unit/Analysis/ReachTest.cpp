@@ -125,28 +125,28 @@ std::string findBlindSpot(const std::string &stages) {
 
 /// Hourglass, appendix: in A#AB#BC#C the last token of a chunk is a copy of the one two before.
 /// With k = 3 and no fine layers row 3m + 2 predicts token 3m + 3 without seeing token 3m + 1.
-TEST(BlindSpots, TheHourglassPapersExample) {
+TEST(BlindSpots, ReportsTheExampleOfTheHourglassPaper) {
   std::string text = findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
   EXPECT_TRUE(has(text, "put a layer of the finest scale after this upsampling")) << text;
   EXPECT_EQ(findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 2@3 1@1" },)"), "");
 }
 
-TEST(BlindSpots, TheMinimumPeriodIsReported) {
+TEST(BlindSpots, ReportsTheMinimumPeriod) {
   std::string text =
       findBlindSpot(R"({ "op": "hourglass", "hierarchy": "0@1 1@3 1@12 1@3 0@1" },)");
   EXPECT_TRUE(has(text, "row 3m+2 never sees token 3m+1;")) << text;
   EXPECT_TRUE(has(text, "the pattern repeats every 3 tokens")) << text;
 }
 
-TEST(BlindSpots, FineLayersBelowAloneDoNotHelp) {
+TEST(BlindSpots, FineLayersWithoutSkipHaveABlindSpot) {
   std::string text = findBlindSpot(R"({ "op": "layer" }, { "op": "shift", "by": 3 },
     { "op": "shorten", "factor": 4 }, { "op": "layer" }, { "op": "upsample", "factor": 4 },)");
   EXPECT_TRUE(has(text, "rows 4m+1 to 4m+3 never see tokens 4m+1 to their own")) << text;
   EXPECT_TRUE(has(text, "add a stream of the finest scale")) << text;
 }
 
-TEST(BlindSpots, FineLayersBelowAndASkipDo) {
+TEST(BlindSpots, FineLayersWithSkipHaveNoBlindSpot) {
   EXPECT_EQ(findBlindSpot(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)"), "");
   EXPECT_EQ(
       findBlindSpot(
@@ -155,13 +155,13 @@ TEST(BlindSpots, FineLayersBelowAndASkipDo) {
       "");
 }
 
-TEST(BlindSpots, AWindowThatEndsEarlyIsNamed) {
+TEST(BlindSpots, ReportsWindowThatEndsEarly) {
   std::string text = findBlindSpot(R"({ "op": "layer", "mask": {"window": [0, 1]} },
     { "op": "layer", "mask": {"window": [3, 9]} },)");
   EXPECT_TRUE(has(text, "row t never sees tokens t-2 to t-1; begin this window at 0")) << text;
 }
 
-TEST(BlindSpots, ABoundedContextIsANoteAndNoBlindSpot) {
+TEST(BlindSpots, ReportsBoundedContextAsANote) {
   CausalVerdict verdict = Imported(R"({ "op": "layer", "mask": {"window": [0, 16]} },
     { "op": "layer", "mask": {"window": [0, 16]} },)")
                               .check();
@@ -173,12 +173,12 @@ TEST(BlindSpots, ABoundedContextIsANoteAndNoBlindSpot) {
   EXPECT_TRUE(has(verdict.notes[0].format(), ": note: ")) << verdict.notes[0].format();
 }
 
-TEST(BlindSpots, AContextAsLongAsTheModelsIsNotReported) {
+TEST(BlindSpots, IgnoresContextOfTheModelLength) {
   EXPECT_TRUE(
       Imported(R"({ "op": "layer", "mask": {"window": [0, 512]} },)").check().notes.empty());
 }
 
-TEST(BlindSpots, PatternsThatAreNotEnumeratedAreReported) {
+TEST(BlindSpots, ReportsPatternsThatWereNotEnumerated) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@1000003 0@1" },)").check();
   EXPECT_EQ(verdict.kind, VerdictKind::Proved);
@@ -234,7 +234,7 @@ bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
 } // namespace
 
 /// A segment is seen from its last token on, and not before.
-TEST(BlindSpots, SegmentsAreSeenWhenTheyHaveEnded) {
+TEST(BlindSpots, SegmentsAreVisibleFromTheirLastToken) {
   Imported cut(R"({ "op": "boundaries", "name": "words", "rule": "every", "factor": 3 },
     { "op": "shorten", "segments": "words" }, { "op": "layer" },
     { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },)");
@@ -356,7 +356,7 @@ TEST(Waste, MinimumShiftsAgreeWithEnumeration) {
 }
 
 /// The levels shorten by 2 and by 3, so that the first could shift by 1, but one key sets both.
-TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
+TEST(Waste, KeyOfSeveralLevelsIsOneChange) {
   auto hourglass = [](const std::string &shift) {
     return R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1", "shift": )" + shift + " },";
   };
@@ -384,7 +384,7 @@ TEST(Waste, AKeyThatSetsSeveralLevelsIsOneChange) {
 }
 
 /// The advice was applied to the spec: it is causal, and the hole is gone.
-TEST(BlindSpots, ARemedyIsOne) {
+TEST(BlindSpots, RemedyRemovesTheBlindSpot) {
   const std::string late = R"({ "op": "shorten", "factor": 4 }, { "op": "layer" },
     { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },)";
   std::string text = findBlindSpot(late);
@@ -413,7 +413,7 @@ TEST(Advice, StopsInTimeAndReportsWhere) {
   }));
 }
 
-TEST(Waste, LeavesTheModuleAsItWas) {
+TEST(Waste, DoesNotChangeTheModule) {
   Imported model(buildChain(9, 2, 1));
   std::string before, after;
   llvm::raw_string_ostream(before) << *model.module;
@@ -423,14 +423,14 @@ TEST(Waste, LeavesTheModuleAsItWas) {
 }
 
 /// One cause, one warning: the hole is reported with the shift that causes it.
-TEST(Waste, AHoleOfANeedlessShiftIsNoSecondWarning) {
+TEST(Waste, ReportsNeedlessShiftOnce) {
   CausalVerdict verdict = Imported(R"({ "op": "shift", "by": 1 }, { "op": "layer" },)").check();
   ASSERT_EQ(verdict.warnings.size(), 1u);
   EXPECT_EQ(verdict.warnings[0].kind, WarningKind::Waste);
   EXPECT_TRUE(has(verdict.warnings[0].text, "where none is needed")) << verdict.warnings[0].text;
 }
 
-TEST(DeadStages, TheLastOfAChainIsNamed) {
+TEST(DeadStages, ReportsTheLastStageOfADeadChain) {
   CausalVerdict verdict = Imported("{ \"op\": \"layer\" },\n{ \"op\": \"layer\" },\n"
                                    "{ \"op\": \"layer\", \"from\": \"x\" },")
                               .check();
@@ -440,7 +440,7 @@ TEST(DeadStages, TheLastOfAChainIsNamed) {
   EXPECT_TRUE(has(verdict.warnings[0].text, "so its weights are never trained"));
 }
 
-TEST(DeadStages, AShiftHasNoWeightsAndIsNoWaste) {
+TEST(DeadStages, IgnoresShiftsWithoutWeights) {
   CausalVerdict verdict = Imported("{ \"op\": \"layer\", \"to\": \"y\" },\n"
                                    "{ \"op\": \"shift\", \"by\": 3 },\n"
                                    "{ \"op\": \"layer\", \"from\": \"y\" },")

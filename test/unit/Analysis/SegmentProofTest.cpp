@@ -190,7 +190,7 @@ struct Parsed {
 
 VerdictKind getVerdict(const Choice &choice) { return Parsed(choice.text()).check(); }
 
-TEST(SegmentProof, ReadsOfClosedSegmentsAreProved) {
+TEST(SegmentProof, ProvesReadsOfClosedSegments) {
   EXPECT_EQ(getVerdict({}), VerdictKind::Proved);
   EXPECT_EQ(getVerdict({.inside = "attention"}), VerdictKind::Proved);
   EXPECT_EQ(getVerdict({.pool = "select"}), VerdictKind::Proved);
@@ -201,48 +201,48 @@ TEST(SegmentProof, ReadsOfClosedSegmentsAreProved) {
   EXPECT_EQ(getVerdict({.isNested = true}), VerdictKind::Proved);
 }
 
-TEST(SegmentProof, ItsOwnSegmentLeaks) {
+TEST(SegmentProof, ReportsReadOfTheOpenSegment) {
   EXPECT_EQ(getVerdict({.by = 0}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 0, .pool = "attend"}), VerdictKind::Leak);
 }
 
 /// Its last key is the first row after it.
-TEST(SegmentProof, ASegmentThatAttendsToTheNextLeaks) {
+TEST(SegmentProof, ReportsAttentionToTheNextSegment) {
   EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = -1}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 2, .pool = "attend", .rowsBy = -1}), VerdictKind::Proved);
 }
 
-TEST(SegmentProof, AMeanOfStartsIsClosedByTheNext) {
+TEST(SegmentProof, ReportsMeanThatReadsTheNextStart) {
   EXPECT_EQ(getVerdict({.by = 1, .pool = "starts"}), VerdictKind::Leak);
 }
 
 /// z[t] = y[c(t + 1) - 2] reads no later token, but its index reveals the bit of t + 1.
-TEST(SegmentProof, ABoundaryReadAheadLeaksItsInput) {
+TEST(SegmentProof, ReportsBoundaryReadAhead) {
   EXPECT_EQ(getVerdict({.countsBy = -1, .by = 2}), VerdictKind::Leak);
 }
 
-TEST(SegmentProof, BitsOfLaterTokensMayDecideForRowsAsMuchLater) {
+TEST(SegmentProof, ProvesLaterBitsForLaterRows) {
   EXPECT_EQ(getVerdict({.bitsBy = -1}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.bitsBy = -1, .countsBy = 1, .by = 1}), VerdictKind::Proved);
 }
 
-TEST(SegmentProof, ANestedLevelIsHeldToItsOwnSegments) {
+TEST(SegmentProof, ChecksNestedLevelAgainstItsSegments) {
   EXPECT_EQ(getVerdict({.isNested = true, .innerBy = 0}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 2, .isNested = true, .innerBy = 0}), VerdictKind::Leak);
 }
 
 /// A mean over the next segment too, as "smoothing reversed" makes one.
-TEST(SegmentProof, ASegmentThatReadsTheNextLeaks) {
+TEST(SegmentProof, ReportsReadOfTheNextSegment) {
   EXPECT_EQ(getVerdict({.inside = "back"}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 2, .inside = "back"}), VerdictKind::Proved);
 }
 
 /// Segments moved by one are read where their own end is still to come, if they are not stored.
-TEST(SegmentProof, ALateSegmentMayBeReadAtItsOwnIndex) {
+TEST(SegmentProof, ProvesReadOfDelayedSegmentAtItsIndex) {
   EXPECT_EQ(getVerdict({.by = 0, .inside = "shift"}), VerdictKind::Proved);
 }
 
-TEST(SegmentProof, AWitnessNamesTheBoundaries) {
+TEST(SegmentProof, WitnessContainsTheBoundaries) {
   Parsed model(Choice{.by = 0}.text());
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
   ASSERT_TRUE(verdict.witness);
@@ -306,7 +306,7 @@ void expectNoChange(Parsed &model, std::mt19937_64 &generator, const std::string
   }
 }
 
-TEST(SegmentProof, AgreesWithAllBoundariesAndTheReference) {
+TEST(SegmentProof, AgreesWithEnumerationAndReference) {
   int proved = 0, leaks = 0, neither = 0;
   std::mt19937_64 generator;
   for (int trial = 0; trial < 80; ++trial) {

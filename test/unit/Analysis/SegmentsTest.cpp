@@ -274,14 +274,14 @@ std::array<int, 2> compare(Maker &maker, int trials, size_t length, int64_t most
   return counts;
 }
 
-TEST(SegmentsEngine, DecidesOneLevelLikeAllBitStrings) {
+TEST(SegmentsEngine, OneLevelAgreesWithEnumeration) {
   Maker maker(1, 1);
   auto [found, none] = compare(maker, 500, 10, 6);
   EXPECT_GT(found, 100);
   EXPECT_GT(none, 100);
 }
 
-TEST(SegmentsEngine, DecidesTwoLevelsLikeAllBitStrings) {
+TEST(SegmentsEngine, TwoLevelsAgreeWithEnumeration) {
   Maker maker(2, 2);
   auto [found, none] = compare(maker, 400, 7, 4);
   EXPECT_GT(found, 50);
@@ -289,7 +289,7 @@ TEST(SegmentsEngine, DecidesTwoLevelsLikeAllBitStrings) {
 }
 
 /// Sums that do not fit into 64 bits are given up: x = 0, y = 1, z = 0 is a solution.
-TEST(SegmentsEngine, DoesNotWrapAround) {
+TEST(SegmentsEngine, ReportsOverflowAsUnknown) {
   Formula formula;
   Linear x = formula.addVariable(), y = formula.addVariable(), z = formula.addVariable();
   constexpr int64_t large = int64_t{1} << 32;
@@ -308,7 +308,7 @@ TEST(SegmentsEngine, DoesNotWrapAround) {
 
 /// Row t reads segment c(t) - by, which ends by t if by >= 1: earlier by the distance of
 /// boundaries for each more.
-TEST(SegmentsEngine, DecidesRowsThatALaterSegmentHides) {
+TEST(SegmentsEngine, DecidesRowsHiddenByALaterSegment) {
   for (int64_t least : {1, 3}) {
     for (int64_t by : {0, 1, 2, 4}) {
       Formula formula;

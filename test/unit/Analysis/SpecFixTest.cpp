@@ -95,7 +95,7 @@ TEST(Fixes, RemoveAnInputWithItsOnlyReader) {
   }
 }
 
-TEST(Fixes, AreTwoTogetherWhereOneIsNotEnough) {
+TEST(Fixes, CombineTwoEditsWhereOneIsNotEnough) {
   CausalVerdict verdict = advise(buildSpec(R"({"op": "layer", "mask": "bidirectional"},
 {"op": "shift", "by": 2},)" + coarse));
   ASSERT_TRUE(verdict.fix) << verdict.noFix;
@@ -105,7 +105,7 @@ TEST(Fixes, AreTwoTogetherWhereOneIsNotEnough) {
   EXPECT_TRUE(isProved(verdict.fix->text)) << verdict.fix->text;
 }
 
-TEST(Fixes, EndAtTheirBudget) {
+TEST(Fixes, StopAtTheirBudget) {
   std::string text = buildSpec(coarse);
   CausalVerdict stopped = advise(text, 1);
   EXPECT_FALSE(stopped.fix);
@@ -114,7 +114,7 @@ TEST(Fixes, EndAtTheirBudget) {
   EXPECT_EQ(advise(text).fix->text, advise(text).fix->text) << "the same each time";
 }
 
-TEST(Fixes, CorpusModelsAreProved) {
+TEST(Fixes, ProveModelsOfTheCorpus) {
   int fixed = 0;
   for (const auto &entry : std::filesystem::directory_iterator(std::string(SLUICE_SOURCE_DIR) +
                                                                "/test/causality/leaky")) {

@@ -71,7 +71,7 @@ std::string shortened(const std::string &shift) {
 
 } // namespace
 
-TEST(Step, ShorteningKeepsItsGroupAndItsShift) {
+TEST(Step, ShorteningStoresItsGroupAndItsShift) {
   for (auto [shift, ring] : {std::pair(3, 4), std::pair(5, 6), std::pair(8, 9)}) {
     Derived derived(shortened(std::to_string(shift)));
     EXPECT_EQ(derived.at("stages.0.token").ring, ring) << shift;
@@ -87,7 +87,7 @@ TEST(Step, ShorteningKeepsItsGroupAndItsShift) {
   }
 }
 
-TEST(Step, ACompleteGroupIsDueWithItsLastRow) {
+TEST(Step, CompleteGroupIsComputedWithItsLastRow) {
   Derived derived(R"({"op": "embedding"}, {"op": "shorten", "factor": 4}, {"op": "upsample",
     "factor": 4}, {"op": "norm"}, {"op": "shift", "by": 3}, {"op": "norm"})");
   EXPECT_EQ(derived.at("stages.0.token").ring, 4);
@@ -102,14 +102,14 @@ TEST(Step, ACompleteGroupIsDueWithItsLastRow) {
   EXPECT_EQ(findFailure(*derived.plan), "");
 }
 
-TEST(Step, ACoarseShiftKeepsOneMore) {
+TEST(Step, CoarseShiftStoresOneMoreRow) {
   Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 3},
     {"op": "shorten", "factor": 4}, {"op": "shift", "by": 2}, {"op": "upsample", "factor": 4},
     {"op": "add", "with": "x"})");
   EXPECT_EQ(derived.at("stages.2.shorten").ring, 3);
 }
 
-TEST(Step, WindowsKeepTheirLengthAndCausalKeysAll) {
+TEST(Step, WindowsStoreTheirLengthAndCausalAttentionEveryKey) {
   Derived derived(R"({"op": "embedding"}, {"op": "layer", "mask": {"window": [2, 7]}},
     {"op": "layer"}, {"op": "layer", "mask": {"window": [0, 64]}})");
   EXPECT_EQ(derived.at("stages.1.attention.qkv").ring, 7);
@@ -122,7 +122,7 @@ TEST(Step, WindowsKeepTheirLengthAndCausalKeysAll) {
   EXPECT_EQ(findFailure(*derived.plan), "");
 }
 
-TEST(Step, ALaterStepReadsAValueAtItsOwnPosition) {
+TEST(Step, LaterStepReadsAValueAtItsOwnPosition) {
   Derived derived(R"({"op": "embedding", "to": "x"}, {"op": "shorten", "factor": 4},
     {"op": "upsample", "factor": 4}, {"op": "add", "with": "x"}, {"op": "shift", "by": 4},
     {"op": "norm"})");
@@ -172,7 +172,7 @@ TEST(Step, InjectedFaultsAreRejected) {
 }
 
 /// Results of a named input have no schedule, and are kept whole where the tokens' rows read it.
-TEST(Step, AnInputIsStoredCompletely) {
+TEST(Step, StoresInputsCompletely) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module =
       importSpec(sluice::test::parseValidFile(context, SLUICE_SOURCE_DIR "/models/tiny/copy.json"));
@@ -243,7 +243,7 @@ static void expectLeast(const StepPlan &plan, const std::string &name) {
 }
 
 /// Replaces all rows but every k-th, on other scales, and in groups.
-TEST(Step, DifferencesOfDivisionsAreInverted) {
+TEST(Step, InvertsDifferencesOfDivisions) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context);
   auto others = [&](int64_t ahead, int64_t k) {

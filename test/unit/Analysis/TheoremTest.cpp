@@ -99,7 +99,7 @@ std::string withEncoder(const std::string &body) {
 }
 } // namespace
 
-TEST(Axes, AnEncoderMayBeReadCompletely) {
+TEST(Axes, AcceptsCompleteReadsOfAnEncoder) {
   CausalVerdict verdict =
       Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "y", "0 == 0", "e1") +
                          loss("l", "c", "v", 1)))
@@ -107,7 +107,7 @@ TEST(Axes, AnEncoderMayBeReadCompletely) {
   EXPECT_EQ(verdict.kind, VerdictKind::Proved) << verdict.message;
 }
 
-TEST(Axes, TheTargetMayNot) {
+TEST(Axes, RejectsCompleteReadsOfTheTarget) {
   CausalVerdict verdict =
       Parsed(withEncoder(causal + embed("y", "e", "e1") + attention("c", "a", "x", "0 == 0", "s1") +
                          loss("l", "c", "v", 1)))
@@ -116,7 +116,7 @@ TEST(Axes, TheTargetMayNot) {
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
 }
 
-TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRejected) {
+TEST(Axes, RejectsTargetsThatAreComputedOrOfAnotherAxis) {
   // Targets shifted back: row t would be scored against token t, which it reads.
   std::string late =
       causal + "    %s = sluice.shift %t by 1 : (!sluice.seq<@s1, 0, i32>) -> "
@@ -138,7 +138,7 @@ TEST(Axes, TargetsThatAreComputedOrOfAnotherAxisAreRejected) {
 // Obligations
 //===----------------------------------------------------------------------===//
 
-TEST(Obligations, AnEmptyRelationProvesNothing) {
+TEST(Obligations, EmptyRelationProvesNothing) {
   std::string body = embed("x", "t", "s1") +
                      attention("a", "x", "x", "q - p - 1 >= 0, p - q >= 0", "s1") +
                      loss("l", "a", "v", 1);
@@ -147,7 +147,7 @@ TEST(Obligations, AnEmptyRelationProvesNothing) {
   EXPECT_NE(verdict.message.find("reads nothing at all"), std::string::npos) << verdict.message;
 }
 
-TEST(Obligations, AWrongBoundIsRejected) {
+TEST(Obligations, RejectsWrongBound) {
   Parsed parsed(evaluate(causal + loss("l", "a", "v", 1)));
   ModeProof proof = collectProof(parsed.lookup("evaluate"), "eval");
   AffineExpr p = getAffineDimExpr(0, &parsed.context);
@@ -169,7 +169,7 @@ TEST(Obligations, AWrongBoundIsRejected) {
   }
 }
 
-TEST(Obligations, AFailureNamesAPoint) {
+TEST(Obligations, FailureReportsAPoint) {
   Parsed parsed(evaluate(embed("x", "t", "s1") + attention("a", "x", "x", "p - q + 2 >= 0", "s1") +
                          loss("l", "a", "v", 1)));
   ModeProof proof = collectProof(parsed.lookup("evaluate"), "eval");
@@ -185,7 +185,7 @@ TEST(Obligations, AFailureNamesAPoint) {
   EXPECT_GE(failures[0].p, 0);
 }
 
-TEST(Obligations, ReadsMayNotDependOnTheLength) {
+TEST(Obligations, RejectsReadsThatDependOnTheLength) {
   // The last two tokens of the sequence, so far as they are not later: no leak at any length, but
   // row 0 reads nothing once there are three tokens.
   std::string body = embed("x", "t", "s1") +
@@ -236,7 +236,7 @@ Alignment::Kind align(const std::string &scored, const std::string &sampled) {
 } // namespace
 
 /// An op with another body is another computation.
-TEST(Alignment, ComparesBodies) {
+TEST(Alignment, RequiresEqualBodies) {
   EXPECT_EQ(align(causal + difference("%f", "%g"), causal + difference("%f", "%g")),
             Alignment::Aligned);
   EXPECT_EQ(align(causal + difference("%f", "%g"), causal + difference("%g", "%f")),
@@ -284,7 +284,7 @@ bool enumerationFindsLeak(func::FuncOp function, int64_t lengths) {
 } // namespace
 
 /// Bounds through masks of large constants have periods of 1000 to some power.
-TEST(Masks, LargeConstantsAreDecided) {
+TEST(Masks, DecidesLargeConstants) {
   const std::string late = "p - q + p floordiv 1000 >= 0";
   std::string body = embed("x", "t", "s1");
   for (auto [name, from] : {std::pair("a", "x"), {"b", "a"}, {"c", "b"}, {"d", "c"}}) {
@@ -299,7 +299,7 @@ TEST(Masks, LargeConstantsAreDecided) {
   EXPECT_EQ(verdict.witness->row, 1000);
 }
 
-TEST(Masks, RandomOnesAgreeWithEnumeration) {
+TEST(Masks, RandomMasksAgreeWithEnumeration) {
   std::mt19937 generator(3);
   int proved = 0, leaking = 0, undecided = 0;
   for (int i = 0; i < 400; ++i) {

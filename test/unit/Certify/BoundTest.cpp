@@ -10,7 +10,7 @@
 
 using namespace certify;
 
-TEST(Bound, ReadsItsGrammar) {
+TEST(Bound, ParsesItsGrammar) {
   EXPECT_EQ(parseBound("max(-1)").at(5), -1);
   EXPECT_EQ(parseBound("max(-1, 3*p + 2)").at(2), 8);
   EXPECT_EQ(parseBound("max(-1, 4*floor((p - 3)/4))").candidates.size(), 1U);
@@ -39,20 +39,20 @@ TEST(Bound, RejectsExhaustingInput) {
   EXPECT_THROW(parseBound(sum + ")"), Refusal);
 }
 
-TEST(Bound, OneFloorAfterAnotherRoundsDownBelowZero) {
+TEST(Bound, NestedFloorsRoundDownBelowZero) {
   Bound bound = parseBound("max(-1, floor((p - 100)/7) + 10)");
   EXPECT_EQ(bound.at(0), -1);
   EXPECT_EQ(bound.at(29), -1);
   EXPECT_EQ(bound.at(30), 0);
 }
 
-TEST(Bound, OnePeriodFromZeroWouldNotDecide) {
+TEST(Bound, ComparesBeyondTheFirstPeriod) {
   Bound left = parseBound("max(-1, p - 11)"), right = parseBound("max(-1, p - 12)");
   EXPECT_EQ(findAbove(left, right, false), 11);
   EXPECT_EQ(findAbove(right, left, false), std::nullopt);
 }
 
-TEST(Bound, FarBreakpointsCostNothing) {
+TEST(Bound, FarBreakpointsAreCheap) {
   Bound left = parseBound("max(-1, 2*p - 2000000000000)"), right = parseBound("max(-1, p)");
   std::optional<int64_t> x = findAbove(left, right, false);
   ASSERT_TRUE(x);
@@ -60,13 +60,13 @@ TEST(Bound, FarBreakpointsCostNothing) {
   EXPECT_EQ(findAbove(right, parseBound("max(-1, p, 2*p - 2000000000000)"), false), std::nullopt);
 }
 
-TEST(Bound, PositionsBeforeZeroCountOnRequest) {
+TEST(Bound, IncludesNegativePositionsOnRequest) {
   Bound left = parseBound("max(-1, -1*p)"), right = parseBound("max(-1, p)");
   EXPECT_EQ(findAbove(left, right, false), std::nullopt);
   EXPECT_TRUE(findAbove(left, right, true));
 }
 
-TEST(Bound, LongPeriodsAreDecidedByEliminationOrRejected) {
+TEST(Bound, DecidesLongPeriodsByEliminationOrRejects) {
   Bound slow = parseBound("max(-1, floor(p/1000000007))"), p = parseBound("max(-1, p)");
   EXPECT_EQ(findAbove(slow, p, false), std::nullopt);
   EXPECT_TRUE(isNonDecreasing(slow));
@@ -77,7 +77,7 @@ TEST(Bound, LongPeriodsAreDecidedByEliminationOrRejected) {
 
 /// Groups by four coprime factors, one after the other, and a shift by the tokens that they wait
 /// for.
-TEST(Bound, NestedGroupsOfCoprimeFactorsAreDecided) {
+TEST(Bound, DecidesNestedGroupsOfCoprimeFactors) {
   std::string groups =
       "101*floor((103*floor((107*floor((109*floor(p/109) + 108)/107) + 106)/103) + "
       "102)/101) + 100";
@@ -118,7 +118,7 @@ Bound randomBound(std::mt19937 &generator) {
 
 // Periods are at most 25, slopes at least 1/25 apart, constants below 200: what differs anywhere
 // differs within 6000.
-TEST(Bound, ComparisonsAgreeWithTryingEveryPoint) {
+TEST(Bound, ComparisonsAgreeWithEnumeration) {
   std::mt19937 generator(5);
   int above = 0, never = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -139,7 +139,7 @@ TEST(Bound, ComparisonsAgreeWithTryingEveryPoint) {
   EXPECT_GT(never, 200);
 }
 
-TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
+TEST(Bound, MonotoneBoundsAgreeWithEnumeration) {
   std::mt19937 generator(6);
   int rising = 0, falling = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -155,7 +155,7 @@ TEST(Bound, MonotoneBoundsAgreeWithTryingEveryPoint) {
   EXPECT_GT(falling, 200);
 }
 
-TEST(RowRelation, HasASampleWhereSomeRowReads) {
+TEST(RowRelation, HasASampleIfAnyRowReads) {
   for (const char *text :
        {"at p", "at p - 5", "at floor(p/4)", "rows 4*p to 4*p + 3", "rows 4*p + 2 to 4*p + 3",
         "rows p - 2 to p", "keys to p", "keys p - 3 to p - 3",
@@ -171,7 +171,7 @@ TEST(RowRelation, HasASampleWhereSomeRowReads) {
   }
 }
 
-TEST(RowRelation, IsTheSameWhereItsFunctionsAre) {
+TEST(RowRelation, ComparesByFunctions) {
   auto same = [](const char *x, const char *y) {
     return parseRelation(x).isSame(parseRelation(y));
   };
@@ -185,7 +185,7 @@ TEST(RowRelation, IsTheSameWhereItsFunctionsAre) {
   EXPECT_FALSE(same("rows p to p", "keys p to p"));
 }
 
-TEST(RowRelation, IsNotReadFromAnythingElse) {
+TEST(RowRelation, RejectsOtherText) {
   for (const char *text : {"",
                            "at",
                            "at ",

@@ -90,7 +90,7 @@ std::string randomSpec(std::mt19937 &generator) {
 
 } // namespace
 
-TEST(Certificate, CausalSpecsAreCertified) {
+TEST(Certificate, CertifiesCausalSpecs) {
   int count = 0;
   for (const char *folder : {"models", "test/causality/causal"}) {
     for (const std::string &path : specsUnder(folder)) {
@@ -101,7 +101,7 @@ TEST(Certificate, CausalSpecsAreCertified) {
   EXPECT_GT(count, 40);
 }
 
-TEST(Certificate, BoundsHoldWhereAllPathsAreWalked) {
+TEST(Certificate, BoundsAgreeWithEnumerationOfPaths) {
   int walked = 0;
   for (const std::string &path : specsUnder("test/causality/causal")) {
     certify::Answer answer = readCase(path).check(/*enumerate=*/true);
@@ -111,7 +111,7 @@ TEST(Certificate, BoundsHoldWhereAllPathsAreWalked) {
   EXPECT_GT(walked, 12);
 }
 
-TEST(Certificate, LeakySpecsAreRejected) {
+TEST(Certificate, RejectsLeakySpecs) {
   int count = 0;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
     EXPECT_FALSE(judge(readCase(path))) << path;
@@ -120,7 +120,7 @@ TEST(Certificate, LeakySpecsAreRejected) {
   EXPECT_GT(count, 15);
 }
 
-TEST(Certificate, RandomSpecsAgree) {
+TEST(Certificate, VerdictsAgreeOnRandomSpecs) {
   std::mt19937 generator(12);
   int proved = 0, refused = 0;
   for (int i = 0; i < 400 && !HasFailure(); ++i) {
@@ -131,7 +131,7 @@ TEST(Certificate, RandomSpecsAgree) {
   EXPECT_GT(refused, 100);
 }
 
-TEST(Certificate, RandomSpecsOfTheFuzzerAgree) {
+TEST(Certificate, VerdictsAgreeOnSpecsOfTheFuzzer) {
   int proved = 0, refused = 0;
   for (uint64_t seed = 0; seed < 60 && !HasFailure(); ++seed) {
     std::string text = sluice::fuzz::generateSpec(seed);
@@ -141,7 +141,7 @@ TEST(Certificate, RandomSpecsOfTheFuzzerAgree) {
   EXPECT_GT(refused, 5);
 }
 
-TEST(Certificate, DeepSpecsAreCertified) {
+TEST(Certificate, CertifiesDeepSpecs) {
   CorpusCase deep =
       makeCase("deep.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
@@ -150,7 +150,7 @@ TEST(Certificate, DeepSpecsAreCertified) {
 }
 
 /// Their common period is 121,330,189 tokens.
-TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
+TEST(Certificate, CertifiesGroupsOfFourLargeCoprimeFactors) {
   std::string stages;
   for (const char *factor : {"101", "103", "107", "109"}) {
     stages += R"({"op": "shorten", "factor": )" + std::string(factor) +
@@ -164,7 +164,7 @@ TEST(Certificate, GroupsOfFourLargeCoprimeFactorsAreCertified) {
   EXPECT_EQ(groups.check().status, 0) << groups.check().message;
 }
 
-TEST(Certificate, PeriodsTooLongToEnumerateAreRejectedWithAMessage) {
+TEST(Certificate, RejectsPeriodsTooLongToEnumerate) {
   CorpusCase huge =
       makeCase("huge.json", R"({"sluice": 1, "vocabulary": 5, "context": 64, "batch": 1,
   "width": 2, "stages": [{"op": "embedding"}, {"op": "hourglass", "heads": 1, "feed_forward": 2,
@@ -176,7 +176,7 @@ TEST(Certificate, PeriodsTooLongToEnumerateAreRejectedWithAMessage) {
       << answer.message;
 }
 
-TEST(Certificate, SpecsThatAreNoneAreBadInput) {
+TEST(Certificate, RejectsInvalidSpecs) {
   for (
       const char *text :
       {"", "{", "[]", "{}", R"({"sluice": 1, "stages": []})",
@@ -197,7 +197,7 @@ TEST(Certificate, SpecsThatAreNoneAreBadInput) {
 }
 
 // Each factor is a model to derive, so an endless list of them must end before.
-TEST(Certificate, FactorsAreAtMost16) {
+TEST(Certificate, RejectsMoreThan16Factors) {
   auto runAndGetStatus = [](const std::string &factors) {
     std::string spec = R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "hourglass", )"
                        R"("hierarchy": "1@1 1@{)" +

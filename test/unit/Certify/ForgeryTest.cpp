@@ -183,7 +183,7 @@ std::string bare(std::string line) {
 
 } // namespace
 
-TEST(Forgery, AForgedOpOrRelationIsRejected) {
+TEST(Forgery, RejectsForgedOpOrRelation) {
   int byTable = 0, byStages = 0;
   std::set<std::string> tried; // alike: one of each
   for (const std::string &path : families) {
@@ -212,7 +212,7 @@ TEST(Forgery, AForgedOpOrRelationIsRejected) {
 }
 
 /// Each read of another operand, said in both lines.
-TEST(Forgery, AForgedOperandIsRejected) {
+TEST(Forgery, RejectsForgedOperand) {
   int count = 0;
   for (const std::string &path : families) {
     ForgeryChecker judge{readFamily(path)};
@@ -243,7 +243,7 @@ TEST(Forgery, AForgedOperandIsRejected) {
 
 /// Where one value is made of one other: its readers read that, and all numbers are right. And two
 /// values in the other order.
-TEST(Forgery, AMissingValueOrAnotherOrderIsRejected) {
+TEST(Forgery, RejectsMissingValueOrOtherOrder) {
   int missing = 0, swapped = 0;
   for (const std::string &path : families) {
     ForgeryChecker judge{readFamily(path)};
@@ -283,7 +283,7 @@ TEST(Forgery, AMissingValueOrAnotherOrderIsRejected) {
   EXPECT_GT(swapped, 0);
 }
 
-TEST(Forgery, InOtherWordsIsTheSameGraph) {
+TEST(Forgery, AcceptsEquivalentStatements) {
   for (const std::string &path : families) {
     CorpusCase original = readFamily(path);
     std::string text = original.certificate.text;
@@ -300,7 +300,7 @@ TEST(Forgery, InOtherWordsIsTheSameGraph) {
   }
 }
 
-TEST(Forgery, AnEarlierVersionIsRejectedWithItsRemedy) {
+TEST(Forgery, RejectsEarlierVersionWithARemedy) {
   CorpusCase original = readFamily("models/tiny/vanilla.json");
   std::string text = original.certificate.text;
   text.replace(text.find(" 3\n"), 2, " 2");

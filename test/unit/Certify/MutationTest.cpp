@@ -26,7 +26,7 @@ CorpusCase subject(const std::string &path) {
 
 } // namespace
 
-TEST(Mutation, ADeletedLineIsRejected) {
+TEST(Mutation, RejectsDeletedLine) {
   for (const std::string &path : subjects) {
     CorpusCase original = subject(path);
     ASSERT_EQ(original.check().status, 0) << original.check().message;
@@ -37,7 +37,7 @@ TEST(Mutation, ADeletedLineIsRejected) {
   }
 }
 
-TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRejected) {
+TEST(Mutation, RejectsRepeatedSwappedOrAddedLine) {
   CorpusCase original = subject("models/tiny/hourglass.json");
   std::vector<std::string> lines = splitLines(original.certificate.text);
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -49,7 +49,7 @@ TEST(Mutation, ARepeatedOrSwappedOrAddedLineIsRejected) {
   }
 }
 
-TEST(Mutation, ATruncatedCertificateIsRejected) {
+TEST(Mutation, RejectsTruncatedCertificate) {
   CorpusCase original = subject("models/tiny/vanilla.json");
   const std::string &text = original.certificate.text;
   for (size_t length = 0; length < text.size(); ++length) {
@@ -57,7 +57,7 @@ TEST(Mutation, ATruncatedCertificateIsRejected) {
   }
 }
 
-TEST(Mutation, AChangedNumberIsRejectedOrABoundThatHolds) {
+TEST(Mutation, RejectsChangedNumberUnlessTheBoundHolds) {
   int refused = 0, looser = 0;
   for (const std::string &path : subjects) {
     CorpusCase original = subject(path);
@@ -113,7 +113,7 @@ TEST(Mutation, RingsBurstsAndSchedulesAreMinimum) {
 
 // No hash of the certificate's text is involved: with the other spec's hash in its place, a
 // rejection is due to the text itself.
-TEST(Mutation, ACertificateOfAnotherSpecIsRejected) {
+TEST(Mutation, RejectsCertificateOfAnotherSpec) {
   std::vector<CorpusCase> leaky;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
     leaky.push_back(readCase(path));
@@ -134,7 +134,7 @@ TEST(Mutation, ACertificateOfAnotherSpecIsRejected) {
 
 // A space or a comment more in the spec is another spec: the certificate names the bytes that it
 // is about.
-TEST(Mutation, AChangedSpecIsRejected) {
+TEST(Mutation, RejectsChangedSpec) {
   CorpusCase original = subject("models/tiny/vanilla.json");
   CorpusCase changed = original;
   changed.spec.text += "\n";

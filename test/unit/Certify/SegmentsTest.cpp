@@ -77,7 +77,7 @@ std::string randomCandidate(std::mt19937_64 &generator) {
   return pick(end, end, end + " + 1", end + " - 1", "floor(" + end + "/2)", "2*(" + end + ")");
 }
 
-TEST(SegmentBounds, AreComparedLikeUnderAllBoundaries) {
+TEST(SegmentBounds, ComparisonsAgreeWithEnumerationOfBoundaries) {
   std::mt19937_64 generator(3);
   std::vector<EndList> strings = everyString(9);
   int holding = 0, failing = 0, unseen = 0;
@@ -102,7 +102,7 @@ TEST(SegmentBounds, AreComparedLikeUnderAllBoundaries) {
 }
 
 /// Segment c(t) - by ends by t if by >= 1.
-TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
+TEST(SegmentBounds, RowsReadClosedSegments) {
   for (int64_t by : {0, 1, 2}) {
     ModelGraph graph;
     graph.values.resize(4);
@@ -121,7 +121,7 @@ TEST(SegmentBounds, ARowReadsSegmentsThatAreClosed) {
 // Specs
 //===----------------------------------------------------------------------===//
 
-TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
+TEST(SegmentSpecs, CertifiesProvedSpecs) {
   int proved = 0;
   for (const std::string &path : sluice::test::specsUnder("test/causality/segments")) {
     sluice::test::CorpusCase subject = sluice::test::readCase(path);
@@ -137,7 +137,7 @@ TEST(SegmentSpecs, AreCertifiedWhereTheyAreProved) {
 }
 
 /// A row that needs the end of a segment does not exist at the previous end.
-TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRejected) {
+TEST(SegmentSpecs, RejectsBoundBeforeTheSegmentEnd) {
   std::string root = std::string(SLUICE_SOURCE_DIR) + "/test/causality/segments/";
   sluice::test::CorpusCase subject = sluice::test::readCase(root + "words.json");
   ASSERT_TRUE(subject.proved);
@@ -154,7 +154,7 @@ TEST(SegmentSpecs, ABoundBeforeItsSegmentsEndIsRejected) {
   EXPECT_GT(changed, 5);
 }
 
-TEST(SegmentSpecs, ProverAndCheckerAgreeAboutRandomOnes) {
+TEST(SegmentSpecs, ProverAndCheckerAgreeOnRandomSpecs) {
   std::mt19937_64 generator(9);
   auto pick = [&](auto... texts) {
     std::string all[] = {texts...};

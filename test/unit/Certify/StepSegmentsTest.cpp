@@ -168,7 +168,7 @@ CorpusCase makeMixed() {
 }
 
 /// Every number of the step, one more and one less: accepted steps run under all bits.
-TEST(StepSegments, AChangedNumberIsRejectedOrAStepThatRuns) {
+TEST(StepSegments, RejectsChangedNumberUnlessTheStepRuns) {
   CorpusCase original = makeMixed();
   Answer whole = original.check();
   ASSERT_EQ(whole.status, 0) << whole.message;

@@ -40,7 +40,7 @@ std::string expandHourglass(const std::string &settings) {
   return show(readGood(specText("    { \"op\": \"hourglass\", " + settings + " },")));
 }
 
-TEST(Expansion, PlainStackEndsInANorm) {
+TEST(Expansion, PlainStackEndsWithANorm) {
   EXPECT_EQ(expandHourglass(R"("hierarchy": "2@1")"), "0 embedding <- -1 @1 0\n"
                                                       "1 layer <- 0 @1 1.inside.0\n"
                                                       "2 layer <- 1 @1 1.inside.1\n"
@@ -64,7 +64,7 @@ TEST(Expansion, OneLevel) {
                                                               "12 head <- 11 @1 2\n");
 }
 
-TEST(Expansion, NestedLevelsAreNestedNames) {
+TEST(Expansion, NestedLevelsHaveNestedNames) {
   EXPECT_EQ(expandHourglass(R"("hierarchy": "1@1 1@2 1@6 1@2 1@1", "placement": "post")"),
             "0 embedding <- -1 @1 0\n"
             "1 layer <- 0 @1 1.inside.0\n"
@@ -133,7 +133,7 @@ TEST(Expansion, MasksAndNormsOfResamplers) {
   expect(R"("placement": "post")", all, true);
 }
 
-TEST(Expansion, HierarchiesThatDifferAtBothEnds) {
+TEST(Expansion, HandlesHierarchiesWithDifferentEnds) {
   EXPECT_EQ(expandHourglass(R"("hierarchy": "1@1 0@2 1@4 0@1", "placement": "post")"),
             "0 embedding <- -1 @1 0\n"
             "1 layer <- 0 @1 1.inside.0\n"
@@ -182,7 +182,7 @@ TEST(Expansion, ShiftsByTheRelativeFactorLessOneByDefault) {
   EXPECT_EQ(shifts(", \"shift\": 7"), (std::vector<int64_t>{7, 7}));
 }
 
-TEST(Expansion, LayersMakesLayersAndNoNorm) {
+TEST(Expansion, LayersExpandsToLayersWithoutNorm) {
   EXPECT_EQ(show(readGood(specText(R"({ "op": "layers", "count": 2 },)"))),
             "0 embedding <- -1 @1 0\n"
             "1 layer <- 0 @1 1.inside.0\n"
@@ -279,7 +279,7 @@ TEST(Expansion, MethodsAndSettingsReachTheStages) {
   EXPECT_EQ(cast<UpsampleOp>(stages[7]).getMethod(), UpsampleMethod::linear);
 }
 
-TEST(Expansion, PlacesAreTheHierarchysAndTheShifts) {
+TEST(Expansion, ReportsLocationsOfHierarchyAndShifts) {
   for (bool overridden : {false, true}) {
     ParsedSpec spec = readGood(specText(std::string("    { \"op\": \"hourglass\",\n") +
                                         (overridden ? "      \"shift\": 5,\n" : "\n") +
@@ -296,7 +296,7 @@ TEST(Expansion, PlacesAreTheHierarchysAndTheShifts) {
 }
 
 /// Settings of `defaults` that a composite replaces, or that its layers do not count, are no error.
-TEST(Expansion, TakesSettingsOfDefaultsThatItReplaces) {
+TEST(Expansion, AcceptsDefaultsThatItReplaces) {
   readGood(R"({ "sluice": 1, "vocabulary": 256, "context": 16, "batch": 1, "width": 8,
     "defaults": { "heads": 2, "mask": { "window": [0, 4] }, "distances": "rows" },
     "stages": [ { "op": "embedding" }, { "op": "layer", "relative": "xl" },

@@ -183,7 +183,7 @@ TEST(Keys, AreKnownToTheReader) {
   }
 }
 
-TEST(Keys, HaveTheWordsOfTheReader) {
+TEST(Keys, MatchTheValuesOfTheReader) {
   for (const KeyPlace &place : getAllPlaces()) {
     for (const KeyInfo &key : *place.keys) {
       std::string name(key.name), message = messageFor(place, name, '"' + nonsense + '"');

@@ -276,7 +276,7 @@ TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {
   }
 }
 
-TEST(Models, SmallOnesHaveFiveToTenMillionParameters) {
+TEST(Models, SmallModelsHaveFiveToTenMillionParameters) {
   for (std::string name :
        {"vanilla", "hourglass", "top-down", "bottom-up", "retina", "hourglass-attention", "xl"}) {
     int64_t count = readGoodFile(SPEC_MODELS_DIR "/small/" + name + ".json").countParameters();

@@ -50,7 +50,7 @@ TEST(Override, ReplacesOrAddsAndKeepsEveryOtherByte) {
   EXPECT_EQ(change(specWith(""), {"training.schedule.warmup=3"}), added);
 }
 
-TEST(Override, KeysThatAreNoUtf8AreUnknownKeys) {
+TEST(Override, ReportsInvalidUtf8KeysAsUnknown) {
   EXPECT_NE(change(specWith(""), {"stages.1.fac\xefor=2"}).find("fac\uFFFDor"), std::string::npos)
       << change(specWith(""), {"stages.1.fac\xefor=2"});
 }
@@ -73,7 +73,7 @@ TEST(Override, ReplacesCompleteValuesOfAnyKind) {
   EXPECT_EQ(spec->getModel().getLength(), 32); // the later one
 }
 
-TEST(Override, AWordIsAStringAndJsonIsJson) {
+TEST(Override, ParsesWordsAsStringsAndJsonAsJson) {
   EXPECT_EQ(parse({"a=true"})[0].value, "true");
   EXPECT_EQ(parse({"a=gelu"})[0].value, "\"gelu\"");
   EXPECT_EQ(parse({"a=2@1 8@4 2@1"})[0].value, "\"2@1 8@4 2@1\"");
@@ -86,7 +86,7 @@ TEST(Override, AWordIsAStringAndJsonIsJson) {
   EXPECT_NE(getMistake("a=[1,").find("--set a: expected JSON or a plain word"), std::string::npos);
 }
 
-TEST(Override, ErrorsNameTheFlagAndThePlace) {
+TEST(Override, ErrorsNameTheFlagAndTheLocation) {
   std::string text = specWith("\"training\": { \"clip\": 2 },");
   auto begins = [&](const std::vector<std::string> &written, const std::string &start) {
     std::string error = change(text, written);
@@ -106,7 +106,7 @@ TEST(Override, ErrorsNameTheFlagAndThePlace) {
   begins({"width=17", "name=x"}, "spec.json:6:31: --set width=17 --set name=x: ");
 }
 
-TEST(Override, ASpecsOwnMistakesStayItsOwn) {
+TEST(Override, ReportsMistakesOfTheSpecInTheSpec) {
   EXPECT_EQ(change("{", {"width=3"}).find("--set"), std::string::npos);
   EXPECT_EQ(change("[]", {"width=3"}).find("--set"), std::string::npos);
   std::string error = change(specWith("\"clip\": 3,"), {"width=32"});

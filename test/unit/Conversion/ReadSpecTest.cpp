@@ -9,7 +9,7 @@ namespace {
 
 class BadSpec : public testing::TestWithParam<std::string> {};
 
-TEST_P(BadSpec, GivesItsMessage) {
+TEST_P(BadSpec, ReportsExpectedMessage) {
   std::filesystem::path file = std::filesystem::path(SPEC_ERRORS_DIR) / GetParam();
   spec::Diagnostic error = readBad(readAll(file.string() + ".json"), GetParam() + ".json");
   EXPECT_EQ(error.format() + "\n", readAll(file.string() + ".expected"));
@@ -57,25 +57,25 @@ spec::Diagnostic readBadFile(const std::string &path) {
   return error;
 }
 
-TEST(BadFile, IsNotThere) {
+TEST(BadFile, RejectsMissingFile) {
   spec::Diagnostic error = readBadFile("no/such/spec.json");
   EXPECT_EQ(error.format(),
             "no/such/spec.json: expected the spec, found no such file; check the path");
 }
 
-TEST(BadFile, IsAFolder) {
+TEST(BadFile, RejectsDirectory) {
   spec::Diagnostic error = readBadFile(SPEC_ERRORS_DIR);
   EXPECT_EQ(error.format(), SPEC_ERRORS_DIR ": expected the spec, found a directory; name a file");
   EXPECT_EQ(error.location.line, 0u);
 }
 
-TEST(BadFile, IsADevice) {
+TEST(BadFile, RejectsDevice) {
   spec::Diagnostic error = readBadFile("/dev/zero");
   EXPECT_EQ(error.format(), "/dev/zero: expected the spec, found something not a regular file; "
                             "save the contents to a file and name that");
 }
 
-TEST(BadFile, IsEndless) {
+TEST(BadFile, RejectsEndlessFile) {
   std::filesystem::path path = std::filesystem::temp_directory_path() / "sluice-endless.json";
   std::ofstream(path) << "{";
   std::filesystem::resize_file(path, (size_t(16) << 20) + 1);

@@ -166,7 +166,7 @@ TEST(Reader, ReadsLosses) {
                                              "stages.3.bias", "stages.5.weight"}));
 }
 
-TEST(Reader, HasPlacesOfStagesAndValues) {
+TEST(Reader, HasLocationsOfStagesAndValues) {
   ParsedSpec spec = readGood(specText(R"(    { "op": "shift",
       "by":	12 },
     { "op": "layer" },)"));
@@ -192,7 +192,7 @@ TEST(Reader, CountsLinesThatEndInCarriageReturns) {
 }
 
 // Each kind of token must leave the count at its end, or the places after it are wrong.
-TEST(Reader, PlacesFollowEveryKindOfToken) {
+TEST(Reader, LocationsFollowEveryKindOfToken) {
   for (std::string value : {"0", "-0.5e+3", "10", "true", "false", "null", "\"\\u00e9\\\"\"",
                             "\"\xc3\xa9\"", "[]", "{}", "[ [ 1,2 ] , {\"a\" : 1E5} ]"}) {
     for (std::string between : {" , ", ","}) {
@@ -207,7 +207,7 @@ TEST(Reader, PlacesFollowEveryKindOfToken) {
 
 // Whatever the input, one message and no crash: every truncation of a good spec, and every single
 // byte replaced by characters that mean something to JSON.
-TEST(Reader, SurvivesDamage) {
+TEST(Reader, ReportsOneErrorForDamagedSpecs) {
   std::string good = specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "bias": true },)",
                               R"("heads": 2, "epsilon": 1.5e-3)");
   readGood(good);
@@ -234,7 +234,7 @@ TEST(Reader, SurvivesDamage) {
 }
 
 // The search for a key given twice must not cost the square of their number.
-TEST(Reader, ReportsOneOfManyKeys) {
+TEST(Reader, ReportsOneOfManyUnknownKeys) {
   std::string text = "{\"sluice\": 1";
   for (int i = 0; i < 200000; ++i) {
     text += ",\"k" + std::to_string(i) + "\":0";
@@ -249,7 +249,7 @@ TEST(Reader, AcceptsAContextSmallerThanAFactor) {
   readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@1000 1@1" },)"));
 }
 
-TEST(Reader, HeadSizeNeedNotBeAShareOfTheWidth) {
+TEST(Reader, HeadSizeNeedNotDivideTheWidth) {
   ParsedSpec spec = readGood(specText(R"({ "op": "layer", "heads": 5, "head_size": 4 },)"));
   EXPECT_EQ(*getLayer(spec).getHeads() * *getLayer(spec).getHeadSize(), 20);
 }

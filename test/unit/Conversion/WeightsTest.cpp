@@ -113,13 +113,13 @@ TEST(Weights, ParametersOfOtherStages) {
                                   "stages.8.bias [11]\n");
 }
 
-TEST(Weights, ATiedHeadHasNoMatrix) {
+TEST(Weights, TiedHeadHasNoMatrix) {
   Weights weights(readGood(
       specText("", "\"heads\": 2", R"(, "positions": "sinusoidal")", R"(, "tied": true)")));
   EXPECT_EQ(weights.show("", ""), "stages.0.token.weight [11, 12]\n");
 }
 
-TEST(Weights, OfWindows) {
+TEST(Weights, ParametersOfWindows) {
   Weights weights(
       readGood(specText(R"({ "op": "shorten", "factor": 2, "window": 5, "method": "convolution" },
     { "op": "shorten", "factor": 1, "window": 2, "method": "convolution" },
@@ -166,7 +166,7 @@ TEST(Weights, Initialization) {
   }
 }
 
-TEST(Weights, MatricesThatBeginOtherwise) {
+TEST(Weights, InitializesOtherMatrices) {
   Weights weights(readGood(specText(R"({ "op": "project", "initial": "zeros" },
     { "op": "project", "with": "wide", "initial": "identity" },
     { "op": "boundaries", "name": "routed", "ratio": 3, "at": "start" },)",
@@ -187,14 +187,14 @@ TEST(Weights, MatricesThatBeginOtherwise) {
   EXPECT_TRUE(expected.empty()) << "no weight " << expected.begin()->first;
 }
 
-TEST(Weights, ParametersAreTheirSum) {
+TEST(Weights, ParameterCountIsTheSum) {
   // A layer of width d with biases has 12 d^2 + 13 d; then a norm of 2 d, embedding and head of V
   // d.
   ParsedSpec spec = readGood(specText(R"({ "op": "hourglass", "hierarchy": "3@1" },)"));
   EXPECT_EQ(spec.countParameters(), 3 * (12 * 144 + 13 * 12) + 24 + 2 * 11 * 12);
 }
 
-TEST(Weights, NameTheirStage) {
+TEST(Weights, NamesContainTheStage) {
   Weights weights(readGood(specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1" },)")));
   for (auto weight : weights.list()) {
     EXPECT_TRUE(weight.getSymName().starts_with((weight.getPath() + ".").str()))

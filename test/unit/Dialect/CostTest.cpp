@@ -30,7 +30,7 @@ constexpr const char *masks[] = {
     "(p, q)[n] : (p - q - q floordiv 2 >= 0)",  // nor this
 };
 
-TEST(Mask, CountIsTheCountOfPairs) {
+TEST(Mask, CountMatchesEnumeration) {
   MLIRContext context;
   for (const char *text : masks) {
     IntegerSet mask = parseIntegerSet(text, &context);
@@ -55,7 +55,7 @@ TEST(Mask, BoundsOfSolvedMasksAreExact) {
   }
 }
 
-TEST(Mask, NonDecreasing) {
+TEST(Mask, ClassifiesNonDecreasingBounds) {
   MLIRContext context;
   AffineExpr p = getAffineDimExpr(0, &context), n = getAffineSymbolExpr(0, &context);
   EXPECT_TRUE(isNonDecreasing(p - 5));
@@ -111,7 +111,7 @@ TEST(Cost, CausalAttentionCountsItsTriangleOnce) {
   EXPECT_EQ(cost.savedBytes, cost.bytes);
 }
 
-TEST(Cost, MapsKeepOperandsOnlyWhereTheDerivativeReadsThem) {
+TEST(Cost, MapsStoreOnlyOperandsOfTheDerivative) {
   std::string s = "!sluice.seq<@s4, 2, f32>";
   auto map = [&](const std::string &body) {
     return "(%a: " + s + ", %b: " + s +
@@ -128,7 +128,7 @@ TEST(Cost, MapsKeepOperandsOnlyWhereTheDerivativeReadsThem) {
   EXPECT_EQ(estimateCost(map("%z = arith.mulf %x, %r : f32")).savedBytes, 2 * 4 * (3 * 4 * 2));
 }
 
-TEST(Cost, PositionsAloneAreFree) {
+TEST(Cost, PositionsCostNothing) {
   Cost cost = estimateCost(
       "(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "
       "!sluice.seq<@s1, 2, f32> return }");

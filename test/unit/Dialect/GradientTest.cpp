@@ -29,7 +29,7 @@ void PrintTo(const Case &one, std::ostream *out) { *out << one.name; }
 
 class GradientTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(GradientTest, IsTheLimitOfDifferences) {
+TEST_P(GradientTest, MatchesFiniteDifferences) {
   constexpr int64_t vocabulary = 5;
   DialectModel model(GetParam().function);
   std::vector<unsigned> indices = addGradient(model);

@@ -91,7 +91,7 @@ Doubles byDefinition(const Doubles &x, const Doubles &v, const Doubles &r, int64
   return attend(x, v, p, keys.empty() ? std::vector<int64_t>{p} : keys);
 }
 
-TEST(Hashed, IsItsDefinition) {
+TEST(Hashed, MatchesItsDefinition) {
   RandomEngine generator(3);
   for (auto [hashes, buckets, chunk] : {std::array<int64_t, 3>{1, 2, 2}, {2, 4, 1}, {3, 6, 4}}) {
     DialectModel model(hashed(hashes, buckets, chunk));
@@ -157,7 +157,7 @@ bool dependsOnLaterRows(DialectModel &model, RandomEngine &generator) {
   return depends;
 }
 
-TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
+TEST(Hashed, OnlySortedRowsDependOnLaterRows) {
   RandomEngine generator(5);
   DialectModel causal(hashed(2, 4, 2)), sorted(hashed(2, 4, 2, /*sorted=*/true));
   EXPECT_FALSE(dependsOnLaterRows(causal, generator));
@@ -165,7 +165,7 @@ TEST(Hashed, OnlySortedRowsDependOnLaterOnes) {
 }
 
 /// Rows move by far less than what would change a bucket.
-TEST(Hashed, GradientIsTheLimitOfDifferences) {
+TEST(Hashed, GradientMatchesFiniteDifferences) {
   RandomEngine generator(6);
   for (bool sorted : {false, true}) {
     DialectModel model(hashed(2, 4, 2, sorted));

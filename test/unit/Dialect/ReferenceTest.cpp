@@ -71,7 +71,7 @@ TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Doubles{2.5, 2.75}));
 }
 
-TEST(Scales, MaximaLeaveOutWhatIsOutside) {
+TEST(Scales, MaximaIgnoreOutsideRows) {
   // Groups {., ., ., .}, {., -1, -2, -3} and {-4 ...}: nothing remains of the first, and -1 is the
   // maximum although outside rows read as zero elsewhere.
   std::string f = "(%x: " + s1 + ") -> " + s4 + " { %s = sluice.shift %x by 5 : (" + s1 + ") -> " +
@@ -81,7 +81,7 @@ TEST(Scales, MaximaLeaveOutWhatIsOutside) {
   EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 9}), (Doubles{0, -1, -4}));
 }
 
-TEST(Scales, AnyCombinerLeavesOutWhatIsOutsideOrMasked) {
+TEST(Scales, CombinersIgnoreOutsideAndMaskedRows) {
   // Groups {2, 3, 4, 5} and {6, 7, ., .}; the mask has 3 and 5.
   auto combined = [&](const std::string &op, const std::string &identity, bool isMasked) {
     std::string bits = "!sluice.seq<@s1, 0, f32>";
@@ -99,7 +99,7 @@ TEST(Scales, AnyCombinerLeavesOutWhatIsOutsideOrMasked) {
   EXPECT_EQ(combined("arith.minimumf", "0x7F800000", true), (Doubles{3, 0}));
 }
 
-TEST(Scales, AMaximumsGradientGoesToTheFirst) {
+TEST(Scales, GradientOfMaximumFlowsToTheFirst) {
   std::string wide = "!sluice.seq<@s4, 4, f32>";
   std::string f = "(%x: " + s1 + ", %g: " + s4 + ") -> " + wide +
                   " { %z = sluice.shorten_max_backward %x, %g factor 4 : (" + s1 + ", " + s4 +
@@ -126,14 +126,14 @@ TEST(Scales, UnfoldUndoesFold) {
   EXPECT_EQ(run(f, {x}, {.rows = 1, .length = 7}), x);
 }
 
-TEST(Scales, LastIsEachRowsLast) {
+TEST(Scales, LastReadsTheLastValidRow) {
   std::string one = "!sluice.seq<@one, 1, f32>";
   std::string f = "(%x: " + s2 + ") -> " + one + " { %y = sluice.last %x : (" + s2 + ") -> " + one +
                   " return %y : " + one + " }";
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 2, .length = 5}), (Doubles{3, 6}));
 }
 
-TEST(Norm, LayerNormByHand) {
+TEST(Norm, LayerNormMatchesHandComputation) {
   // x = (1, 3): mean 1, deviations -1 and 1 after centring at 2, variance 1; epsilon 3 makes rstd
   // 1/2.
   std::string s = "!sluice.seq<@s1, 2, f32>", n = "!sluice.seq<@s1, 0, f32>", v = "tensor<2xf32>";
@@ -149,7 +149,7 @@ TEST(Norm, LayerNormByHand) {
   EXPECT_EQ(results[2], (Doubles{0.5}));
 }
 
-TEST(Loss, EqualLogitsCostTheLogarithmOfTheVocabulary) {
+TEST(Loss, EqualLogitsCostLogOfVocabulary) {
   std::string n = "!sluice.seq<@s1, 0, f32>", t = "!sluice.seq<@s1, 0, i32>";
   std::string f = "(%x: " + s1 + ", %w: tensor<5x1xf32>, %t: " + t + ") -> " + n +
                   " { %l = sluice.cross_entropy %x, %w, %t {offset = 1 : i64} : (" + s1 +
@@ -199,7 +199,7 @@ TEST(Attention, ZeroQueriesAverageTheValues) {
   }
 }
 
-TEST(Attention, RowsThatSeeNothingAreZero) {
+TEST(Attention, FullyMaskedRowsAreZero) {
   DialectModel model(attention("p - q - 1 >= 0"));
   RandomEngine generator(1);
   RuntimeValues setting{.rows = 1, .length = 2};
@@ -211,7 +211,7 @@ TEST(Attention, RowsThatSeeNothingAreZero) {
   EXPECT_NE(results[0][2], 0);
 }
 
-TEST(Attention, RotaryScoresDependOnTheDistanceAlone) {
+TEST(Attention, RotaryScoresDependOnlyOnTheDistance) {
   DialectModel model(attention("p - q >= 0, q - p + 1 >= 0", "", true));
   Doubles table;
   for (int p = 0; p < 16; ++p) {

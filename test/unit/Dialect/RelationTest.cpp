@@ -140,7 +140,7 @@ void RelationTest::check(unsigned operand, RuntimeValues setting, RandomEngine &
   }
 }
 
-TEST_P(RelationTest, EqualsTheReadsOfTheReference) {
+TEST_P(RelationTest, MatchesTheReadsOfTheReference) {
   RandomEngine generator(7);
   std::vector<unsigned> operands = sequenceOperands();
   for (int64_t length = 1; length <= 16; ++length) {
@@ -397,7 +397,7 @@ TEST(Relations, EveryOpHasACase) {
 }
 
 /// The reference's rule: one token that grows by one turns every label.
-TEST(Relations, EveryLabelFollowsFromEveryToken) {
+TEST(Relations, EveryLabelDependsOnEveryToken) {
   DialectModel model("(%t: " TOKENS
                      ") -> " SEQ("s1", 0) " { %y = sluice.labels \"words\" of %t : (" TOKENS
                                           ") -> " SEQ("s1", 0) " return %y : " SEQ("s1", 0) " }");

@@ -191,7 +191,7 @@ protected:
 
 constexpr int64_t longest = 7;
 
-TEST_F(SegmentOps, CountsAndEndsReadBitsUpToTheirOwn) {
+TEST_F(SegmentOps, CountsAndEndsReadBitsUpToTheirRow) {
   forAllBits(selected(), longest, [&](Operation *op, const Bits &bits, Evaluator<double> &values) {
     Operation *segment = op->getOperand(1).getDefiningOp();
     for (int64_t t = 0; t < static_cast<int64_t>(bits.at.size()); ++t) {
@@ -343,14 +343,14 @@ void expectDifferences(const std::string &function, size_t gradients, uint64_t s
   }
 }
 
-TEST(SegmentGradients, AttentionIsTheLimitOfDifferences) {
+TEST(SegmentGradients, AttentionMatchesFiniteDifferences) {
   for (const std::string &function : {attended(), besides(2), besides(3)}) {
     expectDifferences(function, 2, 7, {1, 2, 5, 9}, 1e-7);
   }
 }
 
 /// The other ops are linear, and bits have no gradient there.
-TEST(SegmentGradients, SelectionAndSpreadAreTheLimitOfDifferences) {
+TEST(SegmentGradients, SelectionAndSpreadMatchFiniteDifferences) {
   for (const std::string &function : {selected(), spread(0), spread(1), spread(2), spread(-1)}) {
     expectDifferences(function, 1, 6, {1, 2, 5, 9, 16}, 1e-9);
   }

@@ -138,7 +138,7 @@ TEST(Hover, DrawnFactorsShowTheMinimum) {
 }
 
 /// A check that fails leaves the sizes of the model in its hover text.
-TEST(Hover, ModelWithoutAVerdictShowsItsSizes) {
+TEST(Hover, ShowsSizesOfModelWithoutVerdict) {
   Document document(head + R"({"op": "head"}]})");
   const std::atomic<bool> never = false;
   Findings found = examine(
@@ -153,7 +153,7 @@ TEST(Hover, ModelWithoutAVerdictShowsItsSizes) {
   EXPECT_TRUE(has(text, "**n**: 72 parameters, 2 stages, 10 tokens a row\n")) << text;
 }
 
-TEST(Hover, StageOfABrokenSpecStillHasAMeaning) {
+TEST(Hover, ShowsMeaningOfStageInBrokenSpec) {
   std::string text = hover(head + R"({"op": "sh|ift" "by")");
   EXPECT_TRUE(has(text, "y[p] = x[p - by]")) << text;
   EXPECT_TRUE(has(text, "once the spec is valid")) << text;
@@ -209,7 +209,7 @@ TEST(CodeActions, OfferTheAdvisedEdit) {
   EXPECT_EQ(codeActionsAt(document, "x", error["range"], nullptr, found), json::array());
 }
 
-TEST(Completion, OffersKeysThatAreNotThereYet) {
+TEST(Completion, OffersAbsentKeys) {
   std::vector<std::string> keys = {"from", "to", "frozen", "method", "window", "segments", "width"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
@@ -272,7 +272,7 @@ TEST(Ranges, CountCodeUnits) {
   EXPECT_EQ(rangeIn(text, 1, 17), (Range{{0, 12}, {0, 15}}));
 }
 
-TEST(Describe, LargeNumbersAreGrouped) {
+TEST(Describe, GroupsDigitsOfLargeNumbers) {
   mlir::MLIRContext context;
   spec::Diagnostic error;
   std::optional<ParsedSpec> spec =

@@ -22,7 +22,7 @@ TEST(Outline, FindsStagesAndTheirOps) {
   EXPECT_EQ(outline.getStageId(0), -1);
 }
 
-TEST(Outline, ReadsOnPastErrors) {
+TEST(Outline, ContinuesAfterErrors) {
   // A missing comma, a key without value, a string without end, brackets that never close.
   std::string text =
       "{\"width\": 4 \"name\": \"x\n \"seed\", \"stages\": [{\"op\": \"layer\" \"hea";
@@ -37,7 +37,7 @@ TEST(Outline, ReadsOnPastErrors) {
   EXPECT_EQ(spot.container, outline.stages()[0]);
 }
 
-TEST(Outline, KnowsWhichObjectItIsIn) {
+TEST(Outline, FindsTheEnclosingObject) {
   std::string text = R"({"defaults": {"rotary": {}}, "training": {"schedule": {}},)"
                      R"("stages": [{"op": "layer", "mask": {}}, {"op": "lair"}, {"op": "hnet",)"
                      R"("local": {"over": [{"mask": {}}]}}], "schedule": {}})";
@@ -62,7 +62,7 @@ TEST(Outline, KnowsWhichObjectItIsIn) {
   EXPECT_EQ(firstKey(outline.member(0, "schedule")), "");
 }
 
-TEST(Outline, SpotsKeysValuesAndBrackets) {
+TEST(Outline, ClassifiesKeysValuesAndBrackets) {
   std::string text = R"({ "name": "x" })";
   Outline outline(text);
   EXPECT_TRUE(outline.at(3).onKey);
@@ -75,7 +75,7 @@ TEST(Outline, SpotsKeysValuesAndBrackets) {
   EXPECT_EQ(outline.at(text.size()).node, -1);
 }
 
-TEST(Outline, AnyTextIsRead) {
+TEST(Outline, AcceptsAnyText) {
   const std::string alphabet = "{}[]:,\"\\ \nx1";
   uint32_t state = 1;
   for (int round = 0; round < 2000; ++round) {
@@ -103,7 +103,7 @@ TEST(Outline, AnyTextIsRead) {
   }
 }
 
-TEST(Outline, DepthCostsNoStack) {
+TEST(Outline, DepthUsesNoStack) {
   for (std::string key : {"schedule", "then", "mask", "local", "unknown"}) {
     std::string text;
     for (int i = 0; i < 300000; ++i) {

@@ -35,13 +35,13 @@ protected:
   Dispatcher dispatcher{[this](const json &message) { sent = message; }};
 };
 
-TEST_F(Rpc, CallsAndAnswers) {
+TEST_F(Rpc, AnswersCalls) {
   initialize();
   EXPECT_EQ(answer(R"({"jsonrpc":"2.0","id":"a","method":"double","params":{"x":4}})"),
             json({{"jsonrpc", "2.0"}, {"id", "a"}, {"result", 8}}));
 }
 
-TEST_F(Rpc, RejectsWithTheCodesOfTheProtocol) {
+TEST_F(Rpc, RejectsWithCodesOfTheProtocol) {
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"double"})"), -32002);
   initialize();
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1,"method":"initialize","params":{}})"), -32600);
@@ -64,7 +64,7 @@ TEST_F(Rpc, RejectsWithTheCodesOfTheProtocol) {
             -32600);
 }
 
-TEST_F(Rpc, RejectsNumbersThatNoDoubleHolds) {
+TEST_F(Rpc, RejectsNumbersOutsideDouble) {
   initialize();
   EXPECT_EQ(getErrorCode(R"({"jsonrpc":"2.0","id":1e999,"method":"double","params":{"x":4}})"),
             -32700);
@@ -72,7 +72,7 @@ TEST_F(Rpc, RejectsNumbersThatNoDoubleHolds) {
             -32700);
 }
 
-TEST_F(Rpc, NotificationsHaveNoAnswer) {
+TEST_F(Rpc, DoesNotAnswerNotifications) {
   EXPECT_TRUE(answer(R"({"jsonrpc":"2.0","method":"note","params":{"x":"early"}})").is_null());
   initialize();
   EXPECT_TRUE(answer(R"({"jsonrpc":"2.0","method":"note","params":{"x":"a"}})").is_null());
@@ -92,7 +92,7 @@ TEST_F(Rpc, ExitsAsTheProtocolRequires) {
   EXPECT_EQ(dispatcher.exitStatus(), 0);
 }
 
-TEST_F(Rpc, ExitWithoutShutdownIsAFailure) {
+TEST_F(Rpc, ExitWithoutShutdownFails) {
   answer(R"({"jsonrpc":"2.0","method":"exit"})");
   EXPECT_EQ(dispatcher.exitStatus(), 1);
 }

@@ -118,7 +118,7 @@ protected:
   std::optional<SpecServer> server; // last: its thread uses the rest
 };
 
-TEST_F(Server, ChecksWhereTextsArriveWithoutRest) {
+TEST_F(Server, ChecksDuringContinuousTyping) {
   start(std::nullopt);
   open(buildSpec("leak"), 3);
   ASSERT_EQ(published.size(), 1u); // no wait
@@ -165,7 +165,7 @@ TEST_F(Server, ChecksOnlyTheNewestText) {
   EXPECT_LT(checks, 20);
 }
 
-TEST_F(Server, NeverPublishesAnOldVerdict) {
+TEST_F(Server, NeverPublishesAnOutdatedVerdict) {
   start();
   open(buildSpec("slow"));
   started.get_future().wait();
@@ -194,14 +194,14 @@ TEST_F(Server, SavingDoesNotWait) {
   EXPECT_EQ(wait(2)["version"], 2);
 }
 
-TEST_F(Server, AFailingCheckIsADiagnostic) {
+TEST_F(Server, ReportsFailingCheckAsADiagnostic) {
   start();
   open(buildSpec("throw"));
   std::string message = wait(1)["diagnostics"][0]["message"];
   EXPECT_NE(message.find("out of luck"), std::string::npos) << message;
 }
 
-TEST_F(Server, ANewerTextEndsTheCheckOfTheOlder) {
+TEST_F(Server, NewerTextCancelsTheOlderCheck) {
   start();
   open(buildSpec("endless"));
   while (checks == 0) {
@@ -214,7 +214,7 @@ TEST_F(Server, ANewerTextEndsTheCheckOfTheOlder) {
   EXPECT_EQ(published.size(), 1u);
 }
 
-TEST_F(Server, UncheckedTextIsReported) {
+TEST_F(Server, ReportsUncheckedText) {
   start();
   open(buildSpec("long"));
   json found = wait(1)["diagnostics"];
@@ -223,7 +223,7 @@ TEST_F(Server, UncheckedTextIsReported) {
   EXPECT_EQ(found[0]["severity"], 3);
 }
 
-TEST_F(Server, APartIsNoText) {
+TEST_F(Server, RejectsPartialText) {
   start();
   open(buildSpec("fine"));
   wait(1);
@@ -235,7 +235,7 @@ TEST_F(Server, APartIsNoText) {
   EXPECT_EQ(wait(2)["version"], 3);
 }
 
-TEST(VerdictJson, GoesThereAndBack) {
+TEST(VerdictJson, RoundTrips) {
   CausalVerdict verdict;
   verdict.kind = VerdictKind::Misaligned;
   verdict.modes = {"eval", "train"};

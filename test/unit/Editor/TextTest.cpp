@@ -21,7 +21,7 @@ TEST(Text, CountsCodeUnits) {
   EXPECT_EQ(text.position(13), (Position{1, 4})); // d
 }
 
-TEST(Text, OffsetsGoThereAndBack) {
+TEST(Text, OffsetsRoundTrip) {
   Text text(mixed);
   for (size_t offset : {0, 1, 3, 4, 5, 9, 10, 13, 14}) {
     EXPECT_EQ(text.offset(text.position(offset)), offset);
@@ -36,7 +36,7 @@ TEST(Text, ClampsPositionsPastTheEnd) {
   EXPECT_EQ(text.offset({1, 1}), 5u); // within the clef: before it
 }
 
-TEST(Text, LinesEndAsTheProtocolHasIt) {
+TEST(Text, LinesEndAsTheProtocolRequires) {
   Text text("a\r\nb\rc\nd");
   EXPECT_EQ(text.position(3), (Position{1, 0}));
   EXPECT_EQ(text.position(5), (Position{2, 0}));
@@ -44,7 +44,7 @@ TEST(Text, LinesEndAsTheProtocolHasIt) {
   EXPECT_EQ(text.offset({0, 9}), 1u);
 }
 
-TEST(Text, ReadersPlacesCountBytesAndNewlines) {
+TEST(Text, ReaderLocationsCountBytesAndNewlines) {
   Text text(mixed);
   EXPECT_EQ(text.getOffsetAt(1, 4), 3u);
   EXPECT_EQ(text.getOffsetAt(2, 1), 5u);
@@ -65,7 +65,7 @@ TEST(Text, LongLinesCountOnce) {
   }
 }
 
-TEST(Text, EmptyTextHasOnePlace) {
+TEST(Text, EmptyTextHasOnePosition) {
   Text text("");
   EXPECT_EQ(text.position(0), (Position{0, 0}));
   EXPECT_EQ(text.offset({3, 3}), 0u);

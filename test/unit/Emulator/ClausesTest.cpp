@@ -21,7 +21,7 @@ const char *const mbarrier = "@m = internal addrspace(3) global i64 undef, align
 
 } // namespace
 
-TEST(BoundsClause, ReadPastAConstantTable) {
+TEST(BoundsClause, ReportsReadPastAConstantTable) {
   expectCaught({R"(
 -  %i = and i64 %tid, 7
 +  %i = and i64 %tid, 3
@@ -32,7 +32,7 @@ TEST(BoundsClause, ReadPastAConstantTable) {
                 ViolationKind::OutOfBounds, "%x = load float", table});
 }
 
-TEST(InitializationClause, CopyOfUnwrittenBytes) {
+TEST(InitializationClause, ReportsCopyOfUnwrittenBytes) {
   FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
 +  store float 1.0, ptr addrspace(1) %q, align 4
@@ -43,7 +43,7 @@ TEST(InitializationClause, CopyOfUnwrittenBytes) {
   expectCaught(planted);
 }
 
-TEST(InitializationClause, MatrixLoadOfUnwrittenBytes) {
+TEST(InitializationClause, ReportsMatrixLoadOfUnwrittenBytes) {
   expectCaught({R"(
   %p = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid
 +  store <4 x float> zeroinitializer, ptr addrspace(3) %p, align 16
@@ -52,7 +52,7 @@ TEST(InitializationClause, MatrixLoadOfUnwrittenBytes) {
                 ViolationKind::Uninitialized, "ldmatrix", std::string(shared) + matrices});
 }
 
-TEST(OutputsClause, OnceMeansNotTwice) {
+TEST(OutputsClause, ReportsSecondWriteOfAnOutput) {
   FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 3.0, ptr addrspace(1) %q, align 4
@@ -101,14 +101,14 @@ TEST(RacesClause, TwoThreadsWriteOneByte) {
                 ViolationKind::Race, "wrote here", shared});
 }
 
-TEST(BarriersClause, CountThatIsNoMultipleOf32) {
+TEST(BarriersClause, ReportsCountThatIsNotAMultipleOf32) {
   expectCaught({R"(
 -  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 48)
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64))",
                 ViolationKind::BarrierDivergence, "found 48"});
 }
 
-TEST(LanesClause, ReadFromALaneThatEnded) {
+TEST(LanesClause, ReportsShuffleFromExitedLane) {
   expectCaught({R"(
   %lane = and i64 %tid, 31
   %low = icmp ult i64 %lane, 16
@@ -121,7 +121,7 @@ end:)",
                 ViolationKind::AbsentLane, "shfl.sync.idx"});
 }
 
-TEST(MbarrierClause, InitializedOnce) {
+TEST(MbarrierClause, ReportsSecondInitialization) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
   br i1 %leader, label %start, label %end
@@ -154,7 +154,7 @@ TEST(AlignmentClause, PointerThatDiffersFromItsParameter) {
   }
 }
 
-TEST(LimitsClause, GridsThatAreTooLarge) {
+TEST(LimitsClause, ReportsGridsThatAreTooLarge) {
   FaultCase planted{"", ViolationKind::Limit, ""};
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);

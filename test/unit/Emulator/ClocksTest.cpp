@@ -63,7 +63,7 @@ private:
 
 class Histories : public testing::TestWithParam<unsigned> {};
 
-TEST_P(Histories, EqualCompleteHistories) {
+TEST_P(Histories, MatchCompleteHistories) {
   std::mt19937 random(GetParam());
   const Access kinds[] = {Access::Read, Access::Write, Access::Atomic};
   auto draw = [&](unsigned below) { return static_cast<unsigned>(random() % below); };

@@ -30,7 +30,7 @@ std::string copyAndRead(const std::string &between, const std::string &after = "
 )" + after;
 }
 
-TEST(Copies, ReadBeforeTheWait) {
+TEST(Copies, ReportsReadBeforeWait) {
   FaultCase planted{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
                                 "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
                     ViolationKind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
@@ -38,7 +38,7 @@ TEST(Copies, ReadBeforeTheWait) {
   expectCaught(planted);
 }
 
-TEST(Copies, WaitForTheWrongGroup) {
+TEST(Copies, ReportsWaitForWrongGroup) {
   FaultCase planted{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
                                 "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
                                 "  call void @llvm.nvvm.cp.async.wait.all()"),
@@ -48,7 +48,7 @@ TEST(Copies, WaitForTheWrongGroup) {
 }
 
 /// A thread's own wait does not cover another thread's copy: a barrier must follow it.
-TEST(Copies, BarrierBeforeTheWait) {
+TEST(Copies, ReportsBarrierBeforeWait) {
   FaultCase planted{R"(
   %four = mul i64 %tid, 4
   %g = getelementptr float, ptr addrspace(1) %in, i64 %four
@@ -68,7 +68,7 @@ TEST(Copies, BarrierBeforeTheWait) {
   expectCaught(planted);
 }
 
-TEST(Copies, EndWhileCopiesArePending) {
+TEST(Copies, ReportsPendingCopiesAtEnd) {
   expectCaught({R"(
   %g = getelementptr float, ptr addrspace(1) %in, i64 %tid
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -77,7 +77,7 @@ TEST(Copies, EndWhileCopiesArePending) {
                 ViolationKind::PendingCopy, "before it ends", shared});
 }
 
-TEST(Copies, SourceThatIsOverwritten) {
+TEST(Copies, ReportsOverwrittenSource) {
   FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
@@ -92,7 +92,7 @@ TEST(Copies, SourceThatIsOverwritten) {
 }
 
 /// A source size below 16 fills with zeros, and 0 reads nothing: past the end here.
-TEST(Copies, PartsAndZeros) {
+TEST(Copies, ReportsPartialCopyPastTheEnd) {
   FaultCase planted{R"(
   %four = mul i64 %tid, 4
   %last = icmp eq i64 %tid, 63
@@ -148,19 +148,19 @@ const char *const waitPhase =
     "ptr addrspace(3) @m, i32 0)\n";
 const std::string both = std::string(shared) + mbarrier;
 
-TEST(Mbarriers, MissingWait) {
+TEST(Mbarriers, ReportsMissingWait) {
   std::string wait = waitPhase;
   expectCaught({viaMbarrier(initAll, "+" + wait), ViolationKind::UnwaitedCopy, "", both});
 }
 
-TEST(Mbarriers, NotInitialized) {
+TEST(Mbarriers, ReportsMissingInitialization) {
   std::string init = initAll;
   expectCaught({viaMbarrier("+" + init, waitPhase), ViolationKind::Mbarrier,
                 "expected an initialized", both});
 }
 
 /// Whoever uses the object must be ordered after its initialization.
-TEST(Mbarriers, UsedBeforeTheBarrierThatFollowsInitialization) {
+TEST(Mbarriers, ReportsUseBeforeBarrierAfterInitialization) {
   std::string text = viaMbarrier(initAll, waitPhase);
   std::string line = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
   auto without = text;
@@ -175,7 +175,7 @@ TEST(Mbarriers, UsedBeforeTheBarrierThatFollowsInitialization) {
 }
 
 /// Whoever arrives last comes too late for those who were let go.
-TEST(Mbarriers, CountsOneThreadTooFew) {
+TEST(Mbarriers, ReportsCountOneThreadTooSmall) {
   expectCaught({viaMbarrier("-  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, "
                             "i32 63)\n+" +
                                 std::string(initAll),
@@ -183,7 +183,7 @@ TEST(Mbarriers, CountsOneThreadTooFew) {
                 ViolationKind::UnwaitedCopy, "", both});
 }
 
-TEST(Mbarriers, MoreArrivalsThanAreLeft) {
+TEST(Mbarriers, ReportsTooManyArrivals) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
   br i1 %leader, label %start, label %end
@@ -197,7 +197,7 @@ end:)",
                 ViolationKind::Mbarrier, "at most 2 more arrivals", mbarrier});
 }
 
-TEST(Mbarriers, TooFewArrivals) {
+TEST(Mbarriers, ReportsTooFewArrivals) {
   expectCaught(
       {viaMbarrier("-  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, i32 65)\n"
                    "+" +
@@ -206,14 +206,14 @@ TEST(Mbarriers, TooFewArrivals) {
        ViolationKind::Mbarrier, "no thread is left to arrive", both});
 }
 
-TEST(Mbarriers, PlainReadOfTheObject) {
+TEST(Mbarriers, ReportsPlainReadOfTheObject) {
   expectCaught({viaMbarrier(initAll, std::string(waitPhase) +
                                          "-  %bits = load i64, ptr addrspace(3) @m, align 8\n"),
                 ViolationKind::Mbarrier, "left to mbarrier instructions", both});
 }
 
 /// A thread that sleeps through a phase meets the parity of the one before the last.
-TEST(Mbarriers, TwoPhasesLate) {
+TEST(Mbarriers, ReportsWaitTwoPhasesLate) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
   br i1 %leader, label %start, label %go
@@ -229,7 +229,7 @@ go:
 }
 
 /// Transactions hold a phase back until as many bytes have come.
-TEST(Mbarriers, BytesThatNeverCome) {
+TEST(Mbarriers, ReportsMissingTransactionBytes) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
   br i1 %leader, label %start, label %go

@@ -21,13 +21,13 @@ FaultCase withBody(const std::string &body, const std::string &globals = "") {
   return {body, ViolationKind::Limit, "", globals};
 }
 
-TEST(Refusal, InlineAssemblyOfAnUnknownForm) {
+TEST(Refusal, RejectsUnknownInlineAssembly) {
   std::string message = refusal(withBody("  call void asm sideeffect \"brkpt;\", \"\"()"));
   EXPECT_NE(message.find("kernel 'k'"), std::string::npos) << message;
   EXPECT_NE(message.find("brkpt"), std::string::npos) << message;
 }
 
-TEST(Refusal, IntrinsicsAndFunctionsThatAreNotKnown) {
+TEST(Refusal, RejectsUnknownIntrinsicsAndFunctions) {
   std::string message = refusal(withBody("  %x = call i32 @llvm.nvvm.read.ptx.sreg.smid()",
                                          "declare i32 @llvm.nvvm.read.ptx.sreg.smid()\n"));
   EXPECT_NE(message.find("sreg.smid"), std::string::npos) << message;
@@ -36,20 +36,20 @@ TEST(Refusal, IntrinsicsAndFunctionsThatAreNotKnown) {
   EXPECT_NE(message.find("a kernel that calls no library"), std::string::npos) << message;
 }
 
-TEST(Refusal, StaticSharedMemoryOver48Kb) {
+TEST(Refusal, RejectsStaticSharedMemoryOver48Kb) {
   std::string message =
       refusal(withBody("  store float 0.0, ptr addrspace(3) @s, align 4",
                        "@s = internal addrspace(3) global [12289 x float] undef, align 4\n"));
   EXPECT_NE(message.find("found 49156"), std::string::npos) << message;
 }
 
-TEST(Refusal, LocalArraysOver64Kb) {
+TEST(Refusal, RejectsLocalArraysOver64Kb) {
   std::string message = refusal(withBody("  %local = alloca [16385 x float], align 4"));
   EXPECT_NE(message.find("at most 64 KB of local arrays"), std::string::npos) << message;
   EXPECT_NE(message.find("%local = alloca"), std::string::npos) << message;
 }
 
-TEST(Refusal, NoSuchKernelAndNoModule) {
+TEST(Refusal, RejectsMissingKernelAndInvalidModule) {
   auto none = Emulator::create(kernelText(withBody(""), false), "other");
   ASSERT_FALSE(bool(none));
   EXPECT_NE(llvm::toString(none.takeError()).find("kernel 'other'"), std::string::npos);
@@ -59,7 +59,7 @@ TEST(Refusal, NoSuchKernelAndNoModule) {
 }
 
 /// The forms that MLIR 22 emits for nvvm.mbarrier.try_wait.parity and nvvm.barrier.arrive.
-TEST(Refusal, InlineAssemblyOfKnownForms) {
+TEST(Refusal, AcceptsKnownInlineAssembly) {
   const char *body = R"(
   %first = icmp eq i64 %tid, 0
   br i1 %first, label %start, label %go
@@ -92,7 +92,7 @@ std::string complaint(FaultCase planted) {
   return emulator ? runKernel(*emulator, planted).report.str() : "";
 }
 
-TEST(Limits, OfTheArchitecture) {
+TEST(Limits, ReportsLimitsOfTheArchitecture) {
   FaultCase planted = withBody("  store float 0.0, ptr addrspace(3) @d, align 4",
                                "@d = external addrspace(3) global [0 x float], align 1024\n");
   planted.block = {1, 1, 1};
@@ -112,7 +112,7 @@ TEST(Limits, OfTheArchitecture) {
   EXPECT_NE(complaint(planted).find("limit: "), std::string::npos);
 }
 
-TEST(Limits, ArgumentsAndThreadsThatTheKernelWants) {
+TEST(Limits, ReportsWrongArgumentsAndThreads) {
   FaultCase planted = withBody("");
   auto emulator = compileKernel(kernelText(planted, false));
   ASSERT_TRUE(emulator);
@@ -127,7 +127,7 @@ TEST(Limits, ArgumentsAndThreadsThatTheKernelWants) {
 }
 
 /// A launch ends with its first fatal fault, and the emulator is as good as new.
-TEST(Limits, LaunchAfterAFault) {
+TEST(Limits, RunsLaunchAfterAFault) {
   FaultCase planted = withBody("  %i = add i64 %tid, %block\n"
                                "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
                                "  %x = load float, ptr addrspace(1) %p, align 4");
@@ -143,7 +143,7 @@ TEST(Limits, LaunchAfterAFault) {
 }
 
 /// Where the module knows its source, so does the violation.
-TEST(Limits, LocationOfTheSource) {
+TEST(Limits, ReportsSourceLocation) {
   auto emulator = compileKernel(R"(
 target triple = "nvptx64-nvidia-cuda"
 define ptx_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) !dbg !3 {
@@ -178,7 +178,7 @@ Counters countShared(int stride) {
   return emulator ? runKernel(*emulator, planted).report.counters : Counters();
 }
 
-TEST(Traffic, BankConflicts) {
+TEST(Traffic, CountsBankConflicts) {
   Counters none = countShared(1), odd = countShared(33), all = countShared(32);
   EXPECT_EQ(none.sharedRequests, 4u); // two warps, a store and a load
   EXPECT_EQ(none.sharedPasses, 4u);
@@ -190,7 +190,7 @@ TEST(Traffic, BankConflicts) {
   EXPECT_EQ(none.sharedReadBytes, 256u);
 }
 
-TEST(Traffic, SectorsOfARequest) {
+TEST(Traffic, CountsSectorsOfARequest) {
   for (int stride : {1, 8, 0}) {
     FaultCase planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
   %p = getelementptr float, ptr addrspace(1) %in, i64 %i
@@ -211,7 +211,7 @@ TEST(Traffic, SectorsOfARequest) {
   }
 }
 
-TEST(Traffic, BasicBlocksThatRan) {
+TEST(Traffic, CountsExecutedBasicBlocks) {
   FaultCase planted = withBody(R"(
   %low = icmp ult i64 %tid, 10
   br i1 %low, label %few, label %end

@@ -98,7 +98,7 @@ std::string multiplyText(const Form &form) {
 
 float smallInteger(int i, int j) { return float((i * 7 + j * 5 + i * j) % 13 - 6); }
 
-TEST(Matrices, MultiplyByTheTablesOfThePtxIsa) {
+TEST(Matrices, MatchFragmentLayoutsOfThePtxIsa) {
   for (const Form &form : forms()) {
     auto emulator = compileKernel(multiplyText(form));
     ASSERT_TRUE(emulator) << form.intrinsic;

@@ -21,18 +21,18 @@ std::string copy(const std::string &index, const std::string &target = "%tid") {
          "  store float %x, ptr addrspace(1) %q, align 4\n";
 }
 
-TEST(Memory, ReadPastTheEnd) {
+TEST(Memory, ReportsReadPastTheEnd) {
   expectCaught({copy("-  %i = add i64 %tid, 1\n+  %i = add i64 %tid, 0"),
                 ViolationKind::OutOfBounds, "address 'in' + 256 of 256 bytes"});
 }
 
-TEST(Memory, WriteBeforeTheBeginning) {
+TEST(Memory, ReportsWriteBeforeTheBeginning) {
   expectCaught(
       {copy("  %i = add i64 %tid, 0\n-  %t = sub i64 %tid, 1\n+  %t = add i64 %tid, 0", "%t"),
        ViolationKind::OutOfBounds, "address 'out' - 4"});
 }
 
-TEST(Memory, WriteOfAnInput) {
+TEST(Memory, ReportsWriteOfAnInput) {
   expectCaught({R"(
 -  %q = getelementptr float, ptr addrspace(1) %in, i64 %tid
 +  %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
@@ -41,7 +41,7 @@ TEST(Memory, WriteOfAnInput) {
 }
 
 /// Static shared memory has a gap after every global.
-TEST(Memory, SharedReadOfTheNextArray) {
+TEST(Memory, ReportsSharedReadOfTheNextArray) {
   expectCaught(
       {R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -56,7 +56,7 @@ TEST(Memory, SharedReadOfTheNextArray) {
        std::string(shared) + "@t = internal addrspace(3) global [64 x float] undef, align 4\n"});
 }
 
-TEST(Memory, VectorThatIsNotAligned) {
+TEST(Memory, ReportsMisalignedVector) {
   FaultCase planted{R"(
 -  %p = getelementptr float, ptr addrspace(1) %in, i64 %tid
 +  %four = mul i64 %tid, 4
@@ -68,7 +68,7 @@ TEST(Memory, VectorThatIsNotAligned) {
 }
 
 /// A global is at an odd multiple of its claimed alignment, so that chance helps no kernel.
-TEST(Memory, SharedArrayThatClaimsTooLittle) {
+TEST(Memory, ReportsSharedArrayThatDeclaresTooLittle) {
   const char *body = "  %x = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid\n"
                      "  store <4 x float> zeroinitializer, ptr addrspace(3) %x, align 16";
   FaultCase planted{body, ViolationKind::Misaligned, "multiple of 16",
@@ -84,7 +84,7 @@ TEST(Memory, SharedArrayThatClaimsTooLittle) {
   EXPECT_TRUE(runKernel(*right, planted).report.passed());
 }
 
-TEST(Memory, SharedReadBeforeAnyWrite) {
+TEST(Memory, ReportsSharedReadBeforeAnyWrite) {
   expectCaught({R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
 +  store float 1.0, ptr addrspace(3) %p, align 4
@@ -92,7 +92,7 @@ TEST(Memory, SharedReadBeforeAnyWrite) {
                 ViolationKind::Uninitialized, "%x = load float", shared});
 }
 
-TEST(Memory, ReadOfAnUnwrittenOutput) {
+TEST(Memory, ReportsReadOfAnUnwrittenOutput) {
   expectCaught({R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
 +  store float 3.0, ptr addrspace(1) %q, align 4
@@ -100,7 +100,7 @@ TEST(Memory, ReadOfAnUnwrittenOutput) {
                 ViolationKind::Uninitialized, "address 'out' + "});
 }
 
-TEST(Memory, OutputWrittenTwice) {
+TEST(Memory, ReportsOutputWrittenTwice) {
   expectCaught({R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 3.0, ptr addrspace(1) %q, align 4
@@ -108,7 +108,7 @@ TEST(Memory, OutputWrittenTwice) {
                 ViolationKind::WrittenTwice, "store float 4.0"});
 }
 
-TEST(Memory, OutputNotAllWritten) {
+TEST(Memory, ReportsUnwrittenOutput) {
   FaultCase planted{R"(
 -  %last = icmp eq i64 %tid, 63
 +  %last = icmp eq i64 %tid, 64
@@ -135,14 +135,14 @@ const char *const fill = R"(
   store float 1.0, ptr addrspace(3) %p, align 4
 )";
 
-TEST(Memory, MissingBarrier) {
+TEST(Memory, ReportsMissingBarrier) {
   expectCaught({std::string(fill) +
                     "+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" + reversed,
                 ViolationKind::Race, "", shared});
 }
 
 /// Lanes of one warp are threads of their own: shuffles order nothing, bar.warp.sync does.
-TEST(Memory, MissingWarpBarrier) {
+TEST(Memory, ReportsMissingWarpBarrier) {
   std::string body = std::string(fill) + R"(
 +  call void @llvm.nvvm.bar.warp.sync(i32 -1)
 -  %z = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 0, i32 1, i32 31)
@@ -153,7 +153,7 @@ TEST(Memory, MissingWarpBarrier) {
 }
 
 /// A buffer that is used again: the next write must wait for the last reads.
-TEST(Memory, MissingBarrierBeforeReuse) {
+TEST(Memory, ReportsMissingBarrierBeforeReuse) {
   std::string body = std::string(fill) +
                      "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" + reversed +
                      "+  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" +
@@ -161,7 +161,7 @@ TEST(Memory, MissingBarrierBeforeReuse) {
   expectCaught({body, ViolationKind::Race, "", shared});
 }
 
-TEST(Memory, RaceInGlobalMemory) {
+TEST(Memory, ReportsRaceInGlobalMemory) {
   FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
@@ -173,7 +173,7 @@ TEST(Memory, RaceInGlobalMemory) {
   expectCaught(planted);
 }
 
-TEST(Memory, PlainAddWhereAnAtomicOneIsNeeded) {
+TEST(Memory, ReportsNonAtomicAdd) {
   FaultCase planted{R"(
   %first = icmp eq i64 %tid, 0
   br i1 %first, label %zero, label %go
@@ -191,7 +191,7 @@ go:
   expectCaught(planted);
 }
 
-TEST(Memory, TwoBlocksWriteOneElement) {
+TEST(Memory, ReportsTwoBlocksWritingOneElement) {
   FaultCase planted{R"(
 -  %i = add i64 %tid, 0
 +  %first = mul i64 %block, 32
@@ -205,7 +205,7 @@ TEST(Memory, TwoBlocksWriteOneElement) {
   expectCaught(planted);
 }
 
-TEST(Memory, BlockThatReadsBytesOfAnotherBlock) {
+TEST(Memory, ReportsReadOfBytesOfAnotherBlock) {
   FaultCase planted{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %block
   store float 1.0, ptr addrspace(1) %q, align 4
@@ -219,7 +219,7 @@ TEST(Memory, BlockThatReadsBytesOfAnotherBlock) {
   expectCaught(planted);
 }
 
-TEST(Memory, ArgumentsThatClaimNotToAlias) {
+TEST(Memory, ReportsAliasOfNoaliasArguments) {
   std::string body = copy("  %i = add i64 %tid, 0");
   FaultCase planted{body, ViolationKind::AliasedArguments, ""};
   planted.parameters = "ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out";

@@ -166,7 +166,7 @@ Answers playByChance(unsigned seed) {
   return answers;
 }
 
-TEST(Order, RandomOrdersEqualCompleteHistories) {
+TEST(Order, RandomOrdersMatchCompleteHistories) {
   Answers sum;
   for (unsigned seed = 0; seed < 1000; ++seed) {
     Answers answers = playByChance(seed);

@@ -97,23 +97,23 @@ void expectConflict(std::string Protocol::*piece, const std::string &wrong,
   expectCaught(protocol.plant(kind, says));
 }
 
-TEST(Order, NoBarrierBeforeTheRelease) { expectConflict(&Protocol::before, ""); }
+TEST(Order, ReportsMissingBarrierBeforeRelease) { expectConflict(&Protocol::before, ""); }
 
-TEST(Order, BarrierOfTheWarpAloneBeforeTheRelease) {
+TEST(Order, ReportsWarpBarrierBeforeRelease) {
   expectConflict(&Protocol::before, "  call void @llvm.nvvm.bar.warp.sync(i32 -1)\n");
 }
 
-TEST(Order, NoRelease) { expectConflict(&Protocol::release, ""); }
+TEST(Order, ReportsMissingRelease) { expectConflict(&Protocol::release, ""); }
 
-TEST(Order, FenceThatDoesNotRelease) {
+TEST(Order, ReportsFenceWithoutRelease) {
   expectConflict(&Protocol::release, "  fence syncscope(\"device\") acquire\n");
 }
 
-TEST(Order, ReleaseToTheBlockAlone) {
+TEST(Order, ReportsReleaseOfBlockScope) {
   expectConflict(&Protocol::release, "  fence syncscope(\"block\") release\n");
 }
 
-TEST(Order, ReleaseAfterTheArrival) {
+TEST(Order, ReportsReleaseAfterArrival) {
   Protocol protocol;
   std::string right = protocol.release + protocol.arrive;
   protocol.arrive = wrongly(protocol.arrive + protocol.release, right);
@@ -121,17 +121,17 @@ TEST(Order, ReleaseAfterTheArrival) {
   expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
-TEST(Order, NoAcquire) { expectConflict(&Protocol::acquire, ""); }
+TEST(Order, ReportsMissingAcquire) { expectConflict(&Protocol::acquire, ""); }
 
-TEST(Order, FenceThatDoesNotAcquire) {
+TEST(Order, ReportsFenceWithoutAcquire) {
   expectConflict(&Protocol::acquire, "  fence syncscope(\"device\") release\n");
 }
 
-TEST(Order, AcquireFromTheBlockAlone) {
+TEST(Order, ReportsAcquireOfBlockScope) {
   expectConflict(&Protocol::acquire, "  fence syncscope(\"block\") acquire\n");
 }
 
-TEST(Order, AcquireBeforeTheArrival) {
+TEST(Order, ReportsAcquireBeforeArrival) {
   Protocol protocol;
   std::string right = protocol.arrive + protocol.acquire;
   protocol.arrive = wrongly(protocol.acquire + protocol.arrive, right);
@@ -139,14 +139,14 @@ TEST(Order, AcquireBeforeTheArrival) {
   expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
-TEST(Order, AtomicThatOtherBlocksDoNotSeeAsOne) {
+TEST(Order, ReportsAtomicOfBlockScope) {
   expectConflict(&Protocol::arrive,
                  "  %count = atomicrmw uinc_wrap ptr addrspace(1) %counters, i32 3 "
                  "syncscope(\"block\") monotonic\n",
                  "address 'counters' + 0");
 }
 
-TEST(Order, ArrivalThatIsNoAtomic) {
+TEST(Order, ReportsNonAtomicArrival) {
   expectConflict(&Protocol::arrive,
                  "  %count = load i32, ptr addrspace(1) %counters, align 4\n"
                  "  %counted = add i32 %count, 1\n"
@@ -154,13 +154,13 @@ TEST(Order, ArrivalThatIsNoAtomic) {
                  "address 'counters' + 0");
 }
 
-TEST(Order, NoBarrierAfterTheAcquire) {
+TEST(Order, ReportsMissingBarrierAfterAcquire) {
   expectConflict(&Protocol::hear, "  %told = load i32, ptr addrspace(3) @s, align 4\n",
                  "address 's' + 0", ViolationKind::Race);
 }
 
 /// A shuffle passes the number, but orders nothing.
-TEST(Order, ShuffleInPlaceOfABarrierAfterTheAcquire) {
+TEST(Order, ReportsShuffleInsteadOfBarrierAfterAcquire) {
   Protocol protocol;
   protocol.tell = "";
   std::string shuffle =
@@ -183,18 +183,18 @@ TEST(Order, ShuffleInPlaceOfABarrierAfterTheAcquire) {
   expectCaught(planted);
 }
 
-TEST(Order, WriteAfterTheRelease) {
+TEST(Order, ReportsWriteAfterRelease) {
   Protocol protocol;
   protocol.leave = "+  store float %x, ptr addrspace(1) %part, align 4\n";
   protocol.after = "-  store float %x, ptr addrspace(1) %part, align 4\n";
   expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
-TEST(Order, BlocksThatSumBeforeAllHaveArrived) {
+TEST(Order, ReportsSumBeforeAllArrivals) {
   expectConflict(&Protocol::last, "  %last = icmp uge i32 %told, 2\n", "");
 }
 
-TEST(Order, BlockThatReadsWithoutHavingArrived) {
+TEST(Order, ReportsReadWithoutArrival) {
   Protocol protocol;
   protocol.arrive = wrongly("  %arrives = icmp ult i64 %block, 3\n"
                             "  %one = zext i1 %arrives to i32\n"
@@ -210,7 +210,7 @@ TEST(Order, BlockThatReadsWithoutHavingArrived) {
 }
 
 /// The fence precedes the arrivals, and so orders none of them before the last block's store.
-TEST(Order, CounterResetByAPlainStore) {
+TEST(Order, ReportsCounterResetByPlainStore) {
   Protocol protocol;
   protocol.close = wrongly("  store i32 0, ptr addrspace(1) %counters, align 4\n",
                            "  store atomic i32 0, ptr addrspace(1) %counters "
@@ -219,7 +219,7 @@ TEST(Order, CounterResetByAPlainStore) {
 }
 
 /// LLVM 22 gives NVPTX's atom.add no order, whatever the instruction asks for.
-TEST(Order, AtomicsThatWouldLoseTheirOrderAreRejected) {
+TEST(Order, RejectsAtomicsWithUnsupportedOrdering) {
   Protocol protocol;
   protocol.arrive = "  %count = atomicrmw add ptr addrspace(1) %counters, i32 1 acq_rel\n";
   auto emulator = Emulator::create(kernelText(protocol.plant(ViolationKind::Race, ""), false), "k");

@@ -285,7 +285,7 @@ const Options ways[] = {
     {.seed = 2, .schedule = Schedule::Random, .copies = Copies::Random},
 };
 
-TEST(Pipeline, RightEveryWay) {
+TEST(Pipeline, CorrectKernelHasNoViolation) {
   for (int inner : {64, 96, 256}) {
     auto emulator = compileKernel(PipelineMatmul(inner, Fault::None).text());
     ASSERT_TRUE(emulator);
@@ -306,14 +306,14 @@ TEST(Pipeline, RightEveryWay) {
   }
 }
 
-TEST(Pipeline, EndWithoutItsLastWait) {
+TEST(Pipeline, AcceptsEndWithoutLastWait) {
   auto emulator = compileKernel(PipelineMatmul(64, Fault::NoFinalWait).text());
   ASSERT_TRUE(emulator);
   // The groups that are left pending are empty: no bytes are on their way.
   EXPECT_TRUE(run(*emulator, 64, ways[1]).first.passed());
 }
 
-TEST(Pipeline, FaultsThatItReallyHas) {
+TEST(Pipeline, ReportsTypicalFaults) {
   const std::pair<Fault, ViolationKind> faults[] = {
       {Fault::NoWait, ViolationKind::UnwaitedCopy},
       {Fault::WaitTooShort, ViolationKind::UnwaitedCopy},
@@ -335,7 +335,7 @@ TEST(Pipeline, FaultsThatItReallyHas) {
   }
 }
 
-TEST(Pipeline, RowsThatAreNotSwizzledMeetInTheirBanks) {
+TEST(Pipeline, UnswizzledRowsHaveBankConflicts) {
   auto emulator = compileKernel(PipelineMatmul(64, Fault::NoSwizzle).text());
   ASSERT_TRUE(emulator);
   auto [report, right] = run(*emulator, 64, ways[0]);

@@ -14,7 +14,7 @@ namespace {
 
 const char *const shared = "@s = internal addrspace(3) global [256 x float] undef, align 16\n";
 
-TEST(Barriers, SomeWarpsOnly) {
+TEST(Barriers, ReportsBarrierReachedBySomeWarps) {
   expectCaught({R"(
   %early = icmp ult i64 %tid, 32
 -  br i1 %early, label %wait, label %end
@@ -26,7 +26,7 @@ end:)",
                 ViolationKind::BarrierDivergence, "thread 32 has ended"});
 }
 
-TEST(Barriers, HalfOfAWarp) {
+TEST(Barriers, ReportsBarrierReachedByHalfAWarp) {
   expectCaught({R"(
   %bit = and i64 %tid, 16
   %half = icmp eq i64 %bit, 0
@@ -52,7 +52,7 @@ produce:
   call void @llvm.nvvm.barrier.cta.arrive.aligned.count(i32 1, i32 64)
 )";
 
-TEST(Barriers, ProducerThatWritesAfterItArrived) {
+TEST(Barriers, ReportsProducerWriteAfterArrival) {
   expectCaught({std::string(handOver) + R"(
 -  store float 6.0, ptr addrspace(3) %p, align 4
   br label %end
@@ -66,7 +66,7 @@ end:)",
                 ViolationKind::Race, "", shared});
 }
 
-TEST(Barriers, TwoCountsForOne) {
+TEST(Barriers, ReportsTwoCountsForOneBarrier) {
   expectCaught({std::string(handOver) + R"(
   br label %end
 consume:
@@ -77,14 +77,14 @@ end:)",
                 ViolationKind::BarrierDivergence, "", shared});
 }
 
-TEST(Barriers, NumberOutOfRange) {
+TEST(Barriers, ReportsBarrierNumberOutOfRange) {
   expectCaught({R"(
 -  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 16)
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 15))",
                 ViolationKind::Limit, "found 16"});
 }
 
-TEST(Warps, AbsentLane) {
+TEST(Warps, ReportsAbsentLane) {
   expectCaught({R"(
   %lane = and i64 %tid, 31
   %low = icmp ult i64 %lane, 16
@@ -97,7 +97,7 @@ end:)",
                 ViolationKind::AbsentLane, "expected lane 16"});
 }
 
-TEST(Warps, LaneThatWaitsElsewhere) {
+TEST(Warps, ReportsLaneThatWaitsElsewhere) {
   expectCaught({R"(
   %lane = and i64 %tid, 31
   %low = icmp ult i64 %lane, 16
@@ -111,14 +111,14 @@ end:
                 ViolationKind::AbsentLane, "waits at 'call void @llvm.nvvm.barrier"});
 }
 
-TEST(Warps, MaskThatLeavesOutItself) {
+TEST(Warps, ReportsMaskWithoutTheLaneItself) {
   expectCaught({R"(
 -  call void @llvm.nvvm.bar.warp.sync(i32 -2)
 +  call void @llvm.nvvm.bar.warp.sync(i32 -1))",
                 ViolationKind::AbsentLane, "names the lane"});
 }
 
-TEST(Warps, MatrixInstructionInABranch) {
+TEST(Warps, ReportsMatrixInstructionInABranch) {
   expectCaught({R"(
   %p = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid
   store <4 x float> zeroinitializer, ptr addrspace(3) %p, align 16

@@ -41,7 +41,7 @@ using namespace sluice::runtime;
 namespace {
 
 /// Three texts side by side, from the second token to the end of the context, on two threads.
-TEST(Generation, AllocatesNothingForAToken) {
+TEST(Generation, AllocatesNothingPerToken) {
   Folder folder;
   std::string target = machineTargets().front();
   std::string artifact = compile(folder, folder.write("m.json", coarseHead), target,

@@ -67,7 +67,7 @@ std::string trace(const std::string &artifact, const std::string &target, int th
 
 /// Matrices of more numbers than a flat row has, and of fewer, next to parameters that begin
 /// otherwise.
-TEST(Initialization, ZerosAndIdentities) {
+TEST(Initialization, SetsZerosAndIdentities) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
   Model model(compile(folder, folder.write("model.json", R"json({"sluice": 1, "vocabulary": 20,
@@ -103,7 +103,7 @@ TEST(Initialization, ZerosAndIdentities) {
   EXPECT_NEAR(squares / (20 * 37) / (0.02 * 0.02), 1, 5 * std::sqrt(2.0 / 740));
 }
 
-TEST_F(SameBits, FromRunToRunAndForAnyNumberOfThreads) {
+TEST_F(SameBits, BetweenRunsAndThreadCounts) {
   std::string one = trace(artifact, target, 1);
   EXPECT_EQ(one.find("nan"), std::string::npos);
   EXPECT_TRUE(one == trace(artifact, target, 1)) << "a second run differs";
@@ -113,7 +113,7 @@ TEST_F(SameBits, FromRunToRunAndForAnyNumberOfThreads) {
 
 /// Nothing that a row computes depends on whether later rows are there, to the last bit: losses of
 /// a prefix are the first losses of the whole, and its logits give its last loss.
-TEST_F(SameBits, ForAPrefix) {
+TEST_F(SameBits, OfEveryPrefix) {
   Model model(artifact, target);
   model.setWeights(randomWeights(model.shapes(), 2));
   Inputs whole = randomInputs(96, 2, 70, 8);
@@ -142,7 +142,7 @@ std::string readFileBytes(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_F(SameBits, FromCompilationToCompilation) {
+TEST_F(SameBits, BetweenCompilations) {
   std::string first = readFileBytes(artifact);
   ASSERT_FALSE(first.empty());
   EXPECT_TRUE(first == readFileBytes(compile(*folder, source, target, /*allowLeak=*/false,
@@ -151,7 +151,7 @@ TEST_F(SameBits, FromCompilationToCompilation) {
 
 /// Places of the arena must not follow from the compiler's own addresses, which allocations between
 /// two compilations move.
-TEST_F(SameBits, OfThePlanWhereverTheCompilerAllocates) {
+TEST_F(SameBits, OfThePlanForAnyAllocationOrder) {
   std::string first = emit(source, "plan");
   std::vector<std::string> ballast;
   for (size_t i = 0; i < 5; ++i) {

@@ -147,7 +147,7 @@ std::vector<float> predict(Executor &executor, int64_t length, int64_t rows) {
   return all;
 }
 
-TEST_F(DeviceArtifact, EmulatedKernelsEqualTheCpu) {
+TEST_F(DeviceArtifact, EmulatedKernelsMatchTheCpu) {
   auto artifact = compile({"cpu-avx2", "sm_80", "sm_90a"});
   ASSERT_TRUE(artifact);
   Executor cpu(artifact, 1);
@@ -164,7 +164,7 @@ TEST_F(DeviceArtifact, EmulatedKernelsEqualTheCpu) {
   }
 }
 
-TEST_F(DeviceArtifact, AGpuArtifactNeedsNoCpu) {
+TEST_F(DeviceArtifact, GpuArtifactNeedsNoCpuCode) {
   auto artifact = compile({"sm_80"});
   ASSERT_TRUE(artifact);
   EXPECT_EQ(artifact->target(), "");

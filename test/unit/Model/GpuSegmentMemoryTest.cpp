@@ -105,7 +105,7 @@ int64_t roomFor(const Plan &plan, int64_t step, int64_t length) {
 
 class GpuSegmentMemory : public ::testing::TestWithParam<RoomModel> {};
 
-TEST_P(GpuSegmentMemory, GrowsAndComputesTheSame) {
+TEST_P(GpuSegmentMemory, GrowsWithoutChangingResults) {
   Folder folder;
   auto artifact = Artifact::load(
       compileForEmulator(folder, buildSpec(folder, GetParam()), "sm_80", someGenerationRows));
@@ -198,7 +198,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 }
 
 /// Memory between the rows of an operand is another tensor's.
-TEST(GpuSegmentMemory, AccessesBetweenRunsAreReported) {
+TEST(GpuSegmentMemory, ReportsAccessesBetweenRuns) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
       folder, buildSpec(folder, RoomModel{"Groups", 16, groups}), "sm_80", someGenerationRows));
@@ -234,7 +234,7 @@ TEST(GpuSegmentMemory, AccessesBetweenRunsAreReported) {
 
 /// Bits of a router, against the launches of the whole capacity. It begins as the identity, and so
 /// sets no bit between equal tokens: runs of four leave room.
-TEST(GpuSegmentMemory, HoldsSegmentsOfARouter) {
+TEST(GpuSegmentMemory, FitsSegmentsOfARouter) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
       folder, buildSpec(folder, RoomModel{"Routed", 16, routed}), "sm_80", someGenerationRows));

@@ -63,7 +63,7 @@ TEST_P(HashedModel, EqualsTheReference) {
 
 /// No pass is watched, so the program itself is asked: to the last bit, rows before the one that
 /// predicts a changed token, or that a longer text adds, do not change.
-TEST(HashedProgram, ChangesNoEarlierRow) {
+TEST(HashedProgram, LaterTokensChangeNoEarlierRow) {
   Folder folder;
   std::string spec =
       buildSpec(folder, R"({"buckets": 4, "chunk": 4})", R"({"buckets": 2, "chunk": 2})");

@@ -57,7 +57,7 @@ TEST(Launches, PreNormLayer) {
 
 /// The norm's backward includes dropout's, so the last layer's needs a norm after it, as every
 /// pre-norm stack has.
-TEST(Launches, DropoutAndActivationsAddNone) {
+TEST(Launches, DropoutAndActivationsAddNoLaunch) {
   EXPECT_EQ(
       getLaunches(
           R"({"op": "layer", "dropout": 0.1, "attention_dropout": 0.1, "activation": "relu", "rotary": true}, )" +
@@ -66,7 +66,7 @@ TEST(Launches, DropoutAndActivationsAddNone) {
 }
 
 /// An hourglass has the launches of its layers and norms on one scale.
-TEST(Launches, ShiftShortenUpsampleAndSkipAddNone) {
+TEST(Launches, ShiftShortenUpsampleAndSkipAddNoLaunch) {
   Launches flat = getLaunches(layer + norm + layer + layer + norm + layer + norm);
   EXPECT_EQ(getLaunches(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
 }
@@ -89,13 +89,13 @@ int64_t outsideLayers(const std::string &model, int64_t layers, int64_t innerSta
 }
 
 /// Last norm 3, head and loss 2, embedding's gradient, mean loss, gradient norm 2, optimizer.
-TEST(Launches, OutsideTheLayersAtMostTwelve) {
+TEST(Launches, AtMostTwelveOutsideTheLayers) {
   EXPECT_LE(outsideLayers("small/vanilla.json", 8, 0), 12);
   EXPECT_LE(outsideLayers("small/hourglass.json", 8, 2), 12);
 }
 
 /// However many rows a batch has.
-TEST(Launches, HeadAndLossAreTwoInTrainingAndOneInEvaluation) {
+TEST(Launches, HeadAndLossTakeTwoInTrainingAndOneInEvaluation) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/small/vanilla.json", "plan");
   EXPECT_EQ(count(getEntryText(plan, "gradient"), "@cross_entropy"), 2);
   EXPECT_EQ(count(getEntryText(plan, "evaluate"), "@cross_entropy"), 1);

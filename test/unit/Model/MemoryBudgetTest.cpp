@@ -83,7 +83,7 @@ int64_t lastByteTouched(const sluice::runtime::Plan &plan) {
   return last;
 }
 
-TEST_F(MemoryBudgetTest, KeepsTheBitsAndToTheBudget) {
+TEST_F(MemoryBudgetTest, PreservesResultsWithinTheBudget) {
   constexpr int64_t unlimited = int64_t(1) << 40;
   ASSERT_EQ(compileWithin(unlimited).status, 0);
   Model full(path, target);

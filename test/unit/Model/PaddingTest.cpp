@@ -43,7 +43,7 @@ Model *Padding::model = nullptr;
 
 /// All lines end where shorter rows would: the loss is theirs to the last bit, and gradients differ
 /// in the order of sums.
-TEST_F(Padding, AtOneEndIsAsShorterRows) {
+TEST_F(Padding, MatchesShorterRows) {
   ReferenceGradient padded = model->gradient(texts({4, 4, 4}, context, 7));
   ReferenceGradient shorter = model->gradient(texts({4, 4, 4}, 4, 0));
   EXPECT_EQ(padded.loss, shorter.loss);
@@ -58,7 +58,7 @@ TEST_F(Padding, AtOneEndIsAsShorterRows) {
   }
 }
 
-TEST_F(Padding, ThePaddingOfEachLineIsUnused) {
+TEST_F(Padding, PaddingOfEachLineIsUnused) {
   ReferenceGradient one = model->gradient(texts({9, 2, 5}, context, 7));
   ReferenceGradient other = model->gradient(texts({9, 2, 5}, context, 11));
   EXPECT_EQ(one.loss, other.loss);
@@ -66,7 +66,7 @@ TEST_F(Padding, ThePaddingOfEachLineIsUnused) {
   EXPECT_NE(model->gradient(texts({9, 2, 4}, context, 7)).loss, one.loss);
 }
 
-TEST_F(Padding, AloneHasALossOfZero) {
+TEST_F(Padding, TextOfOnlyPaddingHasZeroLoss) {
   ReferenceGradient none = model->gradient(texts({0, 0, 0}, context, 7));
   EXPECT_EQ(none.loss, 0);
   for (const auto &[name, values] : none.gradients) {

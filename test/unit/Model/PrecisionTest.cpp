@@ -76,7 +76,7 @@ std::string buildSpec(const Mixed &family) {
 
 class MixedModel : public ::testing::TestWithParam<Mixed> {};
 
-TEST_P(MixedModel, IsAsCloseToTheReferenceAsRoundingLeavesIt) {
+TEST_P(MixedModel, MatchesTheReferenceWithinRounding) {
   Folder folder;
   std::string spec = folder.write("model.json", buildSpec(GetParam()));
   ReferenceModel forward(emit(spec, "model")), backward(emit(spec, "gradient"));
@@ -186,12 +186,10 @@ void expectRecomputedSquares(const std::string &residual,
   }
 }
 
-TEST(RecomputedSquares, SquaresOfRowsAsTheyAreStoredInBf16) {
-  expectRecomputedSquares("bf16", inBf16);
-}
+TEST(RecomputedSquares, MatchRowsRoundedToBf16) { expectRecomputedSquares("bf16", inBf16); }
 
 /// Rows before the activation are a stream's, so they are f32; recomputed values are bf16.
-TEST(RecomputedSquares, SquaresOfRowsInF32) {
+TEST(RecomputedSquares, MatchRowsInF32) {
   expectRecomputedSquares("f32", [](double row) { return row; });
 }
 
@@ -275,7 +273,7 @@ std::string toBits(Model &model, const std::vector<double> &losses) {
   return text.str();
 }
 
-TEST(MixedTraining, IsTheSameForAnyNumberOfThreads) {
+TEST(MixedTraining, DoesNotDependOnTheNumberOfThreads) {
   std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   Folder folder;
@@ -317,7 +315,7 @@ TEST(MixedTraining, ResumesExactly) {
 }
 
 /// The optimizer's copies are its masters rounded: making them again from those changes nothing.
-TEST(MixedTraining, CopiesAreTheMastersRounded) {
+TEST(MixedTraining, CopiesAreRoundedMasterWeights) {
   std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
   Folder folder;

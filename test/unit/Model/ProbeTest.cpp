@@ -278,7 +278,7 @@ std::vector<std::string> moreSpecs() {
 
 class CausalBinary : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(CausalBinary, ChangesNoEarlierRowAndNoLaterGradient) {
+TEST_P(CausalBinary, LaterTokensChangeNoEarlierRowAndNoLaterGradient) {
   Probe program(GetParam());
   for (const auto &[target, artifact] : program.artifacts) {
     for (int threads : {1, 2, 5}) {
@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(Slow, CausalBinary, ::testing::ValuesIn(moreSpecs()));
 class LeakyBinary : public ::testing::TestWithParam<std::string> {};
 
 /// The same probe fails where there is something to find.
-TEST_P(LeakyBinary, IsCaught) {
+TEST_P(LeakyBinary, IsDetected) {
   Probe program(read(GetParam()));
   for (const auto &[target, artifact] : program.artifacts) {
     EXPECT_NE(probe(program, target, 1, true).leaks, "") << target;

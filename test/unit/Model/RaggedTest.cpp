@@ -110,7 +110,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target,
   }
 }
 
-TEST(Ragged, TextsHaveRowsOfTheirOwn) {
+TEST(Ragged, HandlesRowsPerText) {
   for (const char *precision : {"", R"("precision": {"compute": "bf16"},)"}) {
     Folder folder;
     for (const auto &[target, artifact] : compileForAll(folder, ragged(folder, plain, precision),
@@ -122,7 +122,7 @@ TEST(Ragged, TextsHaveRowsOfTheirOwn) {
 }
 
 /// A word of every two ends a group. One that is open has a row, too.
-TEST(Ragged, SegmentsOfSegmentsHave) {
+TEST(Ragged, HandlesSegmentsOfSegments) {
   Folder folder;
   for (const auto &[target, artifact] :
        compileForAll(folder, ragged(folder, nested), /*allowLeak=*/false, someGenerationRows)) {

@@ -170,7 +170,7 @@ class WholeGradient : public ::testing::TestWithParam<Family> {};
 /// gradient's own norm, so a millionth of that is what rounding (2^-53 / h) and constants rounded
 /// to float32 in derivatives (2^-24) leave. A small step keeps clear of most of ReLU's kinks; seeds
 /// are fixed.
-TEST_P(WholeGradient, IsTheLimitOfDifferences) {
+TEST_P(WholeGradient, MatchesFiniteDifferences) {
   constexpr double h = 2e-6;
   Family family = GetParam();
   Folder folder;

@@ -106,7 +106,7 @@ void expectCompiled(const std::string &stages, std::string (*change)(const std::
   }
 }
 
-TEST(ScoreRegion, IsDifferentiatedAndCompiledFromIR) {
+TEST(ScoreRegion, DifferentiatesAndCompilesFromIR) {
   expectCompiled(R"({"op": "layer", "key_value_heads": 1},
                     {"op": "hourglass", "hierarchy": "0@1 1@3 0@1"},)",
                  withCapAndBias, 4);

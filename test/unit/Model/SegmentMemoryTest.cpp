@@ -109,7 +109,7 @@ TEST(SegmentMemory, IsTheMaximumOfTheBatches) {
 }
 
 /// Groups on segments are computed whole, and segments of segments have rows of their own.
-TEST(SegmentMemory, HoldsGroupsAndSegmentsOfSegments) {
+TEST(SegmentMemory, FitsGroupsAndSegmentsOfSegments) {
   Folder folder;
   std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},
       {"op": "boundaries", "name": "groups", "rule": "every", "factor": 2},

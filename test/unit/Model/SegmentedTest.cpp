@@ -207,7 +207,7 @@ std::string wordsSpec(const Folder &folder) {
 
 /// Equal rows: the segment's maximum is the value of its first row, and so is the gradient, bit for
 /// bit.
-TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
+TEST(Segmented, MaximaOfEqualRowsSelectTheFirst) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   std::string source = folder.write("maxima.json", R"({"sluice": 1, "vocabulary": 48,
@@ -243,7 +243,7 @@ TEST(Segmented, MaximaOfEqualRowsAreTheFirst) {
 }
 
 /// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.
-TEST(Segmented, RowsAfterTheLastSegmentAreNotRead) {
+TEST(Segmented, IgnoresRowsAfterTheLastSegment) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   std::string artifact = compileSpecText(wordsSpec(folder), target);
@@ -265,7 +265,7 @@ TEST(Segmented, RowsAfterTheLastSegmentAreNotRead) {
 }
 
 /// Every bit is set: 24 segments a row.
-TEST(Segmented, MoreSegmentsThanRowsEndTheRun) {
+TEST(Segmented, RejectsMoreSegmentsThanRows) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
   auto run = [&](int64_t rows, int64_t spare) -> std::string {

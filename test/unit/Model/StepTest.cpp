@@ -238,7 +238,7 @@ std::string generateText(Executor &executor, const std::string &prompt, int64_t 
 
 /// Greedy text is the same with and without a cache, past the context and from prompts longer than
 /// it.
-TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
+TEST(Generation, TextDoesNotDependOnTheCache) {
   for (const char *name : {"vanilla", "hourglass", "nested"}) {
     Folder folder;
     std::string spec = std::string(SLUICE_SOURCE_DIR) + "/models/tiny/" + name + ".json";
@@ -261,7 +261,7 @@ TEST(Generation, WritesTheSameTextWithAndWithoutACache) {
 }
 
 /// The same where a prompt may end within a segment and a window may begin in one.
-TEST(Generation, WritesTheSameTextOfSegmentsWithAndWithoutACache) {
+TEST(Generation, SegmentedTextDoesNotDependOnTheCache) {
   Folder folder;
   std::string text = words;
   text.replace(text.find("\"vocabulary\": 40"), 16, "\"vocabulary\": 128");
@@ -285,7 +285,7 @@ TEST(Generation, WritesTheSameTextOfSegmentsWithAndWithoutACache) {
 /// with the same bits; a gradient.
 class EmulatedSteps : public ::testing::TestWithParam<Family> {};
 
-TEST_P(EmulatedSteps, EveryPositionOfRaggedRows) {
+TEST_P(EmulatedSteps, MatchForwardPassAtEveryPositionOfRaggedRows) {
   Folder folder;
   std::string name = GetParam().name;
   std::string spec = folder.write(name + ".json", GetParam().text);
@@ -383,7 +383,7 @@ struct Tiny : Model {
 };
 
 /// More texts than rows, prompts of many lengths, texts that end early: each equals its text alone.
-TEST(Generation, WritesATextTheSameInEveryBatch) {
+TEST(Generation, TextDoesNotDependOnTheBatch) {
   Tiny model(2);
   int64_t rows = model.plan().generationRows(), context = model.plan().model.context;
   EXPECT_EQ(rows, 16);
@@ -464,7 +464,7 @@ TEST(Generation, RejectsASessionOfAnotherModel) {
 
 /// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
 /// launches are skipped by the scalars that guard them.
-TEST(Generation, RunsACoarseStageWhenItsGroupCloses) {
+TEST(Generation, RunsCoarseStageWhenItsGroupCloses) {
   Tiny model(1);
   Executor &executor = model.executor();
   constexpr int64_t steps = 13, factor = 4;

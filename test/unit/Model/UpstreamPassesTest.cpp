@@ -51,7 +51,7 @@ protected:
   std::string source = folder.write("model.json", spec);
 };
 
-TEST_F(UpstreamPasses, OnTheModelLevel) {
+TEST_F(UpstreamPasses, RunOnTheModelLevel) {
   std::string text = sluice::test::runUpstreamPasses(emit(source, "model"));
   ASSERT_FALSE(text.empty());
   std::string changed = folder.write("changed.mlir", text);
@@ -61,7 +61,7 @@ TEST_F(UpstreamPasses, OnTheModelLevel) {
   EXPECT_EQ(trace(compiled(changed)), trace(compiled(source)));
 }
 
-TEST_F(UpstreamPasses, OnTheGradientLevel) {
+TEST_F(UpstreamPasses, RunOnTheGradientLevel) {
   std::string before = emit(source, "gradient");
   std::string after = sluice::test::runUpstreamPasses(before);
   ASSERT_FALSE(after.empty());
@@ -69,7 +69,7 @@ TEST_F(UpstreamPasses, OnTheGradientLevel) {
   EXPECT_EQ(trace(takeRoad("after.sla", sluice::test::lowerGradient(after))), expected);
 }
 
-TEST_F(UpstreamPasses, OnTheLevelOfDispatches) {
+TEST_F(UpstreamPasses, RunOnTheDispatchLevel) {
   std::string before = emit(source, "dispatches");
   std::string after = sluice::test::runUpstreamPasses(before);
   ASSERT_FALSE(after.empty());

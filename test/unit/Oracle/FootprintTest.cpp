@@ -89,18 +89,18 @@ using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 } // namespace
 
 /// Rows of 12 numbers of two bytes are 32 bytes apart; neither padding nor other rows are written.
-TEST_F(Footprint, ValidRowsAreWrittenWithoutTheirPadding) {
+TEST_F(Footprint, WritesValidRowsWithoutPadding) {
   EXPECT_EQ(pairs(oracle::writtenBytes(contract(), 0, extent)),
             (Pairs{{0, 24}, {32, 24}, {64, 24}, {96, 24}}));
 }
 
-TEST_F(Footprint, RowsThatMustBeZerosAreWrittenToo) {
+TEST_F(Footprint, WritesRowsThatMustBeZero) {
   EXPECT_EQ(oracle::writtenBytes(rows(""), 0, extent).size(), 4u);
   EXPECT_EQ(oracle::writtenBytes(rows(", zero_invalid"), 0, extent).size(), 10u);
 }
 
 /// Rows of 20 numbers of four bytes are 128 apart, 80 of them used.
-TEST_F(Footprint, PaddingAndRowsThatAreNotValidAreIgnored) {
+TEST_F(Footprint, IgnoresPaddingAndInvalidRows) {
   Pairs found = pairs(oracle::ignoredBytes(contract(), 0, extent));
   Pairs expected;
   for (int64_t row = 0; row < 10; ++row) {
@@ -114,7 +114,7 @@ TEST_F(Footprint, PaddingAndRowsThatAreNotValidAreIgnored) {
 }
 
 /// A row pass reads valid rows alone, a contraction the tiles that hold one.
-TEST_F(Footprint, RowsThatMayBeRead) {
+TEST_F(Footprint, ComputesReadableRows) {
   EXPECT_EQ(pairs(oracle::readBytes(rows(""), 0, extent, 1)),
             (Pairs{{0, 128}, {128, 128}, {256, 128}, {384, 128}}));
   EXPECT_EQ(pairs(oracle::readBytes(contract(), 0, extent, 1)), (Pairs{{0, 1280}}));
@@ -130,7 +130,7 @@ TEST_F(Footprint, AttentionReadsValidRows) {
 }
 
 /// On an axis of segments each sequence has rows of its own: two and one.
-TEST_F(Footprint, SequencesOfTheirOwnLengths) {
+TEST_F(Footprint, HandlesLengthsPerSequence) {
   const int64_t lengths[] = {2, 1};
   const oracle::Extent own{0, 2, nullptr, lengths};
   Pairs lines = {{0, 128}, {128, 128}, {640, 128}};
@@ -147,7 +147,7 @@ TEST_F(Footprint, SequencesOfTheirOwnLengths) {
 }
 
 /// Rows 2 and 3 of the first sequence, in slots 2 and 0; none of the second.
-TEST_F(Footprint, ScheduledMemoryIsInRings) {
+TEST_F(Footprint, ScheduledMemoryUsesRings) {
   const int64_t schedule[] = {2, 2, 4, 7, 0, 7};
   const oracle::Extent steps{0, 0, schedule};
   mlir::Operation *op = stepContract();

@@ -12,7 +12,7 @@
 using namespace sluice;
 using namespace sluice::oracle;
 
-TEST(Number, ErrorsWithoutBoundStayWithoutBound) {
+TEST(Number, UnboundedErrorsPropagate) {
   Number unknown{1, INFINITY};
   for (Number made : {multiply({0, 0}, unknown), multiply({2, 0}, unknown), add(unknown, {1, 0}),
                       divide({1, 0}, unknown), monotone(unknown, std::exp)}) {
@@ -28,7 +28,7 @@ TEST(Number, ErrorsWithoutBoundStayWithoutBound) {
 }
 
 /// Sums over rows whose parts are no numbers, or cancel.
-TEST(Columns, PartsAreHeldToTheirTerms) {
+TEST(Columns, PartsMustMatchTheirTerms) {
   mlir::MLIRContext context;
   context
       .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();

@@ -160,7 +160,7 @@ TEST_F(OracleTest, ContractionWithEpilogue) {
 }
 
 /// A step of K left out, and a neighbour's row.
-TEST_F(OracleTest, LostTermIsFound) {
+TEST_F(OracleTest, DetectsLostTerm) {
   JudgedLaunch judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
   expectRight(judged, contractLaunch());
@@ -246,7 +246,7 @@ static KernelInputs buildLaunch(const AttentionCase &c, const AttentionData &dat
           .seed = c.seed};
 }
 
-TEST_F(OracleTest, AttentionBothWays) {
+TEST_F(OracleTest, AttentionForwardAndBackward) {
   AttentionCase c{.name = "grouped",
                   .batch = 2,
                   .positions = 13,
@@ -368,10 +368,10 @@ TEST_F(OracleTest, Segments) {
   checkSegmentRows(judgedSegments);
 }
 
-TEST_F(OracleTest, TextsOfTheirOwnLengths) { checkOwnLengths(judgedSegments, "f32"); }
+TEST_F(OracleTest, LengthsPerSequence) { checkOwnLengths(judgedSegments, "f32"); }
 
 /// The first bit, and the end of the first segment, are read.
-TEST_F(OracleTest, SeesOtherSegments) {
+TEST_F(OracleTest, DetectsOtherSegments) {
   std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
   JudgedLaunch scan(
       "func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" + domain +
@@ -397,7 +397,7 @@ TEST_F(OracleTest, SeesOtherSegments) {
 }
 
 /// A run that starts, counts or ends elsewhere than the kernel was told.
-TEST_F(OracleTest, SeesRowsOfAnotherStep) {
+TEST_F(OracleTest, DetectsRowsOfAnotherStep) {
   StepProduct product{2, 1, 24, 16};
   Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};
   Floats runs = {5, 1, 6, 9, 1, 10};

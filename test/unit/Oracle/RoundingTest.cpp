@@ -78,14 +78,14 @@ func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {
 
 } // namespace
 
-TEST(Rounding, ToNearestPasses) {
+TEST(Rounding, AcceptsRoundingToNearest) {
   oracle::Judgement judgement = judgeStored(nearest);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   EXPECT_GT(judgement.results[0].rounded, rows * columns / 2);
 }
 
 /// The error of a cut is half an ulp on average; counted away from zero, as signs would hide it.
-TEST(Rounding, CuttingIsFoundByItsMean) {
+TEST(Rounding, DetectsTruncationByItsMeanError) {
   oracle::Judgement judgement = judgeStored(cut);
   EXPECT_GT(judgement.results[0].mismatches, 0);
   EXPECT_TRUE(judgement.results[0].isBiased());

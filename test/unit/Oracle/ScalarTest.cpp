@@ -51,7 +51,7 @@ std::string booleans(const std::string &lines) {
 
 } // namespace
 
-TEST_F(Scalars, MeanWhatTheirDialectsSay) {
+TEST_F(Scalars, MatchTheirDialects) {
   struct ScalarCase {
     std::string lines;
     double expected;
@@ -85,7 +85,7 @@ TEST_F(Scalars, MeanWhatTheirDialectsSay) {
   }
 }
 
-TEST_F(Scalars, MaximumHandsANaNOn) {
+TEST_F(Scalars, MaximumPropagatesNaN) {
   for (std::string name : {"maximumf", "minimumf"}) {
     std::string lines = "%z = arith." + name + " %x, %y : f32";
     EXPECT_TRUE(std::isnan(reference(lines, NAN, 1)));
@@ -96,7 +96,7 @@ TEST_F(Scalars, MaximumHandsANaNOn) {
 }
 
 /// A comparison of numbers within their errors may go either way, and so may all that reads it.
-TEST_F(Scalars, DoubtGoesThroughLogic) {
+TEST_F(Scalars, UncertaintyPropagatesThroughLogic) {
   const oracle::Number near{1, 0.1}, same{1.05, 0};
   const std::string chosen = "\n%z = arith.select %c, %x, %zero : f32";
   const std::string zero = "%zero = arith.constant 0.0 : f32\n%false = arith.constant false\n";

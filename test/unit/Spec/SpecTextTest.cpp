@@ -29,7 +29,7 @@ std::string edited(const SpecText &, const TextEdits &edits) { return applyEdits
 
 } // namespace
 
-TEST(SpecText, FindsStagesKeysAndPlaces) {
+TEST(SpecText, FindsStagesKeysAndLocations) {
   SpecText text(source);
   ASSERT_EQ(text.stages().size(), 6U);
   EXPECT_EQ(text.getOpName(text.stages()[3]), "shorten");
@@ -77,7 +77,7 @@ TEST(SpecText, AddsMovesAndRemovesStages) {
                      "    " + shift + ",\n    {\"op\""));
 }
 
-TEST(SpecText, MapsPlacesBack) {
+TEST(SpecText, MapsLocationsToTheOriginal) {
   SpecText text(source);
   TextEdits edits = text.moveStage(1, 3);
   SpecText after(applyEdits(source, edits));

@@ -8,7 +8,7 @@ using namespace sluice;
 
 namespace {
 
-TEST(EditDistance, CountsEachKindOfSlipOnce) {
+TEST(EditDistance, CountsEachKindOfTypoOnce) {
   EXPECT_EQ(computeEditDistance("steps", "steps"), 0u);
   EXPECT_EQ(computeEditDistance("step", "steps"), 1u);
   EXPECT_EQ(computeEditDistance("stepps", "steps"), 1u);
@@ -20,7 +20,7 @@ TEST(EditDistance, CountsEachKindOfSlipOnce) {
 }
 
 // The cost is the product of the sizes: a word of a megabyte would take minutes.
-TEST(EditDistance, TreatsALongWordAsNoSlip) {
+TEST(EditDistance, LongWordIsNoTypo) {
   EXPECT_EQ(computeEditDistance(std::string(64, 'a'), std::string(63, 'a')), 1u);
   EXPECT_EQ(computeEditDistance(std::string(65, 'a'), std::string(64, 'a')), 65u);
   EXPECT_EQ(computeEditDistance("a", std::string(1000000, 'a')), 1000000u);

@@ -16,7 +16,7 @@ namespace {
 
 FileKind kindOfText(const std::string &text) { return recognize(asBytes(text)); }
 
-TEST(FileKind, FilesOfSluice) {
+TEST(FileKind, RecognizesFilesOfSluice) {
   TemporaryFolder folder;
   bigramArtifact(folder);
   EXPECT_EQ(recognizeFile(folder / "bigram.slc"), FileKind::Artifact);
@@ -45,7 +45,7 @@ TEST(FileKind, FilesOfSluice) {
   EXPECT_EQ(kindOfText(""), FileKind::Empty);
 }
 
-TEST(FileKind, OtherFiles) {
+TEST(FileKind, RecognizesOtherFiles) {
   using namespace std::string_literals;
   EXPECT_EQ(kindOfText("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n"),
             FileKind::LfsPointer);
@@ -61,7 +61,7 @@ TEST(FileKind, OtherFiles) {
   EXPECT_EQ(kindOfText("\x80"), FileKind::Text); // Latin-1: too short for a pickle
 }
 
-TEST(FileKind, Folders) {
+TEST(FileKind, RecognizesFolders) {
   TemporaryFolder folder;
   EXPECT_EQ(recognizeFile(folder.path), FileKind::Folder);
   EXPECT_EQ(recognizeFile(folder / "none"), FileKind::Missing);
@@ -74,7 +74,7 @@ TEST(FileKind, Folders) {
   EXPECT_EQ(recognizeFile(folder / "checkpoints/10"), FileKind::Checkpoint);
 }
 
-TEST(FileKind, MixUpsHaveARemedyAndBrokenFilesAreLeftToTheirParser) {
+TEST(FileKind, ReportsSwappedFilesAndLeavesBrokenOnesToTheirParser) {
   TemporaryFolder folder;
   writeFile(folder / "pointer", "version https://git-lfs.github.com/spec/v1\n");
   writeFile(folder / "page", "<!doctype html><html>");

@@ -52,7 +52,7 @@ bool has(const std::string &message, const std::string &piece) {
 
 std::vector<std::string> namesIn(const TemporaryFolder &folder) { return listFolder(folder.path); }
 
-TEST(Files, ALoopOfLinksIsTheUsersMistake) {
+TEST(Files, ReportsSymlinkLoopAsUserError) {
   TemporaryFolder folder;
   ::symlink("b", (folder / "a").c_str());
   ::symlink("a", (folder / "b").c_str());
@@ -72,7 +72,7 @@ TEST(Files, ALoopOfLinksIsTheUsersMistake) {
   }
 }
 
-TEST(Files, ALongNameIsTheUsersMistake) {
+TEST(Files, ReportsLongNameAsUserError) {
   TemporaryFolder folder;
   Path name = folder / std::string(300, 'n');
   for (auto message :
@@ -82,14 +82,14 @@ TEST(Files, ALongNameIsTheUsersMistake) {
   }
 }
 
-TEST(Files, AnEmptyNameHasAMessageOfItsOwn) {
+TEST(Files, ReportsEmptyName) {
   EXPECT_TRUE(has(userError([] { readText("", "spec"); }), "found an empty name; name a file"));
   EXPECT_TRUE(has(userError([] { replaceFile("", {}); }), "found an empty one; name a file"));
   EXPECT_TRUE(has(userError([] { makeFolder(""); }), "found an empty one; name a directory"));
 }
 
 // A pipe without a writer would keep the reader waiting for ever.
-TEST(Files, APipeIsNotWaitedFor) {
+TEST(Files, DoesNotWaitForPipes) {
   TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (auto message : {userError([&] { readText(folder / "pipe", "spec"); }),
@@ -98,7 +98,7 @@ TEST(Files, APipeIsNotWaitedFor) {
   }
 }
 
-TEST(Files, AFullDiskIsTheMachinesFailure) {
+TEST(Files, ReportsFullDiskAsSystemError) {
   TemporaryFolder folder;
   writeFile(folder / "old", "what was there");
   auto before = std::signal(SIGXFSZ, SIG_IGN);
@@ -118,7 +118,7 @@ TEST(Files, AFullDiskIsTheMachinesFailure) {
   EXPECT_TRUE(has(jobError([] { failWith("broken", EIO); }), "broken"));
 }
 
-TEST(Files, ALackOfHandlesIsTheMachinesFailure) {
+TEST(Files, ReportsHandleExhaustionAsSystemError) {
   TemporaryFolder folder;
   writeFile(folder / "text", "x");
   Limit none(RLIMIT_NOFILE, 3);
@@ -130,7 +130,7 @@ TEST(Files, ALackOfHandlesIsTheMachinesFailure) {
   }
 }
 
-TEST(Files, LeftoversOfAKilledProcessAreRemovedByTheNextWrite) {
+TEST(Files, NextWriteRemovesFilesOfKilledProcesses) {
   TemporaryFolder folder;
   pid_t dead = ::fork();
   if (dead == 0) {
@@ -159,7 +159,7 @@ TEST(Files, LeftoversOfAKilledProcessAreRemovedByTheNextWrite) {
 }
 
 // A killed writer: the process ends without a destructor.
-TEST(OutputFile, AKilledWriterLeavesNothing) {
+TEST(OutputFile, KilledWriterLeavesNoFile) {
   TemporaryFolder folder;
   writeFile(folder / "art", "old");
   for (const char *name : {"art", "new"}) {
@@ -196,7 +196,7 @@ TEST(OutputFile, ReplacesTheTargetOfALinkWithItsPermissions) {
 }
 
 // The standard output may be a regular file. A rename would replace /dev/stdout, not that file.
-TEST(OutputFile, AStreamOfAProcessIsRejected) {
+TEST(OutputFile, RejectsStreamOfAProcess) {
   TemporaryFolder folder;
   int fd = ::open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600);
   for (const std::string &name :
@@ -213,7 +213,7 @@ TEST(OutputFile, AStreamOfAProcessIsRejected) {
       has(userError([] { replaceFile("-", {}); }), "found the sign for a stream; name a file"));
 }
 
-TEST(Files, MemoryFilesArePassedToPrograms) {
+TEST(Files, PassesMemoryFilesToPrograms) {
   MemoryFile input("test-input"), output("test-output"), messages("test-messages");
   std::string text = "some words\n";
   input.write(asBytes(text));

@@ -86,7 +86,7 @@ TEST_F(Outputs, NeverReplaceAPartOfARun) {
   accepts("copy/losses.npy", FileKind::Npy);
 }
 
-TEST_F(Outputs, ReplaceTheirOwnKindAlone) {
+TEST_F(Outputs, ReplaceOnlyTheirOwnKind) {
   accepts("picture.svg", FileKind::Svg);
   accepts("empty", FileKind::Npy);
   accepts("new", FileKind::Artifact);
@@ -100,7 +100,7 @@ TEST_F(Outputs, ReplaceTheirOwnKindAlone) {
   refuses("picture.svg", FileKind::Html, "found a picture (SVG)");
 }
 
-TEST_F(Outputs, ANameOfAnotherFormatIsAMixUp) {
+TEST_F(Outputs, RejectNameOfAnotherFormat) {
   refuses("x.png", FileKind::Svg,
           "found a name that ends in .png; name " + (folder / "x.svg").string());
   refuses("x.JSON", FileKind::Artifact, "x.sla, or give --force");
@@ -111,7 +111,7 @@ TEST_F(Outputs, ANameOfAnotherFormatIsAMixUp) {
   accepts("x", FileKind::Html);
 }
 
-TEST_F(Outputs, TwoOfACommandAreTwoFiles) {
+TEST_F(Outputs, RejectOnePathForTwoOutputs) {
   std::filesystem::create_symlink("new", folder / "link");
   for (const char *other : {"new", "run/../new", "link"}) {
     std::string message = userError([&] {
@@ -125,7 +125,7 @@ TEST_F(Outputs, TwoOfACommandAreTwoFiles) {
   }
 }
 
-TEST_F(Outputs, AFolderIsNewOrTheirOwn) {
+TEST_F(Outputs, RequireNewOrOwnFolder) {
   auto check = [&](const char *name, bool force) {
     checkOutputFolder("--extract", folder / name, {"spec.json", "plan.json"}, {"plan.json"}, {},
                       force);

@@ -23,7 +23,7 @@ std::string findError(std::string_view text) {
                : "";
 }
 
-TEST(PlacedJson, HasPlacesOfKeysAndValues) {
+TEST(PlacedJson, HasLocationsOfKeysAndValues) {
   JsonValue value = parse("{\"b\": [1,\n  -2.50], \"a\":\"\\n\" }");
   ASSERT_EQ(value.members.size(), 2u);
   const JsonMember &first = value.members[0], &second = value.members[1];

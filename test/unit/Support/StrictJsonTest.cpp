@@ -12,7 +12,7 @@ std::string nested(size_t levels) {
   return std::string(levels, '[') + "1" + std::string(levels, ']');
 }
 
-TEST(StrictJson, EqualsTheLibrary) {
+TEST(StrictJson, AgreesWithTheLibrary) {
   for (const char *text :
        {"null", "-1", "18446744073709551615", "1.5e3", "\"\\u00e9\"", "[]", "{}",
         R"({"a":[1,{"b":[true,null,"x"]},[]],"c":{"d":-2.5,"e":{}},"":0})", " [1 , 2 ]\n"}) {
@@ -22,7 +22,7 @@ TEST(StrictJson, EqualsTheLibrary) {
   }
 }
 
-TEST(StrictJson, ReportsThePlaceOfInvalidJson) {
+TEST(StrictJson, ReportsTheLocationOfInvalidJson) {
   auto problem = [](const char *text) { return parseJson(text).problem; };
   EXPECT_EQ(problem(""), "text that is not JSON at line 1, column 1");
   EXPECT_EQ(problem("{\"a\": x}"), "text that is not JSON at line 1, column 7");

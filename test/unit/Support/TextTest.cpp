@@ -16,7 +16,7 @@ int64_t charactersIn(std::string_view text, size_t from, size_t to) {
 }
 int64_t charactersIn(std::string_view text) { return charactersIn(text, 0, text.size()); }
 
-TEST(CountCharacters, CharactersOfOneToFourBytes) {
+TEST(CountCharacters, CountsCharactersOfOneToFourBytes) {
   EXPECT_EQ(charactersIn(""), 0);
   EXPECT_EQ(charactersIn(std::string_view("a\n\0z", 4)), 4);
   EXPECT_EQ(charactersIn("\u0080\u07ff"), 2); // two bytes each, the least and the greatest
@@ -25,7 +25,7 @@ TEST(CountCharacters, CharactersOfOneToFourBytes) {
   EXPECT_EQ(charactersIn("vesi käy, מים, nước \U0001F30A"), 21);
 }
 
-TEST(CountCharacters, CountsEachWithItsLastByte) {
+TEST(CountCharacters, CountsCharacterAtItsLastByte) {
   std::string_view text = "\u00e9\u20ac\U0001F30A"; // bytes 0-1, 2-4 and 5-8
   EXPECT_EQ(charactersIn(text, 1, 9), 3);
   EXPECT_EQ(charactersIn(text, 2, 8), 1) << "the last one is cut";
@@ -36,7 +36,7 @@ TEST(CountCharacters, CountsEachWithItsLastByte) {
   }
 }
 
-TEST(CountCharacters, FindsBytesOfNoCharacter) {
+TEST(CountCharacters, ReportsInvalidBytes) {
   for (const char *bytes : {"\xff", "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80",
                             "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xe2\x82", "\xe2\x82z"}) {
     std::string text = "ab" + std::string(bytes) + (bytes[0] == '\xe2' ? "" : "c");
@@ -46,7 +46,7 @@ TEST(CountCharacters, FindsBytesOfNoCharacter) {
   }
 }
 
-TEST(CountCharacters, ChecksTheBytesOfTheRangeAlone) {
+TEST(CountCharacters, ChecksOnlyBytesInRange) {
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 4), 2);
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 1, 5), -1);
   EXPECT_EQ(charactersIn("\xff\u00e9z\xff", 0, 4), -1);
@@ -85,7 +85,7 @@ TEST(Quote, CutsBetweenCharacters) {
   EXPECT_EQ(quote(std::string(100000, 'x')).size(), 40u + 5);
 }
 
-TEST(ShowPath, KeepsBothEndsOfALongOne) {
+TEST(ShowPath, PreservesBothEndsOfALongPath) {
   EXPECT_EQ(showPath("a b/\"c\"\\d"), "a b/\"c\"\\d");
   EXPECT_EQ(showPath("a\nb"), "a\\u000ab");
   std::string shown = showPath("start" + std::string(5000, 'x') + "end.json");
@@ -93,13 +93,13 @@ TEST(ShowPath, KeepsBothEndsOfALongOne) {
   EXPECT_TRUE(shown.starts_with("startx") && shown.ends_with("xend.json")) << shown;
 }
 
-TEST(ShowMessage, KeepsLines) {
+TEST(ShowMessage, PreservesLines) {
   EXPECT_EQ(showMessage("one\ntwo\x1b"), "one\ntwo\\u001b");
   EXPECT_LT(showMessage(std::string(1000000, 'x')).size(), 17000u);
 }
 
 // Any bytes are shown as one line of UTF-8 without control characters, and bounded.
-TEST(Quote, IsSafeOfRandomBytes) {
+TEST(Quote, HandlesRandomBytes) {
   std::mt19937 draw(7);
   for (int trial = 0; trial < 2000; ++trial) {
     std::string text(draw() % 80, ' ');
@@ -114,7 +114,7 @@ TEST(Quote, IsSafeOfRandomBytes) {
   }
 }
 
-TEST(Text, IsShownCompletelyWithoutControls) {
+TEST(Text, ShowsTextWithoutControlCharacters) {
   EXPECT_EQ(showText("a\tb\n\033[31mc\r\x7f"), "a\tb\n\\u001b[31mc\\u000d\\u007f");
   EXPECT_EQ(showText(std::string(100000, 'a')).size(), 100000u);
 }

@@ -267,7 +267,7 @@ func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
 }
 
 /// The same bits in any order of the items, on one thread and on two.
-TEST(Attention, OrderAndThreadsChangeNothing) {
+TEST(Attention, ResultsDoNotDependOnOrderAndThreads) {
   AttentionCase c{"order", 2, 150, 4, 2, 20, 131, 2, causal(), softCap(2), true, 0.1f};
   AttentionData data = makeAttention(c);
   for (const cpu::Target *target : targets()) {
@@ -292,7 +292,7 @@ TEST(Attention, OrderAndThreadsChangeNothing) {
 
 /// NaN in the inputs of an empty block reaches no result: a block that is computed and then masked
 /// would give 0 * NaN.
-TEST(Attention, EmptyBlocksAreSkipped) {
+TEST(Attention, SkipsEmptyBlocks) {
   AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};
   AttentionData data = makeAttention(c);
   KernelInputs forward = forwardLaunch(c, data), backward = backwardLaunch(c, data);
@@ -318,7 +318,7 @@ TEST(Attention, EmptyBlocksAreSkipped) {
 }
 
 /// A window of few keys has blocks of 32 queries and 16 keys: NaN in 16 keys reaches 32 queries.
-TEST(Attention, NarrowWindowsHaveSmallBlocks) {
+TEST(Attention, NarrowWindowsUseSmallBlocks) {
   AttentionCase c{"narrow", 1, 320, 1, 1, 8, 320, 1, window(8), plain};
   AttentionData data = makeAttention(c);
   KernelInputs forward = forwardLaunch(c, data);

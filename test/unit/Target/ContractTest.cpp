@@ -288,7 +288,7 @@ TEST(Contract, PartialLengthsAndRows) {
 }
 
 /// The known answer of Random123's test vectors for the all-ones counter and key.
-TEST(Contract, PhiloxReferenceIsPhilox) {
+TEST(Contract, PhiloxReferenceMatchesKnownAnswers) {
   const uint32_t ones = 0xffffffff;
   EXPECT_EQ(philox({ones, ones, ones, ones}, {ones, ones}),
             (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
@@ -331,7 +331,7 @@ TEST(Contract, ColumnAndPosition) {
   }
 }
 
-TEST(Contract, OrderOfItemsDoesNotMatter) {
+TEST(Contract, ResultsDoNotDependOnItemOrder) {
   ContractCase c{.positions = 1100, .inner = 50, .columns = 200};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);

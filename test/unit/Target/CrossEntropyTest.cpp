@@ -375,7 +375,7 @@ TEST(CrossEntropy, InitsInPlace) {
             {.positions = 7, .width = 5, .vocabulary = 3, .bias = true, .init = true}});
 }
 
-TEST(CrossEntropy, RowsThatAreNotValidAddNothing) {
+TEST(CrossEntropy, InvalidRowsAddNothing) {
   CrossEntropyCase c{.batch = 3, .positions = 43, .width = 17, .vocabulary = 100, .bias = true};
   std::vector<CrossEntropyCase> cases;
   for (auto [length, rows] : {std::pair(1, 1), {1, 3}, {20, 2}, {42, 3}, {43, 1}}) {
@@ -387,7 +387,7 @@ TEST(CrossEntropy, RowsThatAreNotValidAddNothing) {
 }
 
 /// Every row in use at any length and number of rows; a target beyond the tokens is token 0.
-TEST(CrossEntropy, NoFactorAndOtherOffsets) {
+TEST(CrossEntropy, HandlesMissingFactorAndOffsets) {
   checkAll({{.batch = 2, .positions = 19, .vocabulary = 11, .factor = 0},
             {.batch = 2, .positions = 19, .vocabulary = 11, .offset = 3}});
 }
@@ -407,7 +407,7 @@ TEST(CrossEntropy, FirstRowsFactorsAndSmoothedLabels) {
 }
 
 /// Every row's gradient is what comes in for it, whatever the mean would be.
-TEST(CrossEntropy, GradientsThatComeInByRow) {
+TEST(CrossEntropy, HandlesGradientsPerRow) {
   CrossEntropyCase c{.batch = 2, .positions = 29, .width = 24, .vocabulary = 257, .length = 27};
   c.rowGradient = true;
   CrossEntropyCase all = c;
@@ -418,7 +418,7 @@ TEST(CrossEntropy, GradientsThatComeInByRow) {
 }
 
 /// A row that is nearly certain of its target: the loss is far below the logits.
-TEST(CrossEntropy, LogitsFarApart) {
+TEST(CrossEntropy, HandlesDistantLogits) {
   for (const cpu::Target *target : targets()) {
     CrossEntropyCase c{.positions = 5, .width = 1, .vocabulary = 3};
     LoadedKernel kernel(rowsText(c, true), *target, cpu::generateKernel);
@@ -432,7 +432,7 @@ TEST(CrossEntropy, LogitsFarApart) {
   }
 }
 
-TEST(CrossEntropy, OrderOfItemsAndThreadsDoNotMatter) {
+TEST(CrossEntropy, ResultsDoNotDependOnOrderAndThreads) {
   CrossEntropyCase c{.batch = 3,
                      .positions = 43,
                      .width = 33,

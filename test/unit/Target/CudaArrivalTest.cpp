@@ -90,7 +90,7 @@ Floats expected() {
   return sums;
 }
 
-TEST(CudaArrival, TheLastBlockAddsAllPartialSums) {
+TEST(CudaArrival, LastBlockAddsAllPartialSums) {
   EmulatedKernel cuda(sumText());
   ASSERT_TRUE(cuda.made());
   ASSERT_EQ(cuda.kernel().counters, 2);
@@ -100,7 +100,7 @@ TEST(CudaArrival, TheLastBlockAddsAllPartialSums) {
   }
 }
 
-TEST(CudaArrival, EveryLinkIsNeeded) {
+TEST(CudaArrival, EveryOrderingStepIsNeeded) {
   for (EmulatedKernel::Edit edit :
        {remove<0>, remove<1>, remove<3>, remove<4>, narrow<1>, narrow<2>, narrow<3>}) {
     EmulatedKernel cuda(sumText(), edit);
@@ -112,7 +112,7 @@ TEST(CudaArrival, EveryLinkIsNeeded) {
   }
 }
 
-TEST(CudaArrival, CountersThatWrapElsewhereGiveNoSum) {
+TEST(CudaArrival, WrongCounterWrapGivesNoSum) {
   for (EmulatedKernel::Edit edit : {shift<-1>, shift<-2>}) {
     EmulatedKernel cuda(sumText(), edit);
     ASSERT_TRUE(cuda.made());

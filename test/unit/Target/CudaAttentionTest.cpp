@@ -89,7 +89,7 @@ TEST(CudaAttention, CausalHeadOf64) {
 }
 
 /// Enough blocks for 128 queries each; all but one row of the batch are not valid.
-TEST(CudaAttention, TwoFragmentsAWarp) {
+TEST(CudaAttention, TwoFragmentsPerWarp) {
   check({"two fragments", 67, 140, 1, 1, 48, 133, 1, causal(), plain}, {63});
 }
 
@@ -220,7 +220,7 @@ TEST(CudaAttention, WideHeadsWithTerms) {
 
 /// NaN in the inputs of an empty tile reaches no result: a tile that is computed and then masked
 /// would give 0 * NaN.
-TEST(CudaAttention, EmptyTilesAreSkipped) {
+TEST(CudaAttention, SkipsEmptyTiles) {
   AttentionCase c{"skip", 1, 320, 1, 1, 16, 320, 1, causal(), plain};
   c.bf16 = true;
   AttentionData data = makeAttention(c);
@@ -273,7 +273,7 @@ void expectSameBits(const AttentionCase &c) {
 }
 
 /// The same bits whatever the order of threads, blocks and copies.
-TEST(CudaAttention, SchedulesChangeNothing) {
+TEST(CudaAttention, ResultsDoNotDependOnSchedules) {
   AttentionCase plainly{"schedules", 2, 140, 2, 1, 32, 131, 2, causal(), softCap(2), true, 0.125f};
   AttentionCase byDistance{"schedules, terms", 1, 70, 1, 1, 16, 69, 1, causal(), plain};
   plainly.bf16 = byDistance.bf16 = true;

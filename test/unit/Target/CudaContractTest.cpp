@@ -107,7 +107,7 @@ const CudaContractCase shapes[] = {
     {.batch = 1, .positions = 64, .inner = 16, .columns = 66, .byInput = true},
 };
 
-TEST(CudaContract, IsTheSumOfProductsWithinItsRoundings) {
+TEST(CudaContract, SumOfProductsIsWithinRoundingBound) {
   unsigned seed = 0;
   for (CudaContractCase c : shapes) {
     for (const char *storage : {"f32", "bf16"}) {
@@ -313,7 +313,7 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
 
 /// A division would be a subroutine's or eight instructions; Philox's products are of 32 bits, and
 /// the drawn integer is compared with the rate directly.
-TEST(CudaContract, EpiloguesDivideNothingAndDrawIn32Bits) {
+TEST(CudaContract, EpiloguesUseNoDivisionAnd32BitRandomBits) {
   CudaContractCase c{
       .batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};
   c.body = geluOfBiased;

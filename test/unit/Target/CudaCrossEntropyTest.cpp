@@ -385,7 +385,7 @@ TEST(CudaCrossEntropy, WeightAndBiasGradients) {
   }
 }
 
-TEST(CudaCrossEntropy, WeightGradientsOfManyRowsAreSplit) {
+TEST(CudaCrossEntropy, SplitsWeightGradientsOfManyRows) {
   CudaLossCase c{
       .batch = 9, .positions = 130, .width = 40, .vocabulary = 70, .bias = true, .init = true};
   EmulatedKernel kernel(weightsText(c));

@@ -54,7 +54,7 @@ struct MathFunction {
 
 class CudaMath : public testing::TestWithParam<MathFunction> {};
 
-TEST_P(CudaMath, IsWithinItsBoundHoweverFarApproximationsAreOff) {
+TEST_P(CudaMath, StaysWithinBoundForAnyApproximationError) {
   const MathFunction &f = GetParam();
   Floats x = spread(16384, f.least, f.most, 1);
   Floats y = run("%y = math." + std::string(f.name) + " %a0 : ROW", {x});
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Functions, CudaMath,
                                          MathFunction{"tanh", std::tanh, 1e-6, 12, 2.1}),
                          [](const auto &test) { return std::string(test.param.name); });
 
-TEST(CudaMathEnds, InfinitiesZerosAndNan) {
+TEST(CudaMathEnds, HandlesInfinitiesZerosAndNaN) {
   Floats x(64, 0);
   const float arguments[] = {infinity, -infinity, NAN, 0, 89, -104.5f, -100, 1e-42f};
   std::copy(std::begin(arguments), std::end(arguments), x.begin());

@@ -119,7 +119,7 @@ CudaRun buildLaunch(mlir::Operation *op, int64_t shortened) {
 
 /// Every one of them breaks no rule of the emulator's: at full length, and at a shorter one with
 /// rows that are not valid, results in the places that the plan gives them.
-TEST(CudaModels, RowsAndScatterOfTinySpecsBreakNoRule) {
+TEST(CudaModels, RowsAndScatterOfTinySpecsHaveNoViolation) {
   llvm::StringSet<> seen;
   for (const std::string &spec : specsIn("tiny")) {
     forEachDispatch(spec, seen, [&](mlir::Operation *op, const std::string &text) {

@@ -58,7 +58,7 @@ struct ProductCase {
   }
 };
 
-TEST(CudaProduct, IsASumThatIsStoredAsItIs) {
+TEST(CudaProduct, RequiresSumStoredUnchanged) {
   for (bool byInput : {false, true}) {
     for (const char *result : {"bf16", "f32"}) {
       ProductCase c;
@@ -78,7 +78,7 @@ TEST(CudaProduct, IsASumThatIsStoredAsItIs) {
   }
 }
 
-TEST(CudaProduct, HasNoEpilogue) {
+TEST(CudaProduct, RejectsEpilogue) {
   EXPECT_FALSE(
       (ProductCase{.body = "%y = arith.addf %acc, %acc : f32\ndispatch.yield %y : f32"}.find()));
   EXPECT_FALSE(
@@ -91,10 +91,10 @@ TEST(CudaProduct, HasNoEpilogue) {
       (ProductCase{.results = "two", .body = "dispatch.yield %acc, %acc : f32, f32"}.find()));
 }
 
-TEST(CudaProduct, MultipliesBf16) { EXPECT_FALSE((ProductCase{.type = "f32"}.find())); }
+TEST(CudaProduct, RequiresBf16) { EXPECT_FALSE((ProductCase{.type = "f32"}.find())); }
 
 // Where rows are not all valid at full length and batch, a product would write too many.
-TEST(CudaProduct, HasRowsThatAreAllValid) {
+TEST(CudaProduct, RequiresValidRows) {
   EXPECT_TRUE(ProductCase{}.find(24)); // all six groups of four
   EXPECT_FALSE(ProductCase{}.find(20));
   EXPECT_FALSE(ProductCase{}.find(22, 2));

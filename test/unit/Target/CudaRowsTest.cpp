@@ -102,7 +102,7 @@ struct NormCase {
 /// terms, and each of their d roundings is half an ulp of at most the sum, in whatever order. A
 /// dozen more roundings follow. Widths take a lane, part of a warp, a warp, several warps; few rows
 /// take more threads each.
-TEST(CudaRows, NormOfMeanOfShiftedRowsIsCpus) {
+TEST(CudaRows, NormOfMeanOfShiftedRowsMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, k = 4;
   for (auto [d, fine, zeroInvalid] :
@@ -268,7 +268,7 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
 }
 
 /// The order of a sum over rows depends on the shapes: blocks in another order, the same bits.
-TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
+TEST(CudaRows, SumsOverRowsDoNotDependOnBlockOrder) {
   EmulatedKernel cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
   ASSERT_TRUE(cuda.made());
   KernelInputs launch{.operands = {randomFloats(2 * 150 * 24, 1), randomFloats(2 * 300 * 24, 2),
@@ -282,7 +282,7 @@ TEST(CudaRows, SumsOverRowsDoNotDependOnTheOrderOfBlocks) {
 
 /// A row as wide as the number of parameters, summed by one block; rows of several widths in one
 /// body; statistics alone. Integers are exact in any order.
-TEST(CudaRows, WideRowsAreSummedExactly) {
+TEST(CudaRows, SumsWideRowsExactly) {
   for (int64_t d : {37, 6342, 50001}) {
     EmulatedKernel cuda(rowsText(
         {},
@@ -304,7 +304,7 @@ TEST(CudaRows, WideRowsAreSummedExactly) {
 }
 
 /// A row too wide for registers, with statistics, stored in place.
-TEST(CudaRows, RowsBeyondRegistersPassTwice) {
+TEST(CudaRows, LongRowsTakeTwoPasses) {
   const int64_t batch = 1, positions = 3, d = 50002;
   std::string sequence = tensor({batch, positions, d}), row = tensor({d});
   EmulatedKernel cuda(
@@ -365,7 +365,7 @@ TEST(CudaRows, GroupsOfAnySize) {
 }
 
 /// Products and minima: the same operations in the same order.
-TEST(CudaRows, CombinersWithoutANameEqualCpu) {
+TEST(CudaRows, CustomCombinersMatchCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, fine = 29;
   for (auto [d, k, shift] : {std::tuple{7, 3, 2}, std::tuple{36, 9, 8}}) {
@@ -381,7 +381,7 @@ TEST(CudaRows, CombinersWithoutANameEqualCpu) {
 
 /// Maxima of groups that are unrolled and that are loops, and where they are first: no arithmetic,
 /// so the same bits. Few numbers, so many ties.
-TEST(CudaRows, MaximumOfShiftedGroupsEqualsCpu) {
+TEST(CudaRows, MaximumOfShiftedGroupsMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, fine = 29;
   for (auto [d, k, shift] :
@@ -407,7 +407,7 @@ TEST(CudaRows, MaximumOfShiftedGroupsEqualsCpu) {
 
 /// A token's row and its place's, under dropout, in rows of any alignment: gathers, tables, i32
 /// operands, random numbers. No sums, so the same bits.
-TEST(CudaRows, GatherWithDropoutEqualsCpu) {
+TEST(CudaRows, GatherWithDropoutMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, positions = 11, vocabulary = 23;
   for (int64_t d : {7, 64, 6}) {
@@ -442,7 +442,7 @@ TEST(CudaRows, GatherWithDropoutEqualsCpu) {
 }
 
 /// Columns of a folded row, one row of d after the other: `column` moves the start.
-TEST(CudaRows, FoldedRowsAreUnfolded) {
+TEST(CudaRows, UnfoldsFoldedRows) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, coarse = 6, k = 3;
   for (int64_t d : {5, 6, 16}) {
@@ -464,7 +464,7 @@ TEST(CudaRows, FoldedRowsAreUnfolded) {
 }
 
 /// An optimizer's step: flat rows of 1,024, in place. A dozen roundings on either side.
-TEST(CudaRows, FlatRowsInPlace) {
+TEST(CudaRows, ComputesFlatRowsInPlace) {
   SKIP_WITHOUT_CPU();
   const int64_t count = 70, d = 1024;
   std::string flat = tensor({count, d}), row = tensor({d});
@@ -511,7 +511,7 @@ TEST(CudaRows, FlatRowsInPlace) {
 }
 
 /// Traffic of a norm, both ways: whole sectors, and little more than the least.
-TEST(CudaRows, NormsMoveLittleMoreThanTheyMust) {
+TEST(CudaRows, NormTrafficIsNearTheMinimum) {
   const int64_t batch = 4, fine = 1024, d = 256;
   for (const char *element : {"f32", "bf16"}) {
     EmulatedKernel forward(normText(batch, fine, d, 1, 0, false, element));
@@ -550,7 +550,7 @@ void dropWarpBarriers(llvm::Module &module) {
 /// A result may be in the memory of an operand: lanes past the last column read what another lane
 /// writes, so that the warp must meet in between. Numbers show it only if the lanes run in a bad
 /// order.
-TEST(CudaRows, RowsInPlaceNeedTheirWarpBarrier) {
+TEST(CudaRows, InPlaceRowsNeedTheirWarpBarrier) {
   const int64_t batch = 2, positions = 9, d = 33;
   std::string row = tensor({d}), sequence = tensor({batch, positions, d});
   std::string text =

@@ -83,8 +83,8 @@ SegmentRun emulated(const std::string &text) {
                         : SegmentRun();
 }
 
-TEST(CudaSegments, ScansFindTheEnds) { checkSegmentScans(emulated); }
-TEST(CudaSegments, RowsAreFoundAndSummed) { checkSegmentRows(emulated); }
-TEST(CudaSegments, TextsHaveTheirOwnLengths) { checkOwnLengths(emulated, "bf16"); }
+TEST(CudaSegments, ScansFindSegmentEnds) { checkSegmentScans(emulated); }
+TEST(CudaSegments, GathersAndSumsRows) { checkSegmentRows(emulated); }
+TEST(CudaSegments, HandlesLengthsPerSequence) { checkOwnLengths(emulated, "bf16"); }
 
 } // namespace

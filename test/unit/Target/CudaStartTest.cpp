@@ -39,7 +39,7 @@ std::vector<Floats> runOnBoth(const std::string &text, const KernelInputs &launc
 
 } // namespace
 
-TEST(CudaStart, FirstRowsAreTheLearnedOne) {
+TEST(CudaStart, FirstRowsEqualTheLearnedRow) {
   for (int64_t d : {7, 64}) {
     std::string text = rowsText(
         {batch, positions, 1},

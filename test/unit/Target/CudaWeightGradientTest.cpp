@@ -180,7 +180,7 @@ TEST(CudaWeightGradient, TrafficIsConflictFreeAndCoalesced) {
 }
 
 /// NVPTX gives atom no order: without the fences the last block might read stale cached data.
-TEST(CudaWeightGradient, LastBlocksArrivalIsOrderedByFences) {
+TEST(CudaWeightGradient, FencesOrderTheArrivalOfTheLastBlock) {
   CudaWeightCase c{.batch = 2, .positions = 300, .height = 70, .width = 72};
   EmulatedKernel kernel(c.text());
   ASSERT_TRUE(kernel.made());
@@ -217,7 +217,7 @@ std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda:
 
 // 216 blocks run at a time on an A100, 264 on an H100 or H200. The large gradients fill a wave to
 // 89% or more; where there are few tiles, adding their parts costs more than idle multiprocessors.
-TEST(CudaWeightGradient, BlocksFillCompleteWavesOfTheirTarget) {
+TEST(CudaWeightGradient, BlocksFillCompleteWaves) {
   for (Waves c : {Waves{512, 2048, 16384, 192, 256}, Waves{2048, 512, 16384, 192, 256},
                   Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},
                   Waves{64, 512, 16384, 152, 152}, Waves{64, 64, 1024, 4, 4}}) {

@@ -58,7 +58,7 @@ std::string replace(std::string text, const std::string &from, const std::string
   return text.replace(at, from.size(), to);
 }
 
-TEST(KernelKey, HashIgnoresNamesAndPlaces) {
+TEST(KernelKey, HashIgnoresNamesAndLocations) {
   std::string hash = computeTextHash(plain);
   EXPECT_EQ(hash.size(), 64u);
   EXPECT_EQ(hash, computeTextHash(plain));
@@ -216,7 +216,7 @@ TEST_F(KernelCacheTest, ReturnsTheStoredEntry) {
   EXPECT_EQ(status.st_mode & 077, 0u) << "other users could plant code";
 }
 
-TEST_F(KernelCacheTest, ReturnsThePartsThatWereStored) {
+TEST_F(KernelCacheTest, ReturnsTheStoredParts) {
   using Parts = std::vector<std::string>;
   KernelCache cache(folder);
   EXPECT_FALSE(cache.loadParts(buildKernelKey(1), 2));
@@ -239,14 +239,14 @@ TEST_F(KernelCacheTest, ReturnsThePartsThatWereStored) {
   }
 }
 
-TEST_F(KernelCacheTest, NoFolderIsNoCache) {
+TEST_F(KernelCacheTest, WorksWithoutFolder) {
   KernelCache cache;
   cache.store(buildKernelKey(1), "object");
   EXPECT_FALSE(cache.load(buildKernelKey(1)));
   EXPECT_EQ(cache.getProblem(), "");
 }
 
-TEST_F(KernelCacheTest, EveryFlippedBitIsFound) {
+TEST_F(KernelCacheTest, DetectsEveryFlippedBit) {
   KernelCache cache(folder);
   cache.store(buildKernelKey(1), "the object's bytes");
   std::string good = read(1);
@@ -261,7 +261,7 @@ TEST_F(KernelCacheTest, EveryFlippedBitIsFound) {
   EXPECT_EQ(read(1), good);
 }
 
-TEST_F(KernelCacheTest, EveryOtherLengthIsFound) {
+TEST_F(KernelCacheTest, DetectsEveryWrongLength) {
   KernelCache cache(folder);
   cache.store(buildKernelKey(1), "the object's bytes");
   std::string good = read(1);
@@ -277,7 +277,7 @@ TEST_F(KernelCacheTest, EveryOtherLengthIsFound) {
   EXPECT_TRUE(cache.load(buildKernelKey(1)));
 }
 
-TEST_F(KernelCacheTest, AnEntryOfAnotherKeyIsFound) {
+TEST_F(KernelCacheTest, DetectsEntryOfAnotherKey) {
   KernelCache cache(folder);
   cache.store(buildKernelKey(1), "one");
   fs::copy_file(path(1), path(2));
@@ -285,7 +285,7 @@ TEST_F(KernelCacheTest, AnEntryOfAnotherKeyIsFound) {
   EXPECT_TRUE(cache.load(buildKernelKey(1)));
 }
 
-TEST_F(KernelCacheTest, NonRegularFilesAreAbsent) {
+TEST_F(KernelCacheTest, IgnoresNonRegularFiles) {
   KernelCache cache(folder);
   fs::create_directory(path(1));
   ASSERT_EQ(::mkfifo(path(2).c_str(), 0600), 0);
@@ -296,7 +296,7 @@ TEST_F(KernelCacheTest, NonRegularFilesAreAbsent) {
 }
 
 // No file can be renamed onto a directory, so an entry that is one would be compiled each time.
-TEST_F(KernelCacheTest, ADirectoryInAnEntrysPlaceIsReplaced) {
+TEST_F(KernelCacheTest, ReplacesDirectoryAtThePathOfAnEntry) {
   KernelCache cache(folder);
   fs::create_directories(fs::path(path(1)) / "inside");
   std::ofstream(folder / "file") << "text";
@@ -313,7 +313,7 @@ TEST_F(KernelCacheTest, ADirectoryInAnEntrysPlaceIsReplaced) {
   EXPECT_TRUE(fs::is_directory(folder / "other"));
 }
 
-TEST_F(KernelCacheTest, RemovesTheLeastRecentlyUsed) {
+TEST_F(KernelCacheTest, EvictsLeastRecentlyUsed) {
   std::string object(1000, 'x');
   KernelCache cache(folder, 10000);
   for (int i = 0; i < 12; ++i) {
@@ -336,7 +336,7 @@ TEST_F(KernelCacheTest, RemovesTheLeastRecentlyUsed) {
   EXPECT_GT(total, 7500u);
 }
 
-TEST_F(KernelCacheTest, ALimitBelowOneEntryStoresNothing) {
+TEST_F(KernelCacheTest, LimitBelowOneEntryStoresNothing) {
   KernelCache cache(folder, 100);
   cache.store(buildKernelKey(1), std::string(1000, 'x'));
   cache.trim();
@@ -344,7 +344,7 @@ TEST_F(KernelCacheTest, ALimitBelowOneEntryStoresNothing) {
   EXPECT_EQ(cache.getProblem(), "");
 }
 
-TEST_F(KernelCacheTest, RemovesLeftoversOfKilledProcesses) {
+TEST_F(KernelCacheTest, RemovesFilesOfKilledProcesses) {
   KernelCache cache(folder);
   std::string old = path(1) + ".tmp-1-0", fresh = path(1) + ".tmp-2-0";
   std::ofstream{old} << "part";
@@ -357,7 +357,7 @@ TEST_F(KernelCacheTest, RemovesLeftoversOfKilledProcesses) {
   EXPECT_TRUE(fs::exists(fresh)) << "another process may be writing it";
 }
 
-TEST_F(KernelCacheTest, AFolderThatCannotBeCreatedIsReported) {
+TEST_F(KernelCacheTest, ReportsFolderThatCannotBeCreated) {
   std::ofstream(folder / "file") << "text";
   KernelCache cache((folder / "file").string());
   cache.store(buildKernelKey(1), "object");
@@ -370,7 +370,7 @@ TEST_F(KernelCacheTest, AFolderThatCannotBeCreatedIsReported) {
 }
 
 /// A disk that is full, as the limit on the size of files.
-TEST_F(KernelCacheTest, AFullDiskLeavesNoPartOfAnEntry) {
+TEST_F(KernelCacheTest, FullDiskLeavesNoPartialEntry) {
   pid_t child = ::fork();
   if (child == 0) {
     std::signal(SIGXFSZ, SIG_IGN);
@@ -387,7 +387,7 @@ TEST_F(KernelCacheTest, AFullDiskLeavesNoPartOfAnEntry) {
 }
 
 /// Processes that store, load, damage and evict the same entries: the result of a load is right.
-TEST_F(KernelCacheTest, ProcessesShareIt) {
+TEST_F(KernelCacheTest, ProcessesShareTheCache) {
   constexpr int processes = 4, rounds = 300, keys = 7;
   auto buildObject = [](int key) {
     return std::string(static_cast<size_t>(500 + key), char('a' + key));
@@ -422,7 +422,7 @@ TEST_F(KernelCacheTest, ProcessesShareIt) {
   }
 }
 
-TEST_F(KernelCacheTest, ThreadsShareIt) {
+TEST_F(KernelCacheTest, ThreadsShareTheCache) {
   KernelCache cache(folder);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -469,7 +469,7 @@ protected:
   std::vector<std::optional<std::string>> saved;
 };
 
-TEST_F(KernelCacheSettingTest, TheFlagComesBeforeTheVariableBeforeTheUsersFolder) {
+TEST_F(KernelCacheSettingTest, FlagPrecedesVariableAndDefaultFolder) {
   EXPECT_EQ(find("").folder, "");
   ::setenv("HOME", "/elsewhere", 1);
   EXPECT_EQ(find("").folder, "/elsewhere/.cache/sluice/kernels");
@@ -489,7 +489,7 @@ TEST_F(KernelCacheSettingTest, TheFlagComesBeforeTheVariableBeforeTheUsersFolder
   EXPECT_EQ(find("flag").folder, "flag");
 }
 
-TEST_F(KernelCacheSettingTest, TheLimitIsASize) {
+TEST_F(KernelCacheSettingTest, ParsesTheLimitAsASize) {
   EXPECT_EQ(find("").mostBytes, KernelCache::defaultBytes);
   ::setenv("SLUICE_KERNEL_CACHE_SIZE", "1.5MiB", 1);
   EXPECT_EQ(find("").mostBytes, 1572864u);

@@ -76,7 +76,7 @@ TEST(Math, VectorsAreAccurate) {
   }
 }
 
-TEST(Math, SpecialValuesGoThrough) {
+TEST(Math, HandlesSpecialValues) {
   const float infinity = INFINITY;
   std::vector<float> x(count, 1.0f);
   const float special[] = {0.0f, -0.0f, infinity, -infinity, NAN, -1.0f};
@@ -134,7 +134,7 @@ TEST(Math, DoubleScalarsCallNoLibrary) {
   }
 }
 
-TEST(Harness, WritesOutsideResultsAreFound) {
+TEST(Harness, DetectsWritesOutsideResults) {
   KernelGenerator overrun = [](Operation *op, ModuleOp module, StringRef name,
                                const cpu::Target &target) -> FailureOr<cpu::Kernel> {
     cpu::Frame frame(op, module, name, target);

@@ -36,7 +36,7 @@ Value emitPolynomial(ImplicitLocOpBuilder &b, Value x, bool fused) {
   return arith::AddFOp::create(b, product, z);
 }
 
-TEST(Object, MultipliesAndAddsAreFusedOnlyWhereTheKernelAllows) {
+TEST(Object, FusesMultiplyAddOnlyWhereTheKernelAllows) {
   std::vector<float> x(count, 1.0f + 0x1p-12f);
   for (const cpu::Target *target : targets()) {
     for (bool fused : {false, true}) {
@@ -75,7 +75,7 @@ TEST(Object, ReductionsAreTreesOfHalves) {
   }
 }
 
-TEST(Object, CallsOfLibrariesAreErrors) {
+TEST(Object, RejectsLibraryCalls) {
   DialectRegistry registry;
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect>();
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);

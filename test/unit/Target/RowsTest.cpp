@@ -308,7 +308,7 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
 }
 
 /// Groups that are unrolled, and loops; rows outside are left out.
-TEST(Rows, CombinersWithoutAName) {
+TEST(Rows, CustomCombiners) {
   const int64_t batch = 2, fine = 29, length = 26;
   for (Size size : {Size{7, 3, 2}, Size{36, 9, 8}}) {
     auto [d, k, shift] = size;
@@ -418,7 +418,7 @@ TEST(Rows, MaximumOfShiftedGroupsAndItsFirstRow) {
   }
 }
 
-TEST(Rows, TheMaximumOfAGroupIsNaNWhereOneIs) {
+TEST(Rows, MaximumPropagatesNaN) {
   for (int64_t k : {3, 9}) {
     std::string text = maxText(1, k, 1, k, 0);
     for (const cpu::Target *target : targets()) {

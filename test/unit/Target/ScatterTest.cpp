@@ -74,19 +74,19 @@ SegmentMake segmentKernels(const cpu::Target &target) {
   };
 }
 
-TEST(Segments, ScansFindTheEnds) {
+TEST(Segments, ScansFindSegmentEnds) {
   for (const cpu::Target *target : targets()) {
     checkSegmentScans(segmentKernels(*target));
   }
 }
 
-TEST(Segments, RowsAreFoundAndSummed) {
+TEST(Segments, GathersAndSumsRows) {
   for (const cpu::Target *target : targets()) {
     checkSegmentRows(segmentKernels(*target));
   }
 }
 
-TEST(Segments, TextsHaveTheirOwnLengths) {
+TEST(Segments, HandlesLengthsPerSequence) {
   for (const cpu::Target *target : targets()) {
     for (const char *element : {"f32", "bf16"}) {
       checkOwnLengths(segmentKernels(*target), element);

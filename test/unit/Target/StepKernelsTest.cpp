@@ -111,7 +111,7 @@ TEST(StepAttention, RingsOfCompleteBlocks) {
 /// Keys in several parts, whose sums meet in the workspace: parts that have none yet, a part's
 /// first and last key, a last block that is not full, heads in one group and in several, a window
 /// that has left its first turn of the ring.
-TEST(StepAttention, PartsOfKeysMeet) {
+TEST(StepAttention, CombinesPartsOfKeys) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {127, 1, 128}, {0, 0, 0}},
                                                {{128, 1, 129}, {255, 1, 256}, {0, 1, 1}},
                                                {{511, 1, 512}, {300, 1, 301}, {0, 0, 0}}};
@@ -142,7 +142,7 @@ TEST(StepAttention, TermsByDistance) {
 
 /// A text that fills half of the parts at most has smaller ones: the last that does and the first
 /// that does not, in rings of whole blocks and of others, with heads in several groups.
-TEST(StepAttention, ShortTextsHaveSmallerParts) {
+TEST(StepAttention, ShortTextsUseSmallerParts) {
   const std::vector<std::vector<Due>> large = {{{511, 1, 512}, {512, 1, 513}},
                                                {{999, 1, 1000}, {64, 1, 65}}};
   const std::vector<std::vector<Due>> uneven = {{{383, 1, 384}, {384, 1, 385}},

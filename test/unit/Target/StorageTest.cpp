@@ -147,7 +147,7 @@ TEST(Storage, WritesTheNearestAndTiesToEven) {
   }
 }
 
-TEST(Storage, TheReferenceRounds) {
+TEST(Storage, ReferenceRounds) {
   EXPECT_EQ(toBf16(1.0f + 0x1p-8f), 1.0f);           // half a unit, even below
   EXPECT_EQ(toBf16(1.0f + 0x3p-8f), 1.0f + 0x1p-6f); // half a unit, even above
   EXPECT_EQ(toBf16(1.0f + 0x1p-8f + 0x1p-20f), 1 + 0x1p-7f);

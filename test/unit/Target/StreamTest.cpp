@@ -235,7 +235,7 @@ TEST(Stream, UniformNumbersArePhilox) {
 }
 
 /// Numbers and columns of a folded row count through its members: element i d + c.
-TEST(Stream, FoldedRowsCountThroughTheirMembers) {
+TEST(Stream, FoldedRowsCountTheirMembers) {
   const int64_t count = 5;
   for (auto [k, d] : {std::pair<int64_t, int64_t>{3, 7}, {3, 8}, {2, 40}, {9, 20}}) {
     std::string group = tensor({k, d}), integers = tensor({k, d}, "i32"),

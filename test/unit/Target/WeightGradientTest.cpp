@@ -203,7 +203,7 @@ TEST(WeightGradient, InvalidRowsAddNothing) {
   }
 }
 
-TEST(WeightGradient, OrderOfItemsDoesNotMatter) {
+TEST(WeightGradient, ResultsDoNotDependOnItemOrder) {
   WeightCase c{.positions = 700, .height = 64, .width = 256};
   for (const cpu::Target *target : targets()) {
     LoadedKernel kernel(c.text(), *target, generate);

@@ -61,7 +61,7 @@ static std::set<std::string> collectOrigins(func::FuncOp function) {
 
 class EverySpec : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EverySpec, BecomesEntries) {
+TEST_P(EverySpec, LowersToEntries) {
   MLIRContext context;
   spec::Diagnostic error;
   std::optional<ParsedSpec> spec = parseSpecFile(context, GetParam(), error);

@@ -37,7 +37,7 @@ double digamma(double x) {
   return sum + std::log(x) - 0.5 / x - square * (1.0 / 12 - square * (1.0 / 120 - square / 252));
 }
 
-TEST(LogGamma, IsItsFunctionAndItsDerivativeDigamma) {
+TEST(LogGamma, MatchesLogGammaAndDigamma) {
   MLIRContext context;
   context.loadDialect<SluiceDialect, arith::ArithDialect, math::MathDialect>();
   ImplicitLocOpBuilder b(UnknownLoc::get(&context), &context);
@@ -112,7 +112,7 @@ void expectPrior(func::FuncOp function, reference::RuntimeValues setting, uint64
   }
 }
 
-TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
+TEST(Predictor, LossIsTheBinomialPriorOfItsBits) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importText(context, drawn);
   ASSERT_TRUE(succeeded(verify(*module)));
@@ -124,7 +124,7 @@ TEST(Predictor, ItsLossIsTheBinomialPriorOfItsBits) {
 }
 
 /// From 0.5 to 0.1 over four updates, evenly and in two jumps. Evaluation has the last one.
-TEST(Predictor, ItsPriorMovesOverTheUpdates) {
+TEST(Predictor, PriorMovesOverTheUpdates) {
   for (bool jumps : {false, true}) {
     MLIRContext context;
     std::string text = drawn, moving = R"({"from": 0.5, "to": 0.1, "steps": 4)";
@@ -146,7 +146,7 @@ TEST(Predictor, ItsPriorMovesOverTheUpdates) {
 /// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
 /// Draws in which each token is a segment, or no segment ends, give it none: so of several draws
 /// the largest.
-TEST(Predictor, IsTrainedThroughItsDraws) {
+TEST(Predictor, TrainsThroughSampledBits) {
   MLIRContext context;
   std::string text = drawn;
   text.replace(text.find("0.25"), 4, "1e-30");

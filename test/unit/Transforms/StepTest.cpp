@@ -440,7 +440,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Named("DocumentEnds", sluice::testing::begun)),
     [](const auto &info) { return std::string(info.param.first); });
 
-TEST(DerivedStepFaults, ARingOneTooSmallIsFound) {
+TEST(DerivedStepFaults, DetectsRingOneTooSmall) {
   Subject intact(source + "/test/golden/nested.json");
   intact.derive();
   int count = 0;
@@ -460,7 +460,7 @@ TEST(DerivedStepFaults, ARingOneTooSmallIsFound) {
 }
 
 /// A row of an input that a step reads later must be in its state.
-TEST(DerivedStepFaults, AnInputThatIsNotStoredCompletelyIsFound) {
+TEST(DerivedStepFaults, DetectsIncompletelyStoredInput) {
   Subject subject(source + "/test/golden/pairs.json");
   subject.derive();
   int count = 0;
@@ -474,7 +474,7 @@ TEST(DerivedStepFaults, AnInputThatIsNotStoredCompletelyIsFound) {
   EXPECT_TRUE(StepComparison(subject).findsFault());
 }
 
-TEST(DerivedStepFaults, AScheduleOneEarlyIsFound) {
+TEST(DerivedStepFaults, DetectsScheduleOneEarly) {
   Subject subject(source + "/test/golden/nested.json");
   subject.derive();
   auto schedules = llvm::to_vector(subject.module->getOps<ScheduleOp>());

@@ -40,7 +40,7 @@ protected:
   Executor executor;
 };
 
-TEST_F(Analyses, ABigramReadsOneTokenOfItsContext) {
+TEST_F(Analyses, BigramReadsOneTokenOfItsContext) {
   ContextResult result = measureContext(executor, read(easyText(333)), {.length = 12, .seed = 5});
   EXPECT_EQ(result.windows, 27);
   ASSERT_EQ(result.places.size(), 6u);
@@ -52,7 +52,7 @@ TEST_F(Analyses, ABigramReadsOneTokenOfItsContext) {
   }
 }
 
-TEST_F(Analyses, TooFewNumbersHaveNoResult) {
+TEST_F(Analyses, TooFewSamplesHaveNoResult) {
   ContextResult one = measureContext(executor, read(easyText(12)), {.length = 12});
   EXPECT_EQ(one.windows, 1);
   EXPECT_TRUE(std::isnan(one.places[0].error));
@@ -65,7 +65,7 @@ TEST_F(Analyses, TooFewNumbersHaveNoResult) {
   EXPECT_NE(drawSamples(none, "m").find("reference</th><td>-<"), std::string::npos);
 }
 
-TEST_F(Analyses, PlacesAreInTheText) {
+TEST_F(Analyses, ReportsSamplePositions) {
   std::string text = easyText(24);
   ContextResult result = measureContext(executor, read(text), {.length = 8});
   for (size_t i = 0; i < 4; ++i) {
@@ -78,7 +78,7 @@ TEST_F(Analyses, PlacesAreInTheText) {
   }
 }
 
-TEST_F(Analyses, ShufflesDependOnTheSeedAlone) {
+TEST_F(Analyses, ShufflesDependOnlyOnTheSeed) {
   auto files = read(easyText(200));
   auto increase = [&](uint64_t seed) {
     return measureContext(executor, files, {.seed = seed}).places[0].increase();
@@ -87,7 +87,7 @@ TEST_F(Analyses, ShufflesDependOnTheSeedAlone) {
   EXPECT_NE(increase(1), increase(2));
 }
 
-TEST_F(Analyses, WindowsAreSpreadOverTheText) {
+TEST_F(Analyses, SpreadsWindowsOverTheText) {
   ContextResult result =
       measureContext(executor, read(easyText(200)), {.length = 4, .mostWindows = 7});
   EXPECT_EQ(result.windows, 7);
@@ -126,7 +126,7 @@ TEST_F(Analyses, BinsHoldEqualSharesAndAllTokens) {
   EXPECT_NE(drawFrequency(result, "<m>").find("&lt;m&gt;"), std::string::npos);
 }
 
-TEST_F(Analyses, SamplesAreNextToTheText) {
+TEST_F(Analyses, SamplesAlignWithTheText) {
   auto files = read("the water and the land and the water and the sky and the land and the sea ");
   SampleOptions options{
       .prompts = 2, .promptTokens = 8, .tokens = 24, .completions = 3, .sampling = {}};

@@ -40,7 +40,7 @@ TEST(Ngram, ProbabilitiesSumToOne) {
   }
 }
 
-TEST(Ngram, HistoriesOfZeroBytesAreKeptApart) {
+TEST(Ngram, DistinguishesHistoriesOfZeroBytes) {
   NgramModel model(3);
   std::string text("\0\0\1\0\1\2", 6);
   model.train(asBytes(text));

@@ -80,7 +80,7 @@ TEST(WordModel, BleuClipsByTheReferences) {
 }
 
 /// Grams of all texts are counted before the mean is taken, and lengths are added.
-TEST(WordModel, BleuIsOfTheCorpus) {
+TEST(WordModel, BleuIsComputedOverTheCorpus) {
   CorpusBleu corpus;
   corpus.add(splitWords("a b c d"), {splitWords("a b c d"), splitWords("a b c d e")});
   corpus.add(splitWords("x y"), {splitWords("x z w"), splitWords("v")});
@@ -88,7 +88,7 @@ TEST(WordModel, BleuIsOfTheCorpus) {
   EXPECT_NEAR(corpus.compute(), std::pow(5 / 6.0 * 3 / 4.0, 0.25), 1e-12);
 }
 
-TEST(WordModel, RepeatsAreSharesOfGrams) {
+TEST(WordModel, RepeatsAreFractionsOfNgrams) {
   std::array<double, 4> shares = repeats(splitWords("a b a b"));
   EXPECT_NEAR(shares[0], 2 / 4.0, 1e-12);
   EXPECT_NEAR(shares[1], 1 / 3.0, 1e-12);

@@ -49,7 +49,7 @@ protected:
   TemporaryFolder folder;
 };
 
-TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
+TEST_F(ByteFiles, DecompressesTextButNotRawBytes) {
   std::string text = easyText(100'000);
   writeGzip("text.gz", text);
   ByteFile file = open("text.gz");
@@ -64,7 +64,7 @@ TEST_F(ByteFiles, CompressedTextIsTextAndRawIsNot) {
   EXPECT_TRUE(raw.notes.empty());
 }
 
-TEST_F(ByteFiles, OtherFormatsAreRejectedAlsoInCompressedData) {
+TEST_F(ByteFiles, RejectsOtherFormatsAlsoInCompressedData) {
   std::string library = bigramLibrary();
   writeFile(folder / "program", library);
   std::string message = userError([&] { open("program"); });
@@ -88,7 +88,7 @@ TEST_F(ByteFiles, OtherFormatsAreRejectedAlsoInCompressedData) {
   EXPECT_THROW(open("damaged.gz"), FormatError); // a run on its own bytes resumes
 }
 
-TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
+TEST_F(ByteFiles, ReadsPipesWithoutACopy) {
   std::string text = easyText(300'000);
   EXPECT_EQ(readFileText(openPipe(text)), text);
   EXPECT_EQ(readFileText(openPipe("")), "");
@@ -98,7 +98,7 @@ TEST_F(ByteFiles, APipeIsReadOnceAndLeavesNothing) {
 }
 
 /// Neither a file of the kernel nor an open file of this process is found by a later run.
-TEST_F(ByteFiles, FilesOfTheKernelAndOfThisProcessAreStreams) {
+TEST_F(ByteFiles, TreatsProcFilesAsStreams) {
   auto copies = std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, false);
   ByteFile file = openByteFile("/proc/version", "data file", {false, copies});
   EXPECT_EQ(readFileText(file).substr(0, 5), "Linux");
@@ -112,7 +112,7 @@ TEST_F(ByteFiles, FilesOfTheKernelAndOfThisProcessAreStreams) {
 }
 
 /// No disk failed: it is not the machine's fault.
-TEST_F(ByteFiles, FilesOfTheKernelThatHaveNoBytesAreBadInput) {
+TEST_F(ByteFiles, RejectsEmptyProcFiles) {
   std::string message = userError([&] { openByteFile("/proc/self/mem", "data file"); });
   EXPECT_NE(message.find("/proc/self/mem: expected a data file, found a file of the kernel that "
                          "cannot be read (Input/output error); name a file"),
@@ -120,7 +120,7 @@ TEST_F(ByteFiles, FilesOfTheKernelThatHaveNoBytesAreBadInput) {
       << message;
 }
 
-TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
+TEST_F(ByteFiles, ReadsTheCopyOfAStream) {
   std::string text = easyText(300'000);
   auto copies = [&](bool reuse) {
     return std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, reuse);
@@ -144,7 +144,7 @@ TEST_F(ByteFiles, CopiesOfStreamsAreReadInTheirPlace) {
   EXPECT_EQ(readFile(folder / "run/data-1"), text);
 }
 
-TEST_F(ByteFiles, ShortFilesAreCountedAndJoined) {
+TEST_F(ByteFiles, CountsAndJoinsShortFiles) {
   std::vector<Path> paths;
   for (int i = 0; i < 300; ++i) {
     paths.push_back(folder / (std::to_string(i) + ".txt"));
@@ -177,7 +177,7 @@ TEST_F(ByteFiles, ShortFilesAreCountedAndJoined) {
   EXPECT_NE(message.find("to read them too, join them into one file"), std::string::npos);
 }
 
-TEST_F(ByteFiles, ManyNotesAreCounted) {
+TEST_F(ByteFiles, SummarizesManyNotes) {
   std::vector<Path> paths;
   for (int i = 0; i < 9; ++i) {
     paths.push_back(folder / std::to_string(i));

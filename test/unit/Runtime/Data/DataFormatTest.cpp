@@ -169,7 +169,7 @@ TEST(DataFormat, VerifiedStructures) {
   }
 }
 
-TEST(DataFormat, TextHasNone) {
+TEST(DataFormat, TextHasNoFormat) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) {
     bytes += static_cast<char>(i);
@@ -185,7 +185,7 @@ TEST(DataFormat, TextHasNone) {
   }
 }
 
-TEST(DataFormat, NotesOnDataUnlikeText) {
+TEST(DataFormat, NotesDataUnlikeText) {
   auto notes = [](std::string_view text, int64_t vocabulary = 256) {
     std::string all;
     for (const std::string &note : describeOddities(makeContents(text), vocabulary, "F")) {
@@ -222,7 +222,7 @@ TEST(DataFormat, NotesOnDataUnlikeText) {
 }
 
 /// Damage after the header leaves a compressed file, which is then an error.
-TEST(DataFormat, DamageIsNotText) {
+TEST(DataFormat, DamagedFormatIsNotText) {
   std::string text = easyText(3000);
   for (const Packer &packer : packers) {
     std::string packed = packer.pack(text);
@@ -272,7 +272,7 @@ TEST(Decompress, SkippableFramesHoldNoData) {
             std::string::npos);
 }
 
-TEST(Decompress, ZerosPadGzip) {
+TEST(Decompress, AcceptsZeroPaddingOfGzip) {
   std::string first = gzip(easyText(100)), zeros(512, '\0');
   EXPECT_EQ(unpack(first + zeros + gzip("more") + zeros, Compression::Gzip),
             easyText(100) + "more");
@@ -286,7 +286,7 @@ TEST(Decompress, ZerosPadGzip) {
             std::string::npos);
 }
 
-TEST(Decompress, ZstdWithMoreThanThisProgramHasIsAnError) {
+TEST(Decompress, RejectsUnsupportedZstdFeatures) {
   EXPECT_EQ(unpack(makeFrame("\x20\5"), Compression::Zstd), "hello");
   std::string wide = makeFrame("\0\x90"s), dictionary = makeFrame("\x21\7\5");
   for (const auto &[packed, what] :
@@ -299,7 +299,7 @@ TEST(Decompress, ZstdWithMoreThanThisProgramHasIsAnError) {
   }
 }
 
-TEST(Decompress, EveryCutIsAnError) {
+TEST(Decompress, RejectsEveryTruncation) {
   for (const Packer &packer : packers) {
     std::string packed = packer.pack(easyText(300));
     for (size_t size = 4; size < packed.size(); ++size) {
@@ -317,7 +317,7 @@ TEST(Decompress, EveryCutIsAnError) {
 
 /// A changed byte is found, or is one of the few that do not affect the text, such as the time in
 /// gzip's header.
-TEST(Decompress, NoDamageGivesAnotherText) {
+TEST(Decompress, DamageNeverGivesDifferentText) {
   std::string text = easyText(300);
   for (const Packer &packer : packers) {
     std::string packed = packer.pack(text);
@@ -337,7 +337,7 @@ TEST(Decompress, NoDamageGivesAnotherText) {
   }
 }
 
-TEST(Decompress, OtherBytesAfterTheEndAreAnError) {
+TEST(Decompress, RejectsTrailingBytes) {
   for (const Packer &packer : packers) {
     std::string packed = packer.pack(easyText(300)), all = packed + "garbage";
     std::string message = userError([&] { unpack(all, packer.compression); });
@@ -348,7 +348,7 @@ TEST(Decompress, OtherBytesAfterTheEndAreAnError) {
   }
 }
 
-TEST(Decompress, AResultOfManyTimesTheSizeIsAnError) {
+TEST(Decompress, RejectsDecompressionBombs) {
   GrowthLimit limit{100'000, 50};
   for (const Packer &packer : packers) {
     std::string small(90'000, 'a'), huge(5'000'000, 'a');

@@ -34,7 +34,7 @@ TEST(Data, PermuteMovesAndDependsOnTheKey) {
 }
 
 /// 3000 draws: each count's deviation is 26, and runs of different seeds are independent.
-TEST(Data, StepsDrawEachFactorAsOftenAndBySeed) {
+TEST(Data, StepsSampleFactorsUniformlyBySeed) {
   std::map<int64_t, int> counts;
   int same = 0;
   for (int64_t step = 1; step <= 3000; ++step) {
@@ -48,7 +48,7 @@ TEST(Data, StepsDrawEachFactorAsOftenAndBySeed) {
   EXPECT_NEAR(same, 1000, 130);
 }
 
-TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
+TEST(Data, EpochReadsEachRowOfEveryFileOnce) {
   TemporaryFolder folder;
   writeFile(folder / "a", easyText(1000));
   writeFile(folder / "b", std::string(17, 'X')); // exactly one row of context + 1
@@ -69,7 +69,7 @@ TEST(Data, AnEpochDrawsEachRowOnceFromEveryFile) {
 }
 
 /// Each byte of a file is predicted once an epoch, but for those that fill no row.
-TEST(Data, CyclicFilesHaveNoEnd) {
+TEST(Data, CyclicFilesRepeat) {
   TemporaryFolder folder;
   std::string text(100, 0);
   std::iota(text.begin(), text.end(), 1); // byte b is at b - 1
@@ -97,7 +97,7 @@ TEST(Data, CyclicFilesHaveNoEnd) {
   EXPECT_GT(shifts.size(), 4U);
 }
 
-TEST(Data, LabelsGoWithTheirBytes) {
+TEST(Data, LabelsAlignWithBytes) {
   TemporaryFolder folder;
   std::string text = easyText(100), labels(100, '0');
   for (size_t i = 0; i < text.size(); ++i) {
@@ -139,7 +139,7 @@ TEST(Data, LabelsGoWithTheirBytes) {
   EXPECT_NE(message(labels).find("for each text, 2, found 1"), std::string::npos);
 }
 
-TEST(Data, RowsArePiecesOfTheText) {
+TEST(Data, RowsAreSlicesOfTheText) {
   TemporaryFolder folder;
   std::string text = easyText(500);
   writeFile(folder / "a", text);
@@ -187,7 +187,7 @@ TEST(Data, RejectsShortFilesAndWrongBytes) {
   EXPECT_NE(message(".").find("directory"), std::string::npos);
 }
 
-TEST(Data, SkipsShortFilesAmongOthersWithARemark) {
+TEST(Data, SkipsShortFilesWithARemark) {
   TemporaryFolder folder;
   writeFile(folder / "long", easyText(200));
   writeFile(folder / "short", std::string(16, 'a'));
@@ -208,7 +208,7 @@ TEST(Data, SkipsShortFilesAmongOthersWithARemark) {
       << "a short file was skipped without a word";
 }
 
-TEST(Data, NotesIdsThatBytesNeverAre) {
+TEST(Data, NotesIdsOutsideTheByteRange) {
   TemporaryFolder folder;
   writeFile(folder / "text", easyText(200));
   EXPECT_TRUE(TrainingData({folder / "text"}, 256, 16, 0).notes().empty());
@@ -217,7 +217,7 @@ TEST(Data, NotesIdsThatBytesNeverAre) {
   EXPECT_NE(notes[0].find("ids 256 to 999 never occur"), std::string::npos) << notes[0];
 }
 
-TEST(Data, AFolderNamesTheWayToItsFiles) {
+TEST(Data, RejectsFolderAndSuggestsItsFiles) {
   TemporaryFolder folder;
   std::string message = userError([&] { TrainingData({folder.path}, 128, 16, 0); });
   EXPECT_NE(message.find("found a directory; name the files in it, as in "), std::string::npos)

@@ -46,7 +46,7 @@ protected:
   TemporaryFolder folder;
 };
 
-TEST_F(Contents, SmallAndLargeFilesReadAlike) {
+TEST_F(Contents, ReadsSmallAndLargeFiles) {
   for (size_t size :
        {size_t(0), size_t(1), size_t(65536), size_t(65537), large, FileContents::pieceBytes + 3}) {
     std::string text = easyText(size);
@@ -81,7 +81,7 @@ TEST_F(Contents, FindsTheFirstByte) {
   EXPECT_EQ(contents.find([](uint8_t byte) { return byte == 0xfe; }), large);
 }
 
-TEST_F(Contents, AFileThatIsCutShortIsAnErrorThatNamesBothSizes) {
+TEST_F(Contents, ReportsTruncationWithBothSizes) {
   FileContents contents = open(easyText(large));
   ASSERT_EQ(::truncate((folder / "data").c_str(), 200'000), 0);
   std::string message = dataError([&] { contents.read(150'000, 100); });
@@ -92,7 +92,7 @@ TEST_F(Contents, AFileThatIsCutShortIsAnErrorThatNamesBothSizes) {
   EXPECT_NE(dataError([&] { contents.sha256Hex(); }), "");
 }
 
-TEST_F(Contents, OtherContentsAreAnErrorAfterTheHash) {
+TEST_F(Contents, ReportsChangeAfterHashing) {
   std::string text = easyText(large);
   FileContents contents = open(text);
   contents.sha256Hex();
@@ -107,7 +107,7 @@ TEST_F(Contents, OtherContentsAreAnErrorAfterTheHash) {
 }
 
 /// Also before the hash is known, and where the file has grown.
-TEST_F(Contents, AFileThatIsWrittenAnewIsAnError) {
+TEST_F(Contents, ReportsRewrittenFile) {
   for (size_t size : {large, large + 5000}) {
     FileContents contents = open(easyText(large));
     makeOlder();
@@ -118,7 +118,7 @@ TEST_F(Contents, AFileThatIsWrittenAnewIsAnError) {
   }
 }
 
-TEST_F(Contents, AppendedBytesAreNotRead) {
+TEST_F(Contents, IgnoresAppendedBytes) {
   std::string text = easyText(large);
   FileContents contents = open(text);
   contents.sha256Hex();
@@ -127,14 +127,14 @@ TEST_F(Contents, AppendedBytesAreNotRead) {
   EXPECT_EQ(readFileText(contents.read(large - 3, 100)), text.substr(large - 3));
 }
 
-TEST_F(Contents, AReplacedFileIsReadAsItWas) {
+TEST_F(Contents, ReadsOldContentsOfReplacedFile) {
   std::string text = easyText(large);
   FileContents contents = open(text);
   replaceFile(folder / "data", asBytes("other"));
   EXPECT_EQ(readFileText(contents.readAll()), text);
 }
 
-TEST_F(Contents, ManyLargeFilesAreOpenAtOnce) {
+TEST_F(Contents, OpensManyLargeFilesAtOnce) {
   auto path = [&](int i) { return folder / ("data" + std::to_string(i)); };
   for (int i = 0; i < 60; ++i) {
     writeFile(path(i), easyText(70'000, unsigned(i)));
@@ -153,7 +153,7 @@ TEST_F(Contents, ManyLargeFilesAreOpenAtOnce) {
   EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST_F(Contents, TemporaryFilesHaveNoNameUntilTheyAreSaved) {
+TEST_F(Contents, TemporaryFilesHaveNoNameBeforeSaving) {
   for (size_t size : {size_t(0), size_t(10), large}) {
     std::string text = easyText(size);
     TemporaryFile file(folder.path);

@@ -42,7 +42,7 @@ protected:
   Plan plan = smallPlan();
 };
 
-TEST_F(LinePairsTest, ALinesTextIsCompleteAndHasItsEnd) {
+TEST_F(LinePairsTest, LineTextIsCompleteAndTerminated) {
   LinePairs pairs = buildLinePairs("ab\nabcdefg\n\nabcd", "x\nx\nx\nx\n");
   EXPECT_EQ(pairs.getTextAt(0), "ab\n");
   EXPECT_EQ(pairs.getTextAt(1), "abcdefg\n");
@@ -50,7 +50,7 @@ TEST_F(LinePairsTest, ALinesTextIsCompleteAndHasItsEnd) {
   EXPECT_EQ(pairs.getTextAt(3), "abcd\n");
 }
 
-TEST_F(LinePairsTest, ARowIsALineBetweenLineEnds) {
+TEST_F(LinePairsTest, RowIsALineBetweenLineEnds) {
   LinePairs pairs = buildLinePairs("ab\nabcdefg\n\nabcd", "xyz\nx\n\nwxyz\n");
   ASSERT_EQ(pairs.rowsPerEpoch(), 4);
   Batch batch;
@@ -71,7 +71,7 @@ TEST_F(LinePairsTest, ARowIsALineBetweenLineEnds) {
                 "cut 1 of 4 lines of the input source, longer than 3 bytes (its context)"}));
 }
 
-TEST_F(LinePairsTest, AnEpochHasEachLineOnceWithItsOwnInput) {
+TEST_F(LinePairsTest, EpochReadsEachLineOnceWithItsInput) {
   std::string text, source;
   for (char c = 'a'; c < 'l'; ++c) {
     text += std::string(1, c) + "\n";
@@ -92,7 +92,7 @@ TEST_F(LinePairsTest, AnEpochHasEachLineOnceWithItsOwnInput) {
   EXPECT_EQ(seen, "abcdefghijk");
 }
 
-TEST_F(LinePairsTest, RejectsPairsThatDoNotFit) {
+TEST_F(LinePairsTest, RejectsMismatchedPairs) {
   EXPECT_NE(userError([&] { buildLinePairs("a\nb\n", "x\n"); }).find("has, 2, found 1"),
             std::string::npos);
   plan.given["source"].vocabulary = 'y';

@@ -35,7 +35,7 @@ TEST(Npy, WritesTheFormat) {
   }
 }
 
-TEST(Npy, LeavesNothingUnlessItIsComplete) {
+TEST(Npy, IncompleteFileIsRemoved) {
   TemporaryFolder folder;
   writeFile(folder / "a.npy", "old");
   {
@@ -162,7 +162,7 @@ TEST(NpyHeader, ReadsTheFormatsOfNumPy) {
   }
 }
 
-TEST(NpyHeader, VersionsDiffer) {
+TEST(NpyHeader, AcceptsSupportedVersions) {
   const std::string right = "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }";
   for (auto [major, minor] : {std::pair(1, 9), {0, 0}, {4, 0}, {2, 1}, {3, 255}}) {
     EXPECT_NE(parseStart(npyStart(right, major, minor)).problem.find("version"), std::string::npos);
@@ -181,7 +181,7 @@ TEST(NpyHeader, VersionsDiffer) {
   EXPECT_EQ(parseStart(npyStart(right + "#\xc3\xa9", 3)).problem, "");
 }
 
-TEST(NpyHeader, LimitsAndCutFiles) {
+TEST(NpyHeader, RejectsOversizedAndTruncatedFiles) {
   const std::string right = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
   std::string longest = right + std::string(10000 - right.size(), ' ');
   EXPECT_EQ(parseStart(npyStart(longest)).problem, "");
@@ -198,7 +198,7 @@ TEST(NpyHeader, LimitsAndCutFiles) {
   }
 }
 
-TEST(NpyHeader, KnowsF32ByAllItsNames) {
+TEST(NpyHeader, AcceptsEveryNameOfF32) {
   auto isF32 = [](const std::string &type) {
     return parseStart(npyStart("{'descr':" + type + ",'fortran_order':False,'shape':(2,)}"))
         .isF32();

@@ -50,7 +50,7 @@ const std::string lines("\0\x01\x02\0\x03\x04", 6);
 const std::string image = header(2, 2, 8, gray) + chunk("IDAT", deflated(lines)) + end;
 using Pixels = std::vector<uint8_t>;
 
-TEST(Png, ReadsStoredNumbers) {
+TEST(Png, ReadsStoredPixels) {
   EXPECT_EQ(decode(image, 1).pixels, (Pixels{1, 2, 3, 4}));
   // Bits are scaled to 8; colors of a palette take their place.
   std::string bits = header(2, 2, 1, gray) + chunk("IDAT", deflated({"\0\x40\0\x80", 4})) + end;

@@ -29,7 +29,7 @@ std::vector<uint8_t> buildFile(const std::string &header, size_t dataBytes) {
   return file;
 }
 
-TEST(Safetensors, RoundTrip) {
+TEST(Safetensors, RoundTrips) {
   Tensors from, to;
   std::vector<uint8_t> file = encodeSafetensors(from.list());
   uint64_t header = 0;
@@ -54,7 +54,7 @@ TEST(Safetensors, RejectsNumbersThatAreNotFinite) {
   EXPECT_EQ(to.b, Tensors().b);
 }
 
-TEST(Safetensors, APrefixIsNamedAndRemovedOnRequest) {
+TEST(Safetensors, ReportsPrefixAndRemovesItOnRequest) {
   Tensors from, to;
   for (std::string prefix : {"_orig_mod.", "model."}) {
     std::vector<NamedTensor> named = from.list();
@@ -80,7 +80,7 @@ TEST(Safetensors, APrefixIsNamedAndRemovedOnRequest) {
   }
 }
 
-TEST(Safetensors, ACopyOfATensorIsLeftOutWithANoteAndOthersByName) {
+TEST(Safetensors, IgnoresTensorCopiesWithANote) {
   Tensors from, to;
   std::vector<float> copy = from.a, other = {9, 9};
   std::vector<NamedTensor> stored = from.list();
@@ -107,7 +107,7 @@ TEST(Safetensors, ACopyOfATensorIsLeftOutWithANoteAndOthersByName) {
       << message;
 }
 
-TEST(Safetensors, AnotherContextAndAnotherTypeHaveMessagesOfTheirOwn) {
+TEST(Safetensors, ReportsOtherContextAndOtherType) {
   std::vector<float> table(8), shorter(4);
   std::vector<NamedTensor> stored = {{"stages.0.position.weight", {4, 2}, table}};
   std::string message = userError([&] {
@@ -148,7 +148,7 @@ TEST(Safetensors, ReadsMetadataOfOtherWriters) {
 }
 
 // Every bit of the file, in a name, a number, a checksum or the data.
-TEST(Safetensors, AFlippedBitIsFoundOrChangesNothing) {
+TEST(Safetensors, FlippedBitIsDetectedOrHarmless) {
   Tensors from;
   const std::vector<uint8_t> whole = encodeSafetensors(from.list());
   int64_t found = 0;
@@ -169,7 +169,7 @@ TEST(Safetensors, AFlippedBitIsFoundOrChangesNothing) {
   EXPECT_EQ(found, static_cast<int64_t>(8 * whole.size())); // the header has no spare bit
 }
 
-TEST(Safetensors, DamagedDataIsReported) {
+TEST(Safetensors, ReportsDamagedData) {
   Tensors from, to;
   std::vector<uint8_t> file = encodeSafetensors(from.list());
   EXPECT_TRUE(decodeSafetensors(file, "w", to.list()));

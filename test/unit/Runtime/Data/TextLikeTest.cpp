@@ -23,7 +23,7 @@ std::vector<double> countShares(int64_t vocabulary, int64_t count) {
 }
 
 // Four standard deviations of a share p of 100,000 draws are at most 4 sqrt(p / 100,000).
-TEST(TextLike, BytesComeAsInAnEnglishDictionary) {
+TEST(TextLike, ByteFrequenciesMatchAnEnglishDictionary) {
   std::vector<double> shares = countShares(256, 100000);
   EXPECT_NEAR(shares[' '], 0.238, 4 * std::sqrt(0.238e-5));
   EXPECT_NEAR(shares['e'], 0.0748, 4 * std::sqrt(0.0748e-5));
@@ -46,7 +46,7 @@ TEST(TextLike, OtherVocabulariesFollowZipf) {
   }
 }
 
-TEST(TextLike, IsTheSameEveryTime) {
+TEST(TextLike, IsDeterministic) {
   std::vector<int32_t> a(100), b(50);
   fillTextLike(a, 256);
   fillTextLike(b, 256);

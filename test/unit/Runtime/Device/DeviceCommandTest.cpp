@@ -35,7 +35,7 @@ protected:
   std::string out, err;
 };
 
-TEST_F(DeviceCommand, TrainingEqualsTheCpu) {
+TEST_F(DeviceCommand, TrainingMatchesTheCpu) {
   for (const char *device : {"cpu", "cuda"}) {
     std::string run = std::string("run-") + device, flag = std::string(" --device ") + device;
     ASSERT_EQ(sluice("train gpu.slc --data text --eval-data heldout -o " + run + " -n 12" + flag),
@@ -58,7 +58,7 @@ TEST_F(DeviceCommand, TrainingEqualsTheCpu) {
 }
 
 /// The bigram's plan has no facts of its spec, as one of an earlier version.
-TEST_F(DeviceCommand, ACommandThatNeedsFactsAsksForAnotherArtifact) {
+TEST_F(DeviceCommand, ReportsArtifactWithoutRequiredFacts) {
   for (const char *words : {"boundaries gpu.slc -w run --data text",
                             "logits gpu.slc -w run --data text --stream stages.0 -o rows.npy",
                             "analyze neighbours gpu.slc -w run --data text --stream stages.0"}) {
@@ -102,7 +102,7 @@ TEST_F(DeviceCommand, InspectShowsTheLedgerAndExtractsCode) {
   EXPECT_NE(out.find("an estimate for an A100"), std::string::npos) << out;
 }
 
-TEST_F(DeviceCommand, TheEmulatorIsNextToTheRuntime) {
+TEST_F(DeviceCommand, FindsTheEmulatorNextToTheRuntime) {
   EXPECT_EQ(sluice("bench gpu.slc --device emulator"), 1); // the model's bitcode is none
   EXPECT_NE(err.find("the emulator does not take kernel initialize_table of sm_80"),
             std::string::npos)

@@ -121,7 +121,7 @@ protected:
   std::string out, err;
 };
 
-TEST_F(RecordedLaunches, TheSameNumbersPass) {
+TEST_F(RecordedLaunches, AcceptsEqualResults) {
   RecordedLaunch goldens;
   LaunchCheck result = check(&goldens);
   EXPECT_EQ(result.kernel, "score_rows");
@@ -131,7 +131,7 @@ TEST_F(RecordedLaunches, TheSameNumbersPass) {
   EXPECT_EQ(toFloats(goldens.results[0].found)[7], recording.launches[0].results[0].values[7]);
 }
 
-TEST_F(RecordedLaunches, ACorruptedResultIsRejected) {
+TEST_F(RecordedLaunches, RejectsCorruptedResult) {
   int64_t third = artifact->plan().outputs.at("losses").offset + 2 * 4 + 3; // its sign
   ::setenv("FAKE_CUDA_SPOIL", std::to_string(third).c_str(), 1);
   LaunchCheck result = check();
@@ -140,7 +140,7 @@ TEST_F(RecordedLaunches, ACorruptedResultIsRejected) {
   EXPECT_TRUE(result.first.starts_with("result 0, row 0, column 2: expected ")) << result.first;
 }
 
-TEST_F(RecordedLaunches, BoundsAndUnjudgedElementsCount) {
+TEST_F(RecordedLaunches, ReportsBoundsAndUncheckedElements) {
   RecordedResult &losses = recording.launches[0].results[0];
   losses.values[5] += 0.25f;
   EXPECT_EQ(check().wrong, 1);
@@ -153,7 +153,7 @@ TEST_F(RecordedLaunches, BoundsAndUnjudgedElementsCount) {
   EXPECT_EQ(check().checked, 3 * 16 + 3 * 16 * 128 - 1);
 }
 
-TEST_F(RecordedLaunches, SumsOfRowsAreHeldTogether) {
+TEST_F(RecordedLaunches, ComparesSumsOfRows) {
   RecordedResult &losses = recording.launches[0].results[0];
   losses.rows = 3; // whose sum is known
   losses.sums.assign(16, 0);
@@ -168,13 +168,13 @@ TEST_F(RecordedLaunches, SumsOfRowsAreHeldTogether) {
 }
 
 /// The record of a launch on an axis of segments alone.
-TEST_F(RecordedLaunches, RowsOfTextsMustFitTheLaunch) {
+TEST_F(RecordedLaunches, RejectsRowsThatDoNotFitTheLaunch) {
   recording.launches[0].lengths = {3, 1, 4, 2};
   std::string message = userError([&] { check(); });
   EXPECT_NE(message.find("as it was recorded, found another"), std::string::npos) << message;
 }
 
-TEST_F(RecordedLaunches, FilesComeBackAsTheyWere) {
+TEST_F(RecordedLaunches, FilesRoundTrip) {
   recording.launches[0].lengths = {3, 1};
   writeRecording(folder / "one.rec", recording);
   Recording read = readRecording(folder / "one.rec");
@@ -202,7 +202,7 @@ TEST_F(RecordedLaunches, FilesComeBackAsTheyWere) {
   EXPECT_NE(message.find("one.rec: expected a recording of"), std::string::npos) << message;
 }
 
-TEST_F(RecordedLaunches, TheProgramRunsABundle) {
+TEST_F(RecordedLaunches, ProgramRunsABundle) {
   makeBundle();
   ASSERT_EQ(program("run . -o results"), 0) << err;
   Json json = Json::parse(readFile(folder / "results/sluice.json"));
@@ -223,7 +223,7 @@ TEST_F(RecordedLaunches, TheProgramRunsABundle) {
 }
 
 // As it is unpacked elsewhere: the script, the program and the list in one folder.
-TEST_F(RecordedLaunches, TheScriptPrintsItsTableLast) {
+TEST_F(RecordedLaunches, ScriptPrintsItsTableLast) {
   makeBundle();
   for (const char *file : {"gpu-check.sh", "gpu_check_torch.py"}) {
     std::filesystem::copy_file(Path(SCRIPTS_FOLDER) / file, folder / file);
@@ -248,7 +248,7 @@ TEST_F(RecordedLaunches, TheScriptPrintsItsTableLast) {
   EXPECT_EQ(out, "");
 }
 
-TEST_F(RecordedLaunches, ALaunchThatFailsLeavesAReport) {
+TEST_F(RecordedLaunches, FailingLaunchIsReported) {
   makeBundle();
   EXPECT_EQ(program("run . -o results", "FAKE_CUDA_FAIL=cuLaunchKernel"), 1) << err;
   Json json = Json::parse(readFile(folder / "results/sluice.json"));
@@ -260,7 +260,7 @@ TEST_F(RecordedLaunches, ALaunchThatFailsLeavesAReport) {
 }
 
 // A probability changes its sign after each launch: the order of launches is in the gradient.
-TEST_F(RecordedLaunches, GraphsAreHeldToSerialLaunches) {
+TEST_F(RecordedLaunches, ComparesGraphsWithSerialLaunches) {
   makeBundle();
   int64_t probability = artifact->plan().entries.at("gradient")[0].arguments[4] + 3;
   EXPECT_EQ(program("run . -o results", "FAKE_CUDA_SPOIL=" + std::to_string(probability)), 1)
@@ -269,7 +269,7 @@ TEST_F(RecordedLaunches, GraphsAreHeldToSerialLaunches) {
   EXPECT_TRUE(timed.value("error", "").starts_with("expected the same bits")) << timed.dump(1);
 }
 
-TEST_F(RecordedLaunches, AKernelWithoutBoundsFails) {
+TEST_F(RecordedLaunches, RejectsKernelWithoutBounds) {
   for (RecordedResult &result : recording.launches[0].results) {
     std::fill(result.bounds.begin(), result.bounds.end(), INFINITY);
   }
@@ -279,7 +279,7 @@ TEST_F(RecordedLaunches, AKernelWithoutBoundsFails) {
   EXPECT_EQ(program("run . -o results"), 1) << err;
 }
 
-TEST_F(RecordedLaunches, TheProgramReportsErrors) {
+TEST_F(RecordedLaunches, ProgramReportsErrors) {
   makeBundle();
   int64_t first = artifact->plan().outputs.at("losses").offset + 3;
   EXPECT_EQ(program("run . -o results", "FAKE_CUDA_SPOIL=" + std::to_string(first)), 1) << err;

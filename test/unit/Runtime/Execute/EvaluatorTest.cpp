@@ -114,7 +114,7 @@ TEST(Evaluator, CountsWords) {
 
 // Results of characters of several bytes are tested with countCharacters, and with a whole
 // vocabulary in losses.sh.
-TEST(Evaluator, CharactersOfAsciiAreBytes) {
+TEST(Evaluator, AsciiCharactersAreBytes) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   writeFile(folder / "a", easyText(50));
@@ -179,7 +179,7 @@ TEST(Evaluator, RejectsWrongWindows) {
             std::string::npos);
 }
 
-TEST(Evaluator, LossesThatAreNotFiniteAreNoResult) {
+TEST(Evaluator, NonFiniteLossesGiveNoResult) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   writeFile(folder / "a", easyText(50));

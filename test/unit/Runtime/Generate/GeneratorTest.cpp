@@ -39,7 +39,7 @@ TEST(Generator, TemperatureSharpens) {
   EXPECT_EQ(pick({.temperature = 0.5}, 16.0 / 22 + 0.001), 2);
 }
 
-TEST(Generator, TopKAndTopPCutTheTail) {
+TEST(Generator, TopKAndTopPTruncateTheTail) {
   EXPECT_EQ(pick({.topK = 1}, 0.999), 1);
   EXPECT_EQ(pick({.topK = 2}, 0.999), 2);
   EXPECT_EQ(pick({.topK = 9}, 0.999), 3);
@@ -48,7 +48,7 @@ TEST(Generator, TopKAndTopPCutTheTail) {
   EXPECT_EQ(pick({.topP = 0.76}, 0.999), 0);
 }
 
-TEST(Generator, MinPAndTypicalCutByLikelihood) {
+TEST(Generator, MinPAndTypicalTruncateByProbability) {
   EXPECT_EQ(pick({.minP = 0.51}, 0.999), 1);
   EXPECT_EQ(pick({.minP = 0.49}, 0.999), 2);
   EXPECT_EQ(pick({.minP = 0.24}, 0.999), 3);
@@ -83,7 +83,7 @@ std::pair<std::string, bool> filtered(const std::vector<std::string> &stops,
   return {free + filter.flush(), false};
 }
 
-TEST(Generator, StopTextsAreHeldBack) {
+TEST(Generator, WithholdsStopTexts) {
   using StopResult = std::pair<std::string, bool>;
   EXPECT_EQ(filtered({}, "abc"), StopResult("abc", false));
   EXPECT_EQ(filtered({"cd"}, "abcde"), StopResult("ab", true));
@@ -99,7 +99,7 @@ TEST(Generator, StopTextsAreHeldBack) {
   EXPECT_EQ(filter.push('x'), "cx");
 }
 
-TEST(Generator, SamplesHaveNumbersOfTheirOwn) {
+TEST(Generator, SamplesHaveIndependentRandomNumbers) {
   EXPECT_EQ(drawUniform(1, 2, 3), drawUniform(1, 2, 3));
   std::set<double> all;
   for (int64_t sample = 0; sample < 10; ++sample) {
@@ -174,7 +174,7 @@ TEST(Generator, FollowsTheModelPastTheContext) {
   EXPECT_EQ(generated(executor, easyText(50) + "c", 3, {.temperature = 0}), "def");
 }
 
-TEST(Generator, SameSeedSameText) {
+TEST(Generator, SameSeedGivesSameText) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 2);
   std::string one = generated(executor, "a", 40, {.seed = 1});
@@ -182,7 +182,7 @@ TEST(Generator, SameSeedSameText) {
   EXPECT_NE(one, generated(executor, "a", 40, {.seed = 2}));
 }
 
-TEST(Generator, StopsWhenTheReaderGoes) {
+TEST(Generator, StopsWhenTheReaderCloses) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   int count = 0;
@@ -190,7 +190,7 @@ TEST(Generator, StopsWhenTheReaderGoes) {
   EXPECT_EQ(count, 3);
 }
 
-TEST(Generator, RejectsPromptsThatAreNoTokens) {
+TEST(Generator, RejectsPromptsOutsideTheVocabulary) {
   TemporaryFolder folder;
   Executor executor(bigramArtifact(folder), 1);
   EXPECT_NE(userError([&] { generated(executor, "ab\xff", 1, {}); }).find("byte 2: "),

@@ -11,7 +11,7 @@ namespace {
 
 std::span<const uint8_t> countBytes(const std::string &text) { return asBytes(text); }
 
-TEST(Artifact, TrailerIsTheFormatsOwn) {
+TEST(Artifact, TrailerMatchesTheFormat) {
   std::string elf = bigramLibrary(), sealed = withTrailer(elf);
   auto trailer = makeTrailer(countBytes(elf));
   EXPECT_EQ(sealed.substr(elf.size()), std::string(trailer.begin(), trailer.end()));

@@ -84,7 +84,7 @@ protected:
 };
 
 // Half of the trials hit the header, which is a small part of the file.
-TEST_F(Faults, SpoiledBareWeights) {
+TEST_F(Faults, RejectsDamagedWeightFiles) {
   std::string whole = readFile(checkpoint / "weights.safetensors");
   uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);
@@ -101,7 +101,7 @@ TEST_F(Faults, SpoiledBareWeights) {
   EXPECT_GT(refused, trials() * 9 / 10);
 }
 
-TEST_F(Faults, SpoiledCheckpoints) {
+TEST_F(Faults, RejectsDamagedCheckpoints) {
   int refused = 0;
   for (int i = 0; i < trials(); ++i) {
     const char *name =
@@ -118,7 +118,7 @@ TEST_F(Faults, SpoiledCheckpoints) {
   EXPECT_GT(refused, trials() * 9 / 10);
 }
 
-TEST_F(Faults, FilesCutShort) {
+TEST_F(Faults, RejectsTruncatedFiles) {
   for (int i = 0; i < trials(); ++i) {
     const char *name =
         std::array{"weights.safetensors", "optimizer.safetensors", "state.json"}[i % 3];
@@ -169,7 +169,7 @@ std::string deepen(const std::string &text, const std::function<size_t(size_t)> 
   return text.substr(0, at) + deep + text.substr(at);
 }
 
-TEST_F(Faults, DeepJsonAnywhere) {
+TEST_F(Faults, RejectsDeepJson) {
   auto below = [this](size_t most) { return draw(most); };
   writeTuning(folder / "tuning", Tuning{"GPU", 1, 1, {}});
   std::string tuning = readFile(folder / "tuning"), plan = bigramPlan().dump(),
@@ -205,7 +205,7 @@ TEST_F(Faults, DeepJsonAnywhere) {
 }
 
 // Logged lines stay, byte for byte; the garbage is found again next to it.
-TEST_F(Faults, GarbageAmongMetrics) {
+TEST_F(Faults, HandlesGarbageInMetrics) {
   Path path = folder / "metrics.jsonl", beside = folder / "metrics.jsonl.damaged";
   for (int i = 0; i < trials(); ++i) {
     std::string text, kept, aside;

@@ -17,7 +17,7 @@ DeviceStage stage(int64_t threads, int64_t registers, int64_t sharedBytes) {
 }
 
 // Worked out by hand from CUDA's tables of compute capabilities 8.0 and 9.0.
-TEST(Ledger, OccupancyFollowsTheScarcestResource) {
+TEST(Ledger, OccupancyFollowsTheLimitingResource) {
   const Chip &a100 = getChip("sm_80"), &h200 = getChip("sm_90a");
   EXPECT_EQ(computeOccupancy(stage(128, 32, 0), a100), 1);     // 16 blocks of 4 warps
   EXPECT_EQ(computeOccupancy(stage(32, 32, 0), a100), 0.5);    // 32 blocks at most
@@ -31,7 +31,7 @@ TEST(Ledger, OccupancyFollowsTheScarcestResource) {
   EXPECT_EQ(computeOccupancy(stage(128, -1, 0), a100), -1);
 }
 
-TEST(Ledger, RooflineIsTheSlowerOfArithmeticAndMemory) {
+TEST(Ledger, RooflineIsTheMaximumOfArithmeticAndMemoryTime) {
   PlanKernel kernel;
   kernel.kind = "matmul";
   kernel.flops = 312'000'000'000;
@@ -44,7 +44,7 @@ TEST(Ledger, RooflineIsTheSlowerOfArithmeticAndMemory) {
   EXPECT_NEAR(rooflineSeconds(kernel, getChip("sm_90a")), 1e-3, 1e-9);
 }
 
-TEST(Ledger, KnowsChipsByTheDriversNames) {
+TEST(Ledger, FindsChipsByDriverName) {
   EXPECT_EQ(findChip("NVIDIA H200")->name, "H200");
   EXPECT_EQ(findChip("NVIDIA H100 80GB HBM3")->name, "H100 SXM");
   EXPECT_EQ(findChip("NVIDIA A100-SXM4-80GB")->name, "A100 SXM 80 GB");

@@ -117,7 +117,7 @@ TEST(Plan, ReadsTheFactsOfASpec) {
 
 class PlanRefuses : public testing::TestWithParam<WrongPlan> {};
 
-TEST(Plan, ReadsAllThatIsThere) {
+TEST(Plan, ReadsEveryField) {
   Plan plan = parsePlan(bigramPlan().dump(), "x");
   EXPECT_EQ(plan.model.context, 16);
   EXPECT_EQ(plan.tensors[0].elements(), 128 * 128);
@@ -248,7 +248,7 @@ TEST(Plan, ReadsTheContentsOfTheArena) {
   EXPECT_FALSE(describeMemory(plan)["peak"].contains("kernel"));
 }
 
-TEST_P(PlanRefuses, WithAMessageThatNamesIt) {
+TEST_P(PlanRefuses, WithAMessageThatNamesTheField) {
   Json plan = planOfSegments();
   GetParam().change(plan);
   std::string message = userError([&] { parsePlan(plan.dump(), "art"); });
@@ -466,7 +466,7 @@ TEST(Plan, RejectsWrongProducts) {
 }
 
 // cuBLASLt is promised that operands start at multiples of 64 bytes.
-TEST(Plan, ProductsAreAligned) {
+TEST(Plan, AlignsProducts) {
   Json plan = planWithProduct();
   Json launch = {{"launch", plan["kernels"].size() - 1}, {"arguments", {0, 64, 128}}};
   plan["entries"]["predict"].push_back(launch);
@@ -476,7 +476,7 @@ TEST(Plan, ProductsAreAligned) {
   EXPECT_NE(message.find("a multiple of 64"), std::string::npos) << message;
 }
 
-TEST(Plan, RejectsTextThatIsNoJson) {
+TEST(Plan, RejectsInvalidJson) {
   std::string text = bigramPlan().dump();
   for (size_t length = 0; length < text.size(); length += 61) {
     EXPECT_NE(

@@ -146,7 +146,7 @@ TEST(Chart, TextsFitAtBothFontSizes) {
   }
 }
 
-TEST(Chart, TheTextCheckFindsOverlapsAndOverflow) {
+TEST(Chart, TextCheckFindsOverlapsAndOverflow) {
   std::string start = "<svg viewBox=\"0 0 100 50\"><g transform=\"translate(10 20)\">";
   auto text = [](const char *x, const char *y) {
     return std::string("<text x=\"") + x + "\" y=\"" + y + "\">abc</text>";
@@ -158,7 +158,7 @@ TEST(Chart, TheTextCheckFindsOverlapsAndOverflow) {
   EXPECT_EQ(judgeTexts(start + text("0", "29") + "</g></svg>", 12), "'abc' leaves the view box\n");
 }
 
-TEST(Chart, ManyLongLabelsFitTheFile) {
+TEST(Chart, ManyLongLabelsFit) {
   Chart chart("Bits per byte");
   for (int i = 0; i < 9; ++i) {
     chart.add(makeLoss(10), "#000", std::string(static_cast<size_t>(20 * i), 'x') + "\u00e9",
@@ -167,7 +167,7 @@ TEST(Chart, ManyLongLabelsFitTheFile) {
   EXPECT_EQ(judgeTexts(chart.drawFile(), 12), "") << chart.drawFile();
 }
 
-TEST(Chart, AnOutlierDoesNotFlattenACurve) {
+TEST(Chart, OutlierDoesNotFlattenACurve) {
   for (double outlier : {1e6, -1e6}) {
     std::vector<Point> points = makeSlope();
     points[150].y = outlier;
@@ -187,7 +187,7 @@ TEST(Chart, AnOutlierDoesNotFlattenACurve) {
   }
 }
 
-TEST(Chart, AnOutlierInAllMeansOfASmoothedCurveDoesNotFlattenIt) {
+TEST(Chart, OutlierInAllMeansDoesNotFlattenASmoothedCurve) {
   std::vector<Point> points = makeSlope();
   points[100].y = 1e6;
   Chart chart("Bits per byte");
@@ -198,14 +198,14 @@ TEST(Chart, AnOutlierInAllMeansOfASmoothedCurveDoesNotFlattenIt) {
   EXPECT_TRUE(figure.find("50 points beyond the axis") != std::string::npos) << figure;
 }
 
-TEST(Chart, AFallingLossHasNoOutliers) {
+TEST(Chart, FallingLossHasNoOutliers) {
   Chart chart("Bits per byte");
   chart.add(makeLoss(60), "#000", "training", CurveStyle::Line);
   chart.add({{20, 5}, {40, 3}, {60, 2.6}, {80, 2.5}}, "#111", "held out", CurveStyle::Dots);
   EXPECT_TRUE(chart.draw().find("beyond") == std::string::npos) << chart.draw();
 }
 
-TEST(Chart, ALevelFarFromTheCurvesIsOnlyNamed) {
+TEST(Chart, LabelsDistantLevelWithoutRescaling) {
   Chart chart("Bits per byte");
   chart.add({{0, 2}, {100, 2.5}}, "#000", "training", CurveStyle::Line);
   chart.addLevel(2.7, "near");

@@ -86,7 +86,7 @@ TEST(Report, ReportsDataTimeHyperparametersAndASmoothedLoss) {
   EXPECT_FALSE(has(page, "--allow-leak")) << page;
 }
 
-TEST(Report, MarksALeak) {
+TEST(Report, MarksLeaks) {
   TemporaryFolder run;
   writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5,\"leak_allowed\":true}\n");
   EXPECT_TRUE(has(makeReport(run.path), "--allow-leak"));
@@ -114,7 +114,7 @@ TEST(Report, ComparesRuns) {
   EXPECT_FALSE(has(page, a.path.string() + " was trained from an artifact")) << page;
 }
 
-TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
+TEST(Report, ComparesAtTheLastCommonEvaluation) {
   TemporaryFolder a, b;
   std::string both = "{\"step\":5,\"eval_bits_per_byte\":4.5,\"eval_tokens\":64}\n"
                      "{\"step\":10,\"eval_bits_per_byte\":4,\"eval_tokens\":64}\n";
@@ -148,7 +148,7 @@ TEST(Report, ComparesAtTheLastStepThatAllEvaluated) {
   EXPECT_TRUE(has(makeReport(a.path), "set from the start</th><td>training.clip=2"));
 }
 
-TEST(Report, MarksTheBestStepAndADivergence) {
+TEST(Report, MarksBestStepAndDivergence) {
   TemporaryFolder run;
   std::string lines;
   for (int step : {50, 100, 150, 200}) { // overfits after step 100
@@ -173,7 +173,7 @@ TEST(Report, MarksTheBestStepAndADivergence) {
                   "diverged</th><td class=\"text\">found at step 250, and still at the last"));
 }
 
-TEST(Report, ReportsBitsPerCharacterOrWhyThereAreNone) {
+TEST(Report, ReportsBitsPerCharacterOrTheReasonForNone) {
   TemporaryFolder a, b;
   writeFile(a / "metrics.jsonl",
             "{\"step\":1,\"eval_bits_per_byte\":4,\"eval_bits_per_character\":5}\n"
@@ -274,7 +274,7 @@ TEST(SegmentedText, CountsAndMarks) {
   EXPECT_EQ(cut(" a", true).marked(), " a") << "no segment stands before the first";
 }
 
-TEST(Report, TicksAreRoundAndInside) {
+TEST(Report, TicksAreRoundNumbersInsideTheAxes) {
   int digits = 0;
   using Ticks = std::vector<double>;
   EXPECT_EQ(axisTicks(0, 1000, 1, digits), (Ticks{0, 200, 400, 600, 800, 1000}));
@@ -293,7 +293,7 @@ TEST(Report, TicksAreRoundAndInside) {
   }
 }
 
-TEST(Report, RunsOfDifferentLengthsHaveTheirLossesAtTheShortersEnd) {
+TEST(Report, ComparesRunsOfDifferentLengthsAtTheShorterEnd) {
   TemporaryFolder folder;
   for (int steps : {60, 100}) {
     std::filesystem::path run = folder / ("run-" + std::to_string(steps));
@@ -312,7 +312,7 @@ TEST(Report, RunsOfDifferentLengthsHaveTheirLossesAtTheShortersEnd) {
       << page;
 }
 
-TEST(Report, ComparedRunsShowNgramModelsOfOneTextAlone) {
+TEST(Report, ComparisonShowsNgramModelsOnlyOfACommonText) {
   TemporaryFolder a, b;
   for (const TemporaryFolder *run : {&a, &b}) {
     writeFile(*run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":2}\n");
@@ -326,7 +326,7 @@ TEST(Report, ComparedRunsShowNgramModelsOfOneTextAlone) {
       << page;
 }
 
-TEST(Report, ALossAgainstOtherLabelsIsShownInNats) {
+TEST(Report, ShowsLossAgainstOtherLabelsInNats) {
   TemporaryFolder run;
   writeFile(run / "metrics.jsonl", "{\"step\":1,\"loss\":1.5,\"eval_bits_per_byte\":2}\n");
   std::string page = makeReport(run.path);
@@ -348,7 +348,7 @@ TEST(Report, DrawsTheCurveAsAFile) {
   EXPECT_TRUE(has(userError([&] { makeCurve(run.path); }), "expected bits per byte to draw"));
 }
 
-TEST(Report, TablesAndPicturesScrollInBoxesOfTheirOwn) {
+TEST(Report, TablesAndPicturesScrollSeparately) {
   TemporaryFolder run;
   writeFile(run / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":7.5}\n");
   for (const std::string &page :

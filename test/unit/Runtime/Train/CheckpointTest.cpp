@@ -35,7 +35,7 @@ protected:
   TrainingState state;
 };
 
-TEST_F(Checkpoint, RoundTrip) {
+TEST_F(Checkpoint, RoundTrips) {
   Executor other(executor.artifact().plan().model.name.empty() ? nullptr : bigramArtifact(folder),
                  1);
   TrainingState loaded = loadCheckpoint(run, other);
@@ -49,7 +49,7 @@ TEST_F(Checkpoint, RoundTrip) {
   EXPECT_EQ(other.state(other.plan().tensors[0], "adam.m")[7], 0.25f);
 }
 
-TEST_F(Checkpoint, WeightsComeFromARunACheckpointOrAFile) {
+TEST_F(Checkpoint, LoadsWeightsFromRunCheckpointOrFile) {
   for (const Path &path :
        {run, run / "checkpoints/12", run / "checkpoints/12/weights.safetensors"}) {
     Executor other(bigramArtifact(folder), 1);
@@ -77,7 +77,7 @@ TEST_F(Checkpoint, ReportsAFileWithoutChecksum) {
   EXPECT_NE(said.find("foreign.safetensors: the file holds no checksum"), std::string::npos);
 }
 
-TEST_F(Checkpoint, IsNotWrittenWhereANumberIsNotFinite) {
+TEST_F(Checkpoint, RejectsNonFiniteNumbers) {
   const Tensor &table = executor.plan().tensors[0];
   for (float value : {NAN, INFINITY}) {
     for (float *number : {&executor.tensor(table)[5], &executor.state(table, "adam.v")[5]}) {
@@ -96,7 +96,7 @@ TEST_F(Checkpoint, IsNotWrittenWhereANumberIsNotFinite) {
 
 // A training that keeps one checkpoint removes the one that a concurrent evaluation is about to
 // open.
-TEST_F(Checkpoint, WeightsLoadWhileATrainingReplacesThem) {
+TEST_F(Checkpoint, LoadsWeightsDuringTraining) {
   Executor other(bigramArtifact(folder), 1);
   std::atomic<bool> done = false;
   std::thread training([&] {
@@ -121,7 +121,7 @@ TEST_F(Checkpoint, WeightsLoadWhileATrainingReplacesThem) {
   EXPECT_GT(loads, 0);
 }
 
-TEST_F(Checkpoint, KeepsTheNewest) {
+TEST_F(Checkpoint, RetainsTheNewest) {
   for (int64_t step : {13, 14, 15, 16}) {
     state.step = step;
     saveCheckpoint(run, executor, state, 2);
@@ -137,7 +137,7 @@ TEST_F(Checkpoint, KeepsTheNewest) {
 
 // A crash before `latest` moves leaves a folder, whole or not; neither disturbs what `latest`
 // names.
-TEST_F(Checkpoint, AnUnfinishedSaveIsIgnored) {
+TEST_F(Checkpoint, IgnoresUnfinishedSave) {
   std::filesystem::create_directories(run / "checkpoints/.tmp-99-1");
   std::filesystem::create_directories(run / "checkpoints/99");
   EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
@@ -147,7 +147,7 @@ TEST_F(Checkpoint, AnUnfinishedSaveIsIgnored) {
   EXPECT_FALSE(std::filesystem::exists(run / "checkpoints/.tmp-99-1"));
 }
 
-TEST_F(Checkpoint, RejectsDamageAnywhere) {
+TEST_F(Checkpoint, RejectsEveryDamagedByte) {
   for (const char *name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
     Path path = run / "checkpoints/12" / name;
     std::string whole = readFile(path);
@@ -172,7 +172,7 @@ TEST_F(Checkpoint, RejectsDamageAnywhere) {
   }
 }
 
-TEST_F(Checkpoint, RejectsAWrongLatest) {
+TEST_F(Checkpoint, RejectsInvalidLatestLink) {
   for (const char *text : {"", "x\n", "12x", "-3\n", "12\n12\n", "../12\n"}) {
     writeFile(run / "latest", text);
     EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;

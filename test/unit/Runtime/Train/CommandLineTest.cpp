@@ -47,7 +47,7 @@ protected:
 
 /// Every command that reads text reads it from standard input and compressed, and refuses other
 /// formats.
-TEST_F(CommandLine, CommandsReadDataAlike) {
+TEST_F(CommandLine, CommandsReadTheSameData) {
   auto withInput = [&](const std::string &words) {
     std::string command = "cd " + folder.path.string() + " && " + SLUICE_PROGRAM + " " + words +
                           " >out.txt 2>err.txt <text";
@@ -109,12 +109,12 @@ TEST_F(CommandLine, TrainsEvaluatesAndGenerates) {
   refuses("eval bigram.slc -w run --data heldout --window 999", "--window: expected a window");
 }
 
-TEST_F(CommandLine, AFlagMayTakeAnArgumentButOnlyWhereThereIsOne) {
+TEST_F(CommandLine, RejectsMissingArguments) {
   refuses("report", "expected RUN, found none; write it, as in sluice report RUN (");
   refuses("eval --data heldout bigram.slc -w run", "since a flag that takes several values");
 }
 
-TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {
+TEST_F(CommandLine, InspectAndNgramPrintDocumentedFields) {
   CommandOutcome inspected = sluice("inspect bigram.slc --json --memory --extract parts");
   ASSERT_EQ(inspected.status, 0) << inspected.err;
   Json json = Json::parse(inspected.out);
@@ -131,7 +131,7 @@ TEST_F(CommandLine, InspectAndNgramPrintTheContractsFields) {
   EXPECT_LT(grams["orders"][0]["bits_per_byte"], 3);
 }
 
-TEST_F(CommandLine, BenchPrintsTheContractsFields) {
+TEST_F(CommandLine, BenchPrintsDocumentedFields) {
   CommandOutcome outcome = sluice("bench bigram.slc -n 2 -j 1 --kernels --generate --json");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   Json json = Json::parse(outcome.out);
@@ -143,7 +143,7 @@ TEST_F(CommandLine, BenchPrintsTheContractsFields) {
   EXPECT_TRUE(json.contains("cached_tokens_per_s"));
 }
 
-TEST_F(CommandLine, BadInputIsStatusTwo) {
+TEST_F(CommandLine, BadInputHasStatusTwo) {
   refuses("train missing.slc --data text -o run", "missing.slc: ");
   refuses("train bigram.slc --data missing -o run", "missing: ");
   refuses("train bigram.slc --data . -o run", "directory");
@@ -159,7 +159,7 @@ TEST_F(CommandLine, BadInputIsStatusTwo) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST_F(CommandLine, WrongFlagsAreStatusTwoWithASuggestion) {
+TEST_F(CommandLine, WrongFlagsHaveStatusTwoAndASuggestion) {
   refuses("train bigram.slc --dta text -o run", "did you mean --data?");
   refuses("trian", "did you mean train?");
   refuses("train bigram.slc --data text -o run -n many", "many");
@@ -184,12 +184,12 @@ TEST_F(CommandLine, MessagesHaveTheExpectedForm) {
   refuses("eval bigram.slc", "expected --weights");
 }
 
-TEST_F(CommandLine, AWrongPromptPrintsNothing) {
+TEST_F(CommandLine, InvalidPromptPrintsNothing) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   refuses("generate bigram.slc -w run -p \"$(printf 'a\\377')\"", "the prompt: byte 1");
 }
 
-TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
+TEST_F(CommandLine, FullOrClosedOutputFails) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   auto status = [&](const std::string &words) {
     return WEXITSTATUS(std::system(
@@ -214,7 +214,7 @@ TEST_F(CommandLine, AFullOrClosedOutputIsAFailure) {
   }
 }
 
-TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
+TEST_F(CommandLine, UnwritablePathHasStatusTwo) {
   refuses("train bigram.slc --data text -o text/run", "text/run: ");
   writeFile(folder / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":3}\n");
   refuses("report . -o text/page.html", "text/page.html");
@@ -227,7 +227,7 @@ TEST_F(CommandLine, AnUnwritablePlaceIsStatusTwo) {
 
 // Every option that names a file to write, with a file that its command reads. The rule comes
 // before the rest: the flags need no GPU, and nothing is compiled.
-TEST_F(CommandLine, NoOutputReplacesAnInputOrARun) {
+TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2").status, 0);
   std::filesystem::copy(folder / "bigram.slc", folder / "other.slc");
   std::filesystem::copy(TINY_MODEL, folder / "model.json");
@@ -266,7 +266,7 @@ TEST_F(CommandLine, NoOutputReplacesAnInputOrARun) {
   refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
 
-TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
+TEST_F(CommandLine, OutputReplacesItsOwnKindOrOthersByForce) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   const std::string losses = "eval bigram.slc -w run --data heldout --per-token ";
   EXPECT_EQ(sluice(losses + "run/losses.npy").status, 0);
@@ -286,7 +286,7 @@ TEST_F(CommandLine, AnOutputReplacesItsOwnKindAndOthersByForce) {
   refuses("inspect bigram.slc --extract mine", "found spec.json in it; name another directory");
 }
 
-TEST_F(CommandLine, AMixUpNamesTheFileAndTheRemedy) {
+TEST_F(CommandLine, ReportsSwappedFilesWithARemedy) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   std::filesystem::copy(TINY_MODEL, folder / "model.json");
   writeFile(folder / "pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
@@ -320,7 +320,7 @@ TEST_F(CommandLine, AMixUpNamesTheFileAndTheRemedy) {
   refuses("generate bigram.slc -w run --top-p -NaN", "found \"-NaN\"");
 }
 
-TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
+TEST_F(CommandLine, AcceptsRandomSeedAndNotesEscapes) {
   CommandOutcome drawn = sluice("train bigram.slc --data text -o run -n 1 --seed random");
   ASSERT_EQ(drawn.status, 0) << drawn.err;
   size_t at = drawn.err.find("--seed random: --seed ");
@@ -344,7 +344,7 @@ TEST_F(CommandLine, ASeedMayBeDrawnAndEscapesAreNoted) {
   EXPECT_EQ(noted.err.find("--stop"), std::string::npos) << noted.err;
 }
 
-TEST_F(CommandLine, EvalOfSeveralFilesHasALineEach) {
+TEST_F(CommandLine, EvalPrintsOneLinePerFile) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 1").status, 0);
   CommandOutcome people = sluice("eval bigram.slc -w run --data heldout text");
   EXPECT_NE(people.out.find("  heldout\n"), std::string::npos) << people.out;

@@ -103,7 +103,7 @@ const Legitimate legitimate[] = {
      [](int64_t step, double noise) { return (step < 1500 ? uniform : 1.5) + 0.02 * noise; }},
 };
 
-TEST(Divergence, NoAlarmInLegitimateRuns) {
+TEST(Divergence, ReportsNothingInNormalRuns) {
   for (const Legitimate &run : legitimate) {
     for (unsigned seed = 1; seed <= 20; ++seed) {
       EXPECT_EQ(judge(run.series, run.vocabulary, seed).alarms, 0) << run.name << ", seed " << seed;
@@ -137,7 +137,7 @@ const Diverging diverging[] = {
     {"below zero", [](int64_t step, double) { return step < 300 ? -30.0 : -20; }, 300, 350},
 };
 
-TEST(Divergence, AlarmsOnceWhereTheLossStaysHigh) {
+TEST(Divergence, ReportsPersistentHighLossOnce) {
   for (const Diverging &run : diverging) {
     Verdict verdict = judge(run.series);
     EXPECT_EQ(verdict.alarms, 1) << run.name;
@@ -149,13 +149,13 @@ TEST(Divergence, AlarmsOnceWhereTheLossStaysHigh) {
 }
 
 // The distance is ln V of the model: the same losses diverge with few tokens and not with many.
-TEST(Divergence, TheDistanceIsOfTheVocabulary) {
+TEST(Divergence, ThresholdDependsOnTheVocabulary) {
   Series jump = [](int64_t step, double) { return step < 300 ? 1.0 : 4.0; };
   EXPECT_EQ(judge(jump, 8).alarms, 1);  // ln 8 = 2.08
   EXPECT_EQ(judge(jump, 32).alarms, 0); // ln 32 = 3.47
 }
 
-TEST(Divergence, NineteenStepsAreNone) {
+TEST(Divergence, NineteenStepsAreNotReported) {
   DivergenceJudge judge(2);
   judge.add(1, 1.0);
   int64_t step = 1;
@@ -173,7 +173,7 @@ TEST(Divergence, NineteenStepsAreNone) {
   EXPECT_TRUE(judge.trend().isDiverged());
 }
 
-TEST(Divergence, ARunRecovers) {
+TEST(Divergence, ResetsWhenTheRunRecovers) {
   Verdict verdict =
       judge([](int64_t step, double) { return step >= 400 && step < 500 ? 50.0 : 2.0; });
   EXPECT_EQ(verdict.alarms, 1);

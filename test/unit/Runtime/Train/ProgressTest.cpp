@@ -55,7 +55,7 @@ TEST(ProgressLines, DurationsAreShort) {
 }
 
 // A fast run has few lines, a slow one has one for each step: the time decides.
-TEST(ProgressLines, ComeByTime) {
+TEST(ProgressLines, AppearAtTimeIntervals) {
   EXPECT_EQ(trainLines(false, 100000, 0.001).size(), 2u + 3u); // 100 s
   EXPECT_EQ(trainLines(true, 100000, 0.001).size(), 2u + 19u);
   EXPECT_EQ(trainLines(false, 100, 50).size(), 100u);
@@ -103,7 +103,7 @@ TEST(ProgressLines, LongStepsAndEvaluationsShowTheirParts) {
   EXPECT_TRUE(screen.lines()[3].starts_with("step 5/10  evaluated ")) << screen.lines()[3];
 }
 
-TEST(ProgressLines, OtherJobsSpeakInPipesToo) {
+TEST(ProgressLines, OtherJobsReportToPipes) {
   Screen screen(false);
   for (int i = 1; i <= 100; ++i) {
     screen.now += 0.7;
@@ -113,7 +113,7 @@ TEST(ProgressLines, OtherJobsSpeakInPipesToo) {
   EXPECT_EQ(screen.lines()[0], "evaluating: 43%, 40 s left");
 }
 
-TEST(ProgressLines, ABarIsDrawnOverOnATerminal) {
+TEST(ProgressLines, RedrawTheBarOnATerminal) {
   Screen screen(true);
   screen.progress.draw(0.25, "evaluating");
   screen.now += 10;

@@ -32,7 +32,7 @@ protected:
   std::string err;
 };
 
-TEST_F(Resume, ARunAloneIsEnough) {
+TEST_F(Resume, NeedsOnlyTheRun) {
   const std::string flags = "--data text --eval-data heldout --eval-every 4 --keep 2 --seed 3 -j 1";
   ASSERT_EQ(sluice("train bigram.slc " + flags + " -o straight -n 20"), 0) << err;
   ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 8"), 0) << err;
@@ -53,7 +53,7 @@ TEST_F(Resume, ARunAloneIsEnough) {
   EXPECT_EQ(metrics("elsewhere/run").size(), 24u);
 }
 
-TEST_F(Resume, TheRecordHoldsAbsolutePathsSizesAndHashes) {
+TEST_F(Resume, RecordContainsAbsolutePathsSizesAndHashes) {
   ASSERT_EQ(sluice("train bigram.slc --data ./text -o run -n 2"), 0) << err;
   Json command = Json::parse(readFile(folder / "run/run.json"))["command"];
   Json text;
@@ -66,7 +66,7 @@ TEST_F(Resume, TheRecordHoldsAbsolutePathsSizesAndHashes) {
   EXPECT_FALSE(command["flags"].contains("--steps")); // which the record has otherwise
 }
 
-TEST_F(Resume, FilesThatMovedOrChangedAreNamedWithBothValues) {
+TEST_F(Resume, ReportsMovedOrChangedFilesWithBothValues) {
   ASSERT_EQ(sluice("train bigram.slc --data text --eval-data heldout -o run -n 2"), 0) << err;
   const std::string resume = "train --resume run -n 4", text = (folder / "text").string(),
                     whole = readFile(folder / "text"), held = readFile(folder / "heldout");
@@ -103,7 +103,7 @@ TEST_F(Resume, RunsOfOlderVersionsReportMissingFacts) {
 }
 
 // Earlier versions recorded the sizes of held-out text, and no hashes.
-TEST_F(Resume, HeldOutTextOfOlderVersionsIsRecordedAndThenVerified) {
+TEST_F(Resume, RecordsAndVerifiesHeldOutTextOfOlderVersions) {
   const std::string flags = "--data text --eval-data heldout";
   ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 2"), 0) << err;
   Json record = Json::parse(readFile(folder / "run/run.json"));
@@ -130,7 +130,7 @@ TEST_F(Resume, HeldOutTextOfOlderVersionsIsRecordedAndThenVerified) {
   EXPECT_NE(err.find(differs), std::string::npos) << err;
 }
 
-TEST_F(Resume, TheOldFormWorks) {
+TEST_F(Resume, AcceptsTheOldCommandLine) {
   ASSERT_EQ(sluice("train --resume bigram.slc --data text --out run -n 2"), 0) << err;
   EXPECT_NE(err.find("run: no run to resume yet: it begins"), std::string::npos) << err;
   EXPECT_EQ(sluice("train bigram.slc --data text --out run --resume -n 4"), 0) << err;
@@ -147,7 +147,7 @@ TEST_F(Resume, TheOldFormWorks) {
 }
 
 // A patience that a run was given can be taken back.
-TEST_F(Resume, APatienceIsRecordedAndTakenBack) {
+TEST_F(Resume, RecordsAndRevokesPatience) {
   const std::string flags = "--data text --eval-data heldout --eval-every 1 --no-keep-best";
   ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 400 --patience 1"), 0) << err;
   ASSERT_NE(err.find("training ends after step "), std::string::npos) << err;
@@ -166,7 +166,7 @@ TEST_F(Resume, APatienceIsRecordedAndTakenBack) {
 }
 
 // The record is JSON, which holds no text but UTF-8.
-TEST_F(Resume, NamesOfFilesMayHoldAnyBytes) {
+TEST_F(Resume, AcceptsAnyBytesInFileNames) {
   const std::string flags = "--eval-every 4 --keep 2 -j 1 ";
   ASSERT_EQ(sluice("train bigram.slc --data text --eval-data heldout -o straight -n 8 " + flags), 0)
       << err;
@@ -203,7 +203,7 @@ TEST_F(Resume, NamesOfFilesMayHoldAnyBytes) {
   refuses("train --resume new -n 3", {"/t\\xff\\xc3(\\u000a\"\\x: expected the file that"});
 }
 
-TEST_F(Resume, ValuesOfFlagsMayHoldAnyBytes) {
+TEST_F(Resume, AcceptsAnyBytesInFlags) {
   RunRecord record;
   const std::vector<std::string> prompts = {"a\xff", "b"};
   record.command = RunCommand{{}, {{"--sample-prompt", prompts}, {"--keep", {"2"}}}};
@@ -220,7 +220,7 @@ TEST_F(Resume, ValuesOfFlagsMayHoldAnyBytes) {
 }
 
 // Flags of the weights that a run began from are not flags of its resumes.
-TEST_F(Resume, ARunThatBeganFromWeightsResumesByItsName) {
+TEST_F(Resume, ResumesRunThatStartedFromWeights) {
   ASSERT_EQ(sluice("train bigram.slc -o start -n 0"), 0) << err;
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2 --weights start --match 'stages.*'"),
             0)
@@ -230,7 +230,7 @@ TEST_F(Resume, ARunThatBeganFromWeightsResumesByItsName) {
 }
 
 // A wrapper always gives --resume, whatever a kill has left.
-TEST_F(Resume, BeginsWhereNothingWasWrittenYet) {
+TEST_F(Resume, StartsRunWithoutCheckpoint) {
   TrainingOptions flags = options("straight");
   flags.steps = 5;
   run(flags);
@@ -246,7 +246,7 @@ TEST_F(Resume, BeginsWhereNothingWasWrittenYet) {
   }
 }
 
-TEST_F(Resume, ARunKilledBeforeItsFirstCheckpointBeginsAnewByItsNameAlone) {
+TEST_F(Resume, RestartsRunKilledBeforeItsFirstCheckpoint) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o straight -n 8"), 0) << err;
   std::filesystem::create_directory(folder / "run");
   std::filesystem::copy_file(folder / "straight/run.json", folder / "run/run.json");
@@ -256,7 +256,7 @@ TEST_F(Resume, ARunKilledBeforeItsFirstCheckpointBeginsAnewByItsNameAlone) {
 }
 
 // Also where the last step is the one that is evaluated.
-TEST_F(Resume, ASignalInAnEvaluationKeepsTheStep) {
+TEST_F(Resume, SignalDuringEvaluationPreservesTheStep) {
   TrainingOptions flags = options("straight");
   flags.samplePrompt = "a";
   run(flags);
@@ -285,7 +285,7 @@ TEST_F(Resume, ASignalInAnEvaluationKeepsTheStep) {
   }
 }
 
-TEST_F(Resume, ASignalInASampleKeepsTheStep) {
+TEST_F(Resume, SignalDuringSamplingPreservesTheStep) {
   TrainingOptions flags = options("straight");
   flags.samplePrompt = "a";
   run(flags);
@@ -306,7 +306,7 @@ TEST_F(Resume, ASignalInASampleKeepsTheStep) {
   EXPECT_EQ(readFile(folder / "run/samples.jsonl"), readFile(folder / "straight/samples.jsonl"));
 }
 
-TEST_F(Resume, SavesAreAnnounced) {
+TEST_F(Resume, ReportsSaves) {
   TrainingOptions flags = options("run");
   flags.heldOut.data.clear();
   flags.saveEvery = 8;
@@ -330,7 +330,7 @@ TEST_F(Resume, SavesAreAnnounced) {
 }
 
 // Terminals and wrappers send two; the third of them ends the program, but not within a save.
-TEST_F(Resume, ASecondSignalLosesNothing) {
+TEST_F(Resume, SecondSignalLosesNothing) {
   std::string command =
       "cd " + folder.path.string() + " && { " + SLUICE_PROGRAM +
       " train bigram.slc --data text -o run -n 100000000 --save-every 100000000 2>err.txt & } && "

@@ -101,7 +101,7 @@ protected:
   RunRecord record;
 };
 
-TEST_F(RollBack, AResumeCompletesIt) {
+TEST_F(RollBack, ResumeCompletesInterruptedRollBack) {
   int changes = 0;
   for (bool isKilled = true; isKilled; ++changes) {
     SCOPED_TRACE(changes);
@@ -115,7 +115,7 @@ TEST_F(RollBack, AResumeCompletesIt) {
   EXPECT_EQ(changes, 13);
 }
 
-TEST_F(RollBack, ItsCompletionMayEndToo) {
+TEST_F(RollBack, ToleratesInterruptedCompletion) {
   copySpoiled();
   ASSERT_TRUE(killGoingBack(0));
   auto complete = [&](int changes) {
@@ -131,7 +131,7 @@ TEST_F(RollBack, ItsCompletionMayEndToo) {
   expectResumes();
 }
 
-TEST_F(RollBack, KeepsTheSettingsOfTheCallThatBeganIt) {
+TEST_F(RollBack, PreservesSettingsOfTheFirstCall) {
   copySpoiled();
   record.changes = {{step, {"training.clip=2"}, record.specHash}};
   ASSERT_TRUE(killGoingBack(0));
@@ -147,7 +147,7 @@ TEST_F(RollBack, KeepsTheSettingsOfTheCallThatBeganIt) {
   EXPECT_EQ(metrics("run")[step]["set"], Json::array({"training.clip=2"}));
 }
 
-TEST_F(RollBack, ADamagedJournalIsNamed) {
+TEST_F(RollBack, ReportsDamagedJournal) {
   copySpoiled();
   writeFile(folder / "run/roll-back.json", "{\"step\": 16");
   TrainingOptions resumed = flags("run");

@@ -18,7 +18,7 @@ using namespace sluice::test;
 namespace {
 
 /// A run of a version that read compressed files as they are, and one that was begun with --raw.
-TEST_F(Trainer, ARunOnRawBytesResumesOnThem) {
+TEST_F(Trainer, ResumesRunOnRawBytes) {
   auto pack = [&](const std::string &name, const std::string &text) {
     gzFile file = gzopen((folder / name).c_str(), "wb");
     gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
@@ -70,7 +70,7 @@ TEST_F(Trainer, ARunOnRawBytesResumesOnThem) {
   EXPECT_NE(userError([&] { run(flags); }).find("found a tar archive"), std::string::npos);
 }
 
-TEST_F(Trainer, DataThatAreCutShortEndTheRunWithACheckpoint) {
+TEST_F(Trainer, TruncatedDataStopsTheRunWithACheckpoint) {
   writeFile(folder / "text", easyText(300'000)); // more than is held in memory
   TrainingOptions flags = options("run"), whole = options("whole");
   flags.steps = whole.steps = 30;
@@ -95,7 +95,7 @@ TEST_F(Trainer, DataThatAreCutShortEndTheRunWithACheckpoint) {
             readFile(folder / "whole/checkpoints/30/weights.safetensors"));
 }
 
-TEST_F(Trainer, ARunOnAPipeResumesFromItsOwnCopy) {
+TEST_F(Trainer, ResumesRunOnAPipeFromItsCopy) {
   auto pipe = [&](const TrainingOptions &flags) {
     ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
     std::thread writer([&] { writeFile(folder / "pipe", readFile(folder / "text")); });

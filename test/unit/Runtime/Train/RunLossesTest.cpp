@@ -29,7 +29,7 @@ CheckpointLosses checkpoint(int64_t step, double average, double own, double bes
   return {step, losses};
 }
 
-TEST(ChooseCheckpoint, TheNewestThatIsAsGoodAsTheBest) {
+TEST(ChooseCheckpoint, SelectsNewestAmongEquallyGood) {
   std::vector<CheckpointLosses> list = {
       checkpoint(10, 2.5, 2.5, 2.5), checkpoint(20, 2.0, 2.0, 2.0), checkpoint(30, 2.2, 2.1, 1.9),
       checkpoint(40, 3.5, 4, 1.9), checkpoint(50, 9, 300, 1.9)};
@@ -43,7 +43,7 @@ TEST(ChooseCheckpoint, TheNewestThatIsAsGoodAsTheBest) {
   EXPECT_EQ(chooseBest({}), nullptr);
 }
 
-TEST(ChooseCheckpoint, TheBestIsOfHeldOutText) {
+TEST(ChooseCheckpoint, BestUsesHeldOutLoss) {
   std::vector<CheckpointLosses> list = {
       checkpoint(10, 2.5, 2.5, 2.5, 3.0), checkpoint(20, 2.0, 2.0, 2.0, 2.9),
       checkpoint(30, 1.0, 1.0, 1.0, 3.5), checkpoint(40, 0.5, 0.5, 0.5)};
@@ -111,7 +111,7 @@ protected:
 
 #define EXPECT_SAYS(text, piece) EXPECT_NE((text).find(piece), std::string::npos) << (text)
 
-TEST_F(RunLossesTest, WarnsContinuesAndKeepsTheLastGoodCheckpoint) {
+TEST_F(RunLossesTest, WarnsContinuesAndRetainsLastGoodCheckpoint) {
   TrainingOptions flags = options("run", 90);
   flags.keep = 2;
   std::string said = run(flags, 45);
@@ -149,7 +149,7 @@ TEST_F(RunLossesTest, StopsOnDivergenceAfterACheckpoint) {
   EXPECT_EQ(latestStep(folder / "a run"), step);
 }
 
-TEST_F(RunLossesTest, GoodRunsAreNotWarned) {
+TEST_F(RunLossesTest, DoesNotWarnInGoodRuns) {
   TrainingOptions flags = options("run", 90);
   evaluate(flags, 20);
   std::string said = run(flags, 45, 4); // a loss that rises by less than ln 128
@@ -157,7 +157,7 @@ TEST_F(RunLossesTest, GoodRunsAreNotWarned) {
 }
 
 // The judge's count continues in the middle.
-TEST_F(RunLossesTest, AResumedRunIsJudgedAsIfItHadNotStopped) {
+TEST_F(RunLossesTest, ResumedRunIsCheckedLikeAnUninterruptedOne) {
   TrainingOptions whole = options("whole", 90), split = options("split", 58);
   std::string said = run(whole, 45);
   run(split, 45);
@@ -171,7 +171,7 @@ TEST_F(RunLossesTest, AResumedRunIsJudgedAsIfItHadNotStopped) {
 }
 
 // "Finite" is not "good": the checkpoints between the divergence and its end are finite.
-TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
+TEST_F(RunLossesTest, NeverRecommendsDivergedCheckpoint) {
   TrainingOptions flags = options("run", 90);
   flags.saveEvery = 4;
   flags.keep = 1;
@@ -188,7 +188,7 @@ TEST_F(RunLossesTest, NeverRecommendsADivergedCheckpoint) {
 }
 
 // A run that continues from the newest checkpoint computes the same numbers, at any rate.
-TEST_F(RunLossesTest, NamesTheCheckpointBeforeTheOneThatLedToNaN) {
+TEST_F(RunLossesTest, ReportsCheckpointBeforeTheCauseOfNaN) {
   TrainingOptions flags = options("run", 3);
   flags.saveEvery = 1;
   flags.keep = 1;
@@ -219,7 +219,7 @@ TEST_F(RunLossesTest, NamesTheCheckpointBeforeTheOneThatLedToNaN) {
   EXPECT_SAYS(said, led + "no other checkpoint is left; train again with --set");
 }
 
-TEST_F(RunLossesTest, GoesBackAndDeletesNothing) {
+TEST_F(RunLossesTest, RollsBackAndDeletesNothing) {
   run(options("straight", 60));
   TrainingOptions flags = options("run", 60);
   flags.samplePrompt = "a";
@@ -247,7 +247,7 @@ TEST_F(RunLossesTest, GoesBackAndDeletesNothing) {
   EXPECT_NE(readFile(folder / "run/checkpoints/60/weights.safetensors"), spoiled);
 }
 
-TEST_F(RunLossesTest, GoingBackToNoCheckpointChangesNothing) {
+TEST_F(RunLossesTest, RejectedRollBackChangesNothing) {
   TrainingOptions flags = options("run", 30);
   run(flags);
   flags.resume = true;
@@ -269,7 +269,7 @@ TEST_F(RunLossesTest, GoingBackToNoCheckpointChangesNothing) {
   EXPECT_SAYS(userError([&] { run(flags); }), "checkpoint of step 15, found step 10; name that");
 }
 
-TEST_F(RunLossesTest, SettingsAfterTheStepAreLeftOut) {
+TEST_F(RunLossesTest, DropsSettingsAfterTheStep) {
   TrainingOptions flags = options("run", 20);
   run(flags);
   RunRecord record = *readRunRecord(folder / "run");
@@ -288,7 +288,7 @@ TEST_F(RunLossesTest, SettingsAfterTheStepAreLeftOut) {
   EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 1u);
 }
 
-TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
+TEST_F(RunLossesTest, SavesTheBestWhenEvaluated) {
   for (bool keepBest : {true, false}) {
     TrainingOptions flags = options(keepBest ? "kept" : "not", 250);
     evaluate(flags, 70);
@@ -311,7 +311,7 @@ TEST_F(RunLossesTest, TheBestIsSavedWhereItIsEvaluated) {
   }
 }
 
-TEST_F(RunLossesTest, ThePatienceEnds) {
+TEST_F(RunLossesTest, StopsWhenPatienceEnds) {
   TrainingOptions flags = options("run", 250);
   evaluate(flags, 7);
   flags.patience = 3;
@@ -330,7 +330,7 @@ TEST_F(RunLossesTest, ThePatienceEnds) {
   EXPECT_SAYS(userError([&] { run(flags); }), "--patience: expected held-out text");
 }
 
-TEST_F(RunLossesTest, LossesOfOtherTextDoNotCompare) {
+TEST_F(RunLossesTest, DoesNotCompareLossesOfOtherText) {
   TrainingOptions flags = options("run", 20);
   evaluate(flags, 4);
   flags.patience = 1;
@@ -345,7 +345,7 @@ TEST_F(RunLossesTest, LossesOfOtherTextDoNotCompare) {
 }
 
 // A run of the version before: no losses in its state.
-TEST_F(RunLossesTest, ARunOfAnOlderVersionResumes) {
+TEST_F(RunLossesTest, ResumesRunOfOlderVersion) {
   run(options("straight", 60));
   TrainingOptions flags = options("run", 30);
   run(flags);

@@ -84,7 +84,7 @@ TEST_F(Trainer, MetricsDoNotDependOnThreads) {
   EXPECT_EQ(metrics("one"), metrics("five"));
 }
 
-TEST_F(Trainer, TheSeedMatters) {
+TEST_F(Trainer, SeedChangesTheRun) {
   TrainingOptions flags = options("other");
   flags.seed = 8; // the plan's is 7
   run(options("one"));
@@ -92,7 +92,7 @@ TEST_F(Trainer, TheSeedMatters) {
   EXPECT_NE(metrics("one"), metrics("other"));
 }
 
-TEST_F(Trainer, AnInterruptionSavesAndCanBeResumed) {
+TEST_F(Trainer, InterruptionSavesACheckpoint) {
   run(options("straight"));
   TrainingObserver observer;
   bool isCaught = false;
@@ -106,7 +106,7 @@ TEST_F(Trainer, AnInterruptionSavesAndCanBeResumed) {
   EXPECT_EQ(metrics("straight"), metrics("cut"));
 }
 
-TEST_F(Trainer, DivergenceStopsAndKeepsTheGoodCheckpoint) {
+TEST_F(Trainer, DivergenceStopsAndRetainsTheGoodCheckpoint) {
   Executor executor(artifact, 1);
   TrainingObserver observer;
   observer.step = [&](const Json &line, int64_t) {
@@ -176,7 +176,7 @@ TEST_F(Trainer, NeverSavesNonFiniteWeights) {
   }
 }
 
-TEST_F(Trainer, KeepsOneCheckpointOnceAStepProvedIt) {
+TEST_F(Trainer, RetainsOneVerifiedCheckpoint) {
   TrainingObserver observer;
   observer.step = [&](const Json &line, int64_t) {
     int64_t step = line["step"];
@@ -191,7 +191,7 @@ TEST_F(Trainer, KeepsOneCheckpointOnceAStepProvedIt) {
   EXPECT_EQ(checkpointSteps(folder / "run"), std::vector<int64_t>{20});
 }
 
-TEST_F(Trainer, HeldOutLossesThatAreNotFiniteStopIt) {
+TEST_F(Trainer, StopsOnNonFiniteHeldOutLoss) {
   Executor executor(artifact, 1);
   const Tensor &table = executor.plan().tensors[0];
   TrainingObserver observer;
@@ -214,7 +214,7 @@ TEST_F(Trainer, HeldOutLossesThatAreNotFiniteStopIt) {
   EXPECT_EQ(readFile(folder / "run/latest"), "8\n");
 }
 
-TEST_F(Trainer, DamagedMetricsAreMovedAside) {
+TEST_F(Trainer, RenamesDamagedMetrics) {
   run(options("straight"));
   TrainingOptions flags = options("run");
   flags.steps = 10;
@@ -238,7 +238,7 @@ TEST_F(Trainer, DamagedMetricsAreMovedAside) {
 }
 
 // Files of a training that was killed early: parts of its first files, an unfinished save.
-TEST_F(Trainer, BeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
+TEST_F(Trainer, RestartsRunKilledBeforeItsFirstCheckpoint) {
   run(options("straight"));
   for (bool resume : {false, true}) {
     std::filesystem::remove_all(folder / "run");
@@ -263,7 +263,7 @@ TEST_F(Trainer, BeginsAnewWhereARunWasKilledBeforeItsFirstCheckpoint) {
   }
 }
 
-TEST_F(Trainer, NeverBeginsInAFolderOfOthers) {
+TEST_F(Trainer, RejectsFolderOfOtherFiles) {
   const std::map<std::string, std::string> found = {
       {"spec.json", "ended before its first checkpoint; remove"}, // not the artifact's
       {"notes.txt", "no file \"latest\""}};
@@ -313,7 +313,7 @@ TEST_F(Trainer, RejectsOverwritingAndMixing) {
   EXPECT_EQ(readFile(folder / "run/metrics.jsonl"), before);
 }
 
-TEST_F(Trainer, AnArtifactOfAnotherSpecIsNotDamage) {
+TEST_F(Trainer, ReportsArtifactOfAnotherSpec) {
   TrainingOptions flags = options("run");
   flags.steps = 2;
   run(flags);
@@ -329,7 +329,7 @@ TEST_F(Trainer, AnArtifactOfAnotherSpecIsNotDamage) {
   EXPECT_NE(userError([&] { run(flags); }).find("same spec"), std::string::npos);
 }
 
-TEST_F(Trainer, ABareResumeKeepsTheStepsOfItsRun) {
+TEST_F(Trainer, ResumePreservesTheStepsOfTheRun) {
   TrainingOptions flags = options("run");
   flags.steps = 30; // the plan's are 20
   TrainingObserver observer;
@@ -396,7 +396,7 @@ TEST_F(Trainer, StartsFromGivenWeights) {
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
 }
 
-TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
+TEST_F(Trainer, RecordsSettingsAtTheirFirstStep) {
   TrainingOptions flags = options("run");
   flags.steps = 8;
   run(flags);
@@ -418,7 +418,7 @@ TEST_F(Trainer, SettingsAreRecordedWhereTheyBegin) {
   EXPECT_EQ(record->data[0].bytes, 3000);
 }
 
-TEST_F(Trainer, SettingsThatEachResumeRepeatsAreRecordedOnce) {
+TEST_F(Trainer, RecordsRepeatedSettingsOnce) {
   TrainingOptions flags = options("run");
   flags.resume = true;
   flags.settings = {"training.clip=2", "training.learning_rate=1e-3"};
@@ -434,7 +434,7 @@ TEST_F(Trainer, SettingsThatEachResumeRepeatsAreRecordedOnce) {
   EXPECT_EQ(readRunRecord(folder / "run")->changes.size(), 2u);
 }
 
-TEST_F(Trainer, StepsPastTheScheduleAreReported) {
+TEST_F(Trainer, ReportsStepsAfterTheSchedule) {
   std::string said;
   TrainingObserver observer;
   observer.message = [&](const std::string &text) { said += text + "\n"; };
@@ -453,7 +453,7 @@ TEST_F(Trainer, StepsPastTheScheduleAreReported) {
   EXPECT_NE(said.find("step 23 runs at the schedule's floor"), std::string::npos) << said;
 }
 
-TEST_F(Trainer, AResumeWithNothingToDoIsReported) {
+TEST_F(Trainer, ReportsResumeOfACompleteRun) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);
@@ -468,7 +468,7 @@ TEST_F(Trainer, AResumeWithNothingToDoIsReported) {
   EXPECT_EQ(readFile(folder / "run/run.json"), record);
 }
 
-TEST_F(Trainer, AResumeWithoutHeldOutTextKeepsItsRecord) {
+TEST_F(Trainer, ResumeWithoutHeldOutTextPreservesItsRecord) {
   TrainingOptions flags = options("run");
   flags.steps = 3;
   run(flags);
@@ -489,7 +489,7 @@ TEST_F(Trainer, AResumeWithoutHeldOutTextKeepsItsRecord) {
   EXPECT_EQ(record->steps, 5);
 }
 
-TEST_F(Trainer, AnInterruptionBeforeTheFirstStepLeavesNothing) {
+TEST_F(Trainer, InterruptionBeforeTheFirstStepLeavesNoRun) {
   TrainingObserver observer;
   observer.interrupted = [] { return true; };
   EXPECT_EQ(run(options("run"), observer), TrainingEnd::interrupted);

@@ -69,7 +69,7 @@ TEST(Workers, WakeForTheNextJob) {
 }
 
 /// Where one thread is held up, the others do its part.
-TEST(Workers, HelpAThreadThatIsHeldUp) {
+TEST(Workers, StealWorkOfABlockedThread) {
   Workers workers(2);
   struct Held {
     std::atomic<int64_t> others = 0;

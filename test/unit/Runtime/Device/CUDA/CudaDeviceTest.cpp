@@ -71,7 +71,7 @@ std::string trainedBytes(Executor &executor, bool fillAhead) {
   return bytes;
 }
 
-TEST_F(CudaDevice, TrainsAsTheCpuDoes) {
+TEST_F(CudaDevice, TrainingMatchesTheCpu) {
   Executor cpu(artifact, 2);
   std::string expected = trainedBytes(cpu, false);
   for (bool fillAhead : {false, true}) {
@@ -83,7 +83,7 @@ TEST_F(CudaDevice, TrainsAsTheCpuDoes) {
   EXPECT_EQ(allocated(), 0u) << "memory of the device or pinned memory was not given back";
 }
 
-TEST_F(CudaDevice, ResultsAreTheSameWhileTiming) {
+TEST_F(CudaDevice, TimingDoesNotChangeResults) {
   Executor cpu(artifact, 1);
   std::string expected = trainedBytes(cpu, false);
   auto gpu = open();
@@ -94,7 +94,7 @@ TEST_F(CudaDevice, ResultsAreTheSameWhileTiming) {
   EXPECT_NEAR(gpu->times()[6].seconds, 5 * 0.5e-3, 1e-9); // the fake's half a millisecond
 }
 
-TEST_F(CudaDevice, EntriesBecomeGraphsOnce) {
+TEST_F(CudaDevice, CapturesEachEntryOnce) {
   auto gpu = open();
   gpu->run("initialize");
   fillTokens(*gpu, 1);
@@ -116,7 +116,7 @@ TEST_F(CudaDevice, EntriesBecomeGraphsOnce) {
 }
 
 // The guard's scalar is fetched with all others, before the optimizer, which writes none of them.
-TEST_F(CudaDevice, MetricsAreReadWithoutWaiting) {
+TEST_F(CudaDevice, ReadsMetricsWithoutWaiting) {
   auto gpu = open();
   gpu->run("initialize");
   fillTokens(*gpu, 1);
@@ -130,7 +130,7 @@ TEST_F(CudaDevice, MetricsAreReadWithoutWaiting) {
   EXPECT_EQ(calls(), "");
 }
 
-TEST_F(CudaDevice, GuardKeepsTheOptimizerFromRunning) {
+TEST_F(CudaDevice, GuardSkipsTheOptimizer) {
   auto gpu = open();
   gpu->run("initialize");
   fillTokens(*gpu, 1);
@@ -148,7 +148,7 @@ TEST_F(CudaDevice, GuardKeepsTheOptimizerFromRunning) {
   EXPECT_EQ(count("cuGraphLaunch"), 3);
 }
 
-TEST_F(CudaDevice, CheckpointsAndWeightsGoThroughTheHost) {
+TEST_F(CudaDevice, TransfersCheckpointsAndWeightsThroughTheHost) {
   auto gpu = open();
   trainedBytes(*gpu, false);
   TrainingState state;
@@ -186,7 +186,7 @@ size_t countGradientPairs(const Plan &plan) {
   return pairs;
 }
 
-TEST_F(CudaDevice, StreamsRespectThePlansOrder) {
+TEST_F(CudaDevice, StreamsRespectTheOrderOfThePlan) {
   EXPECT_EQ(countUnordered(artifact->plan(), "gradient"),
             2u); // the mean loss in parallel with the rest
   EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
@@ -213,7 +213,7 @@ TEST_F(CudaDevice, StreamsOfACompiledModelRespectItsOrder) {
             1u);
 }
 
-TEST_F(CudaDevice, HopperCodeIsForHoppers) {
+TEST_F(CudaDevice, UsesHopperCodeOnlyOnHopper) {
   cuda::Gpu gpu{0, "NVIDIA A100", 8, 0, 163 << 10};
   EXPECT_EQ(cuda::chooseTarget(*artifact, gpu, "sm_80"), "sm_80");
   std::string message = userError([&] { cuda::chooseTarget(*artifact, gpu, "sm_90a"); });
@@ -241,7 +241,7 @@ TEST_F(CudaDevice, UnusedResultsRunInParallel) {
   EXPECT_EQ(count("cuStreamWaitEvent"), 3) << "fork, launch 0, join";
 }
 
-TEST_F(CudaDevice, StreamsShareAWorkspaceOnlyInTurn) {
+TEST_F(CudaDevice, StreamsDoNotShareAWorkspaceConcurrently) {
   Plan plan = artifact->plan();
   for (size_t kernel : {2, 3}) { // the mean loss and the gradient
     plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 64;
@@ -263,7 +263,7 @@ TEST_F(CudaDevice, StreamsShareAWorkspaceOnlyInTurn) {
   EXPECT_TRUE(getLaneOrder(shared)[2].contains(1));
 }
 
-TEST_F(CudaDevice, AnyThreadMayCall) {
+TEST_F(CudaDevice, AcceptsCallsFromAnyThread) {
   auto gpu = open();
   forget();
   gpu->run("initialize");
@@ -277,7 +277,7 @@ TEST_F(CudaDevice, AnyThreadMayCall) {
   EXPECT_EQ(count("cuCtxSetCurrent"), 2);
 }
 
-TEST_F(CudaDevice, TakesTheCubinOrThePtx) {
+TEST_F(CudaDevice, LoadsCubinOrPtx) {
   open();
   EXPECT_EQ(count("cuModuleLoadData cubin"), 8);
   EXPECT_EQ(count("cuModuleLoadData ptx"), 0);
@@ -317,7 +317,7 @@ TEST_F(CudaDevice, ReportsRejectedCubinsOnce) {
 }
 
 // Larger than the pinned memory: the range may be written again as soon as `upload` returns.
-TEST_F(CudaDevice, LargeUploadsMayBeOverwrittenAtOnce) {
+TEST_F(CudaDevice, SourceOfUploadMayBeOverwritten) {
   std::unique_ptr<Device> device = makeCudaDevice(artifact);
   MemoryRange range{0, cuda::stagingBytes(artifact->plan()) + 64};
   std::fill_n(device->host(), range.bytes, uint8_t(1));
@@ -357,7 +357,7 @@ TEST_F(CudaDevice, ReportsErrors) {
       << message;
 }
 
-TEST_F(CudaDevice, AFailingLaunchLeavesNoGraph) {
+TEST_F(CudaDevice, FailingLaunchLeavesNoGraph) {
   auto gpu = open();
   ::setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
   std::string message = userError([&] { gpu->run("initialize"); });

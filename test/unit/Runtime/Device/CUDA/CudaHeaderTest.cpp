@@ -77,6 +77,6 @@ SAME(eventSynchronize, cuEventSynchronize);
 SAME(eventElapsedTime, cuEventElapsedTime);
 SAME(launchKernel, cuLaunchKernel);
 
-TEST(CudaHeader, AgreesWithTheDriverAsDeclaredHere) { EXPECT_GE(CUDA_VERSION, leastVersion); }
+TEST(CudaHeader, DeclarationsMatchTheDriver) { EXPECT_GE(CUDA_VERSION, leastVersion); }
 
 } // namespace

@@ -77,7 +77,7 @@ protected:
 
 // 5, 7, 21, 21, 5 and 64 segments of a text: the minimum memory, the memory of half of 64 rows, and
 // all.
-TEST_F(CudaSegments, TheArenaFitsTheSegmentsSoFar) {
+TEST_F(CudaSegments, ArenaGrowsWithTheSegments) {
   const Plan &plan = artifact->plan();
   ASSERT_EQ(plan.memoryBuckets.size(), 3u);
   auto gpu = open();
@@ -108,7 +108,7 @@ TEST_F(CudaSegments, TheArenaFitsTheSegmentsSoFar) {
 }
 
 // A batch that does not fit waits for nothing but the scan, and the rest of its launches never run.
-TEST_F(CudaSegments, ABatchThatDoesNotFitEndsAfterItsScan) {
+TEST_F(CudaSegments, StopsBatchThatDoesNotFitAfterItsScan) {
   const Plan &plan = artifact->plan();
   int64_t rows = plan.memoryBuckets[0].rows;
   std::string name = entryOfBucket("gradient", rows);
@@ -124,7 +124,7 @@ TEST_F(CudaSegments, ABatchThatDoesNotFitEndsAfterItsScan) {
 }
 
 // Where a larger arena does not fit, the one that there is stays, with all that is in it.
-TEST_F(CudaSegments, TheArenaStaysWhereALargerOneDoesNotFit) {
+TEST_F(CudaSegments, RetainsArenaWhenGrowthFails) {
   const Plan &plan = artifact->plan();
   auto gpu = open();
   Executor cpu(artifact, 1);

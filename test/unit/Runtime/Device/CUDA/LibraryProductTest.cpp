@@ -247,7 +247,7 @@ TEST_F(LibraryProducts, TuningTimesEveryProductOnce) {
   EXPECT_NE(tuneTable.find("5 of 7 products go to cuBLASLt"), std::string::npos) << tuneTable;
 }
 
-TEST_F(LibraryProducts, AProductThatTheLibraryDoesNotDoStaysGenerated) {
+TEST_F(LibraryProducts, UnsupportedProductUsesGeneratedKernel) {
   LibraryOutcome outcome = sluice("bench plain.sla --device cuda --tune refused.json --json",
                                   "FAKE_CUDA_CLOCK=1 FAKE_CUBLASLT_REFUSE=40");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
@@ -263,7 +263,7 @@ TEST_F(LibraryProducts, AProductThatTheLibraryDoesNotDoStaysGenerated) {
 }
 
 // Only the choice of the tuning differs: the kernels are the same to the bit.
-TEST_F(LibraryProducts, CompileNamesTheLibraryWhereItWon) {
+TEST_F(LibraryProducts, PlanUsesTheLibraryWhereFaster) {
   Json without = Json::parse(plain->planText()), with = Json::parse(tuned->planText());
   int64_t named = 0;
   for (Json &kernel : with["kernels"]) {
@@ -339,7 +339,7 @@ void LibraryProducts::compare(Device &withLibrary, const Launch &launch, Device 
   EXPECT_EQ(differ, 0);
 }
 
-TEST_F(LibraryProducts, OtherLengthsAndBatchesRunTheKernels) {
+TEST_F(LibraryProducts, OtherLengthsAndBatchesUseGeneratedKernels) {
   auto withLibrary = makeCudaDevice(tuned), without = makeCudaDevice(plain);
   int compared = 0;
   const std::pair<int64_t, int64_t> sizes[] = {{fullLength - 1, fullRows}, {fullLength, 1}, {1, 1}};
@@ -388,7 +388,7 @@ std::pair<std::string, std::string> trained(Executor &executor, int64_t length, 
 }
 
 // A graph's launches run as late as its edges allow; timed ones run one after the other.
-TEST_F(LibraryProducts, GraphsHoldTheCallsInOrder) {
+TEST_F(LibraryProducts, GraphsContainTheCallsInOrder) {
   Executor graphs(makeCudaDevice(tuned)), again(makeCudaDevice(tuned)),
       timed(makeCudaDevice(tuned));
   forget();
@@ -405,7 +405,7 @@ TEST_F(LibraryProducts, GraphsHoldTheCallsInOrder) {
   EXPECT_EQ(generated.second.substr(0, 4), expected.second.substr(0, 4));
 }
 
-TEST_F(LibraryProducts, AnotherSizeHasAGraphOfItsOwn) {
+TEST_F(LibraryProducts, EachSizeHasItsOwnGraph) {
   Executor withLibrary(makeCudaDevice(tuned)), kernels(makeCudaDevice(plain));
   forget();
   auto partial = trained(withLibrary, 17, 2);
@@ -443,7 +443,7 @@ TEST_F(LibraryProducts, EachStreamHasAWorkspace) {
   driver.streamDestroy(stream);
 }
 
-TEST_F(LibraryProducts, APlainArtifactStoresAndQueriesNothing) {
+TEST_F(LibraryProducts, PlainArtifactStoresAndQueriesNothing) {
   symbol<void (*)()>(FAKE_CUBLASLT, "fakeCublasLtForget")();
   makeCudaDevice(plain);
   EXPECT_STREQ(symbol<const char *(*)()>(FAKE_CUBLASLT, "fakeCublasLtCalls")(), "");
@@ -452,7 +452,7 @@ TEST_F(LibraryProducts, APlainArtifactStoresAndQueriesNothing) {
   EXPECT_EQ(symbol<size_t (*)()>(FAKE_CUDA, "fakeCudaAllocated")(), 0u);
 }
 
-TEST_F(LibraryProducts, AnotherVersionChoosesItself) {
+TEST_F(LibraryProducts, OtherLibraryVersionSelectsItsAlgorithm) {
   ::setenv("FAKE_CUBLASLT_VERSION", "140000", 1);
   Executor executor(makeCudaDevice(tuned));
   forget();
@@ -468,7 +468,7 @@ TEST_F(LibraryProducts, AnotherVersionChoosesItself) {
       << device->notice();
 }
 
-TEST_F(LibraryProducts, ErrorsCarryTheLibrarysStatus) {
+TEST_F(LibraryProducts, ErrorsContainTheLibraryStatus) {
   auto says = [&](const std::function<void()> &action, const std::string &piece) {
     std::string message = userError(action);
     EXPECT_NE(message.find(piece), std::string::npos) << message;
@@ -496,14 +496,14 @@ TEST_F(LibraryProducts, ErrorsCarryTheLibrarysStatus) {
        "find an algorithm for the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_NOT_SUPPORTED");
 }
 
-TEST_F(LibraryProducts, MemoryForTheLibraryIsNamed) {
+TEST_F(LibraryProducts, ReportsMemoryOfTheLibrary) {
   ::setenv("FAKE_CUDA_FREE", "1000", 1);
   std::string message = userError([&] { makeCudaDevice(tuned); });
   EXPECT_NE(message.find(" beside 8192 for cuBLASLt, found 1000 free"), std::string::npos)
       << message;
 }
 
-TEST_F(LibraryProducts, WithoutTheLibraryTheKernelsRunWithARemark) {
+TEST_F(LibraryProducts, FallsBackToKernelsWithARemark) {
   const char *words = ".sla --data text -n 3 --device cuda -o ";
   const char *missing = "SLUICE_CUBLASLT=/nowhere/libcublasLt.so.13";
   ASSERT_EQ(sluice("train plain" + (words + std::string("run-plain"))).status, 0);
@@ -532,7 +532,7 @@ TEST_F(LibraryProducts, WithoutTheLibraryTheKernelsRunWithARemark) {
   EXPECT_NE(outcome.err.find("one without cublasLtGetVersion"), std::string::npos) << outcome.err;
 }
 
-TEST_F(LibraryProducts, TheCpuKnowsNoLibrary) {
+TEST_F(LibraryProducts, CpuIgnoresLibrary) {
   for (const char *name : {"plain", "tuned"}) {
     std::string words = std::string("train ") + name + ".sla --data text -n 2 -o cpu-" + name;
     ASSERT_EQ(sluice(words, "SLUICE_CUBLASLT=/nowhere").err.find("cuBLASLt"), std::string::npos);
@@ -541,7 +541,7 @@ TEST_F(LibraryProducts, TheCpuKnowsNoLibrary) {
               readFile(*folder / "cpu-tuned/checkpoints/2/weights.safetensors"));
 }
 
-TEST_F(LibraryProducts, WrongCommandsAreStatusTwo) {
+TEST_F(LibraryProducts, WrongCommandsHaveStatusTwo) {
   auto refuses = [&](const std::string &words, const std::string &piece,
                      const std::string &settings = "") {
     LibraryOutcome outcome = sluice(words, settings);

@@ -69,7 +69,7 @@ struct WrongTuning {
 
 class TuningFileRefuses : public testing::TestWithParam<WrongTuning> {};
 
-TEST_P(TuningFileRefuses, WithAMessageThatNamesIt) {
+TEST_P(TuningFileRefuses, WithAMessageThatNamesTheField) {
   TemporaryFolder folder;
   Json json = exampleJson(folder);
   GetParam().change(json);
