@@ -11,9 +11,9 @@
 
 namespace sluice::test {
 
-/// True if a spec is tried where a test takes long. Many rows of the papers' tables differ in sizes
-/// alone, so one of each kind is enough (test/paper-sample.txt). Most of models/small have
-/// the stages of models/tiny.
+/// True if a slow test includes the spec. Many rows of the papers' tables differ only in sizes, so
+/// one of each kind is enough (test/paper-sample.txt). Most of models/small have the stages of
+/// models/tiny.
 inline bool standsForItsKind(const std::filesystem::path &spec) {
   static const std::set<std::string> chosen = [] {
     std::ifstream file(SLUICE_SOURCE_DIR "/test/paper-sample.txt");

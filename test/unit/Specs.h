@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Specs that a test needs to be valid.
+// Reads specs that must be valid.
 #pragma once
 
 #include "sluice/Conversion/ImportSpec.h"
@@ -9,7 +9,7 @@
 
 namespace sluice::test {
 
-/// Reads a spec from memory; aborts with the error where it is no valid one.
+/// Reads a spec from memory; aborts with the error if it is invalid.
 inline ParsedSpec parseValidSpec(mlir::MLIRContext &context, const std::string &text,
                                  const std::string &file = "test.json") {
   spec::Diagnostic error;
@@ -20,7 +20,7 @@ inline ParsedSpec parseValidSpec(mlir::MLIRContext &context, const std::string &
   return std::move(*spec);
 }
 
-/// Reads a spec from a file; aborts with the error where it is no valid one.
+/// Reads a spec from a file; aborts with the error if it is invalid.
 inline ParsedSpec parseValidFile(mlir::MLIRContext &context, const std::string &path) {
   spec::Diagnostic error;
   std::optional<ParsedSpec> spec = parseSpecFile(context, path, error);

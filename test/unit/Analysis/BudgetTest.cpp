@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verdicts of models whose periods or constants are large, and of checks whose operations are
-// spent.
+// Verdicts of models with large periods or constants, and of checks whose budget is exhausted.
 #include "Imported.h"
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -62,7 +61,7 @@ TEST(Budget, CoprimeFactorsTakeFewOperations) {
   EXPECT_EQ(verdict.exhausted, 0);
 }
 
-/// Sums of remainders by coprime numbers take all values, the greatest too; that is far out.
+/// Sums of remainders by coprime numbers take every value up to their maximum, which is far from 0.
 TEST(Budget, DecidesLongPeriodsExactly) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context), e = p;
@@ -98,7 +97,7 @@ TEST(Budget, ExhaustedBudgetGivesNoVerdict) {
   EXPECT_FALSE(mentionsText(verdict.format(), "not causal")) << verdict.format();
 }
 
-/// With little work left for the proof, a leak near the beginning is found all the same.
+/// Finds a leak near the beginning with little of the budget left for the proof.
 TEST(Budget, SearchesForLeaksWithTheRemainingBudget) {
   Imported model(R"({ "op": "shorten", "factor": 4 }, { "op": "upsample", "factor": 4 },)");
   CausalVerdict verdict = checkWithin(model, 2000);
@@ -125,8 +124,8 @@ TEST(Budget, NestedScopesShareTheBudget) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-/// Rows that wait for groups by large coprime factors: sets of their bounds are larger than the
-/// library is asked for, so how many rows one step computes is decided by remainders.
+/// Rows that wait for groups by large coprime factors. Sets of their bounds exceed the size passed
+/// to the library, so remainders determine how many rows a step computes.
 TEST(Budget, DecidesStepsOfLargeCoprimeFactors) {
   std::string stages;
   for (const char *factor : {"101", "103", "107", "109"}) {
@@ -175,7 +174,7 @@ static const char *begins =
        { "op": "upsample", "segments": "v", "by": 1 }, { "op": "upsample", "segments": "w", "by": 2 },
        { "op": "upsample", "factor": 2 },)";
 
-/// Every run of a witness has boundaries that the program can have.
+/// Every run of a witness has reachable boundaries.
 TEST(ReplayRuns, UseReachableBits) {
   Imported model(begins);
   CausalVerdict verdict = checkCausality(*model.module, /*replay=*/false);
@@ -206,7 +205,7 @@ TEST(ReplayRuns, ShowALaterRowWhereTheFirstNeverChanges) {
   EXPECT_TRUE(mentionsText(verdict.witness->runs[verdict.witness->shown].what, "the bit at 2"));
 }
 
-/// Groups of nine tokens: the walk of boundaries is bounded by its rows, and not by seven tokens.
+/// Groups of nine tokens: rows limit the walk of boundaries, not seven tokens.
 TEST(ReplayRuns, ExtendSequencesWhereGroupsHaveFewBoundaries) {
   Imported model(
       R"({ "op": "shift", "by": 8 }, { "op": "shorten", "factor": 9 },
@@ -218,7 +217,7 @@ TEST(ReplayRuns, ExtendSequencesWhereGroupsHaveFewBoundaries) {
   EXPECT_GT(verdict.witness->length, 7);
 }
 
-/// A rule by spikes gives the first row no bit, and an axis has no more segments than rows.
+/// A spike rule sets no bit in the first row, and an axis has no more segments than rows.
 TEST(ReplayRuns, RespectTheRuleAndTheCapacity) {
   Imported spikes(
       R"({ "op": "loss", "name": "small" },
@@ -235,7 +234,7 @@ TEST(ReplayRuns, RespectTheRuleAndTheCapacity) {
   EXPECT_FALSE(capacity.findTokens({{0, 1, 2, 3, 4, 5}}, 7));
 }
 
-/// Every token of a small vocabulary ends words, so a text has one boundary, at its first token.
+/// Every token of a small vocabulary ends a word, so a text has one boundary, at its first token.
 TEST(ReplayRuns, HandleRulesThatContainEveryToken) {
   const std::string words =
       R"({ "op": "boundaries", "name": "w", "rule": "space_like", "at": "start" },

@@ -49,7 +49,7 @@ int64_t lengthsToEnumerate(func::FuncOp function) {
   return 2 * factor + shift;
 }
 
-/// True if some length up to that has a leak, or a row that later tokens change.
+/// True if a length up to this one has a leak or a row that later tokens change.
 bool enumerationFindsLeak(ModuleOp module) {
   for (StringRef name : {"evaluate", "train"}) {
     auto function = module.lookupSymbol<func::FuncOp>(name);
@@ -66,7 +66,7 @@ CausalVerdict checkBoth(const std::string &path) {
   MLIRContext context;
   OwningOpRef<ModuleOp> module = importSpec(parseValidFile(context, path));
   CausalVerdict verdict = checkCausality(*module, /*replay=*/true);
-  // Where segments end is not enumerated here: SegmentProofTest walks all boundaries.
+  // The ends of segments are not enumerated here: SegmentProofTest walks all boundaries.
   auto evaluate = module->lookupSymbol<func::FuncOp>("evaluate");
   if (evaluate.getBody().getOps<SegmentOp>().empty()) {
     EXPECT_EQ(verdict.kind != VerdictKind::Proved, enumerationFindsLeak(*module))
@@ -86,7 +86,7 @@ TEST_P(Causal, IsProved) {
   EXPECT_FALSE(verdict.witness);
 }
 
-/// LeakyVariantsTest.cpp proves all of the papers' rows; one of each kind is enumerated.
+/// LeakyVariantsTest.cpp proves every row of the papers; this test enumerates one of each kind.
 std::vector<std::string> modelsToEnumerate() {
   std::vector<std::string> specs = specsUnder("models");
   llvm::erase_if(specs, [](const std::string &spec) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verdicts of chains of hundreds and thousands of stages, and what makes them quick: functions by
-// one period, chains of maps as one map, the latest reads of long sequences.
+// Verdicts of chains of hundreds and thousands of stages, and the reasons for their speed:
+// functions of one period, composed maps, the latest reads of long sequences.
 #include "../Specs.h"
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ParseSpec.h"
@@ -59,7 +59,8 @@ std::string repeated(const std::string &text, int count) {
   return all;
 }
 
-/// The verdict, within a tenth of a user's waiting time on an idle machine.
+/// Returns the verdict; fails if it takes longer than a tenth of a user's waiting time on an idle
+/// machine.
 CausalVerdict checkQuickly(const std::string &stages) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec = parse(context, stages);
@@ -103,8 +104,8 @@ TEST(Chains, ShorteningAndUpsamplingReads) {
   }
 }
 
-/// Never shifted on the way, and by the common multiple in the end: bounds nest to the depth of the
-/// model, and are not above the tokens anywhere before the last op.
+/// Unshifted on the way, and shifted by the common multiple at the end: bounds nest to the depth of
+/// the model, and no op but the last brings them down to the tokens.
 TEST(Chains, LastShiftMakesTheChainCausal) {
   std::string late = zigzag(1500, false, [](int, int64_t) { return 0; });
   EXPECT_EQ(checkQuickly(late).kind, VerdictKind::Leak);
@@ -113,7 +114,7 @@ TEST(Chains, LastShiftMakesTheChainCausal) {
   EXPECT_EQ(verdict.kind, VerdictKind::Leak);
 }
 
-/// Recursion over a chain of maps would end in the stack's guard page.
+/// Recursion over a chain of maps would overflow the stack.
 TEST(Chains, ShiftReads) {
   std::string one = stage("shift", "by", 1);
   EXPECT_EQ(checkQuickly(repeated(one, 60000)).kind, VerdictKind::Proved);
@@ -146,7 +147,7 @@ TEST(Chains, CertificateBoundsAreShort) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Maps of sequences, one through the other.
+/// Maps of sequences, composed.
 AffineExpr randomExpression(std::mt19937 &generator, MLIRContext *context, int depth) {
   AffineExpr e = getAffineDimExpr(0, context);
   for (int i = 0; i < depth; ++i) {
@@ -182,7 +183,7 @@ TEST(Staircase, MatchesTheExpression) {
   EXPECT_GT(spelled, 200);
 }
 
-/// The period of what goes down and up the scales does not grow with how often it does.
+/// The period of a path down and up the scales does not grow with its number of passes.
 TEST(Staircase, ThePeriodIsTheLeastCommonMultipleOfTheScales) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr e = getAffineDimExpr(0, &context);
@@ -240,7 +241,7 @@ TEST(Staircase, FindsCommonPoints) {
   EXPECT_GT(none, 20);
 }
 
-/// A search is limited to 50 bits, and answers "unknown" about points beyond.
+/// A search is limited to 50 bits and answers "unknown" about points beyond.
 TEST(Residues, ExcludesOnlyReachablePoints) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   AffineExpr p = getAffineDimExpr(0, &context);
@@ -255,7 +256,7 @@ TEST(Residues, ExcludesOnlyReachablePoints) {
   }
 }
 
-/// Sets and periods decide every obligation alike, those that do not hold included.
+/// Sets and periods decide every obligation equally, including violated ones.
 TEST(Chains, BothDecisionProceduresAgree) {
   std::mt19937 generator(6);
   int held = 0, failed = 0;
@@ -266,7 +267,7 @@ TEST(Chains, BothDecisionProceduresAgree) {
     MLIRContext context(MLIRContext::Threading::DISABLED);
     OwningOpRef<ModuleOp> module = importSpec(parse(context, stages));
     ModeProof proof = collectProof(module->lookupSymbol<func::FuncOp>("evaluate"), "eval");
-    if (i % 3 == 0) { // a bound that is too small somewhere
+    if (i % 3 == 0) { // a bound that is too small at some point
       for (auto &[value, bound] : proof.bounds) {
         if (generator() % 4 == 0 && !bound.candidates.empty()) {
           bound.candidates[0] = bound.candidates[0] - 1;
@@ -292,7 +293,7 @@ TEST(Chains, BothDecisionProceduresAgree) {
 // Witnesses
 //===----------------------------------------------------------------------===//
 
-/// The walk finds the latest token; the row's own target carries more where it is read too.
+/// The walk finds the latest token; if the row also reads its own target, the target has priority.
 TEST(Witnesses, NameTheTargetThatIsRead) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   ParsedSpec spec = parse(context, stage("shorten", "factor", 6) + stage("upsample", "factor", 6) +

@@ -23,7 +23,7 @@ using namespace sluice;
 
 namespace {
 
-/// One row of attention reads one key more, after the last that it read.
+/// Lets one row of attention read one key after its last one.
 void loosen(AttentionOp op) {
   IntegerSet mask = op.getMask();
   AffineExpr p = getAffineDimExpr(0, op.getContext()), q = getAffineDimExpr(1, op.getContext());
@@ -61,7 +61,7 @@ std::string makeLeaky(func::FuncOp function, bool keepsShifts) {
   return "";
 }
 
-/// The spec of a file as a model that a replay can afford.
+/// Returns the spec of a file as a model that a replay can afford.
 std::string reduced(const std::filesystem::path &path) {
   std::ifstream file(path);
   std::stringstream text;
@@ -88,7 +88,7 @@ std::string reduced(const std::filesystem::path &path) {
   return spec;
 }
 
-/// Refuses the twin with a replayed witness; returns the change.
+/// Rejects the variant with a replayed witness; returns the change.
 std::string refuseTwin(const std::filesystem::path &path, const std::string &text) {
   spec::Diagnostic error;
   MLIRContext context(MLIRContext::Threading::DISABLED);
@@ -119,8 +119,7 @@ std::string refuseTwin(const std::filesystem::path &path, const std::string &tex
 } // namespace
 
 TEST(LeakyVariants, RejectsLeakyVariantsAndProvesModels) {
-  std::map<std::string, std::string>
-      changes; // by the reduced spec: many rows differ in sizes alone
+  std::map<std::string, std::string> changes; // by the reduced spec: many rows differ only in sizes
   std::map<std::string, int> changed;
   for (const char *folder : {"/models/papers", "/models/small", "/models/successors"}) {
     for (const auto &entry :

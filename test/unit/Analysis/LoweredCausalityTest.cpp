@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dependences after each pass: no false alarm on any spec, and every wrong map, mask and guard that
-// is planted is caught, with the pass named.
+// Dependences after each pass: no false alarm on any spec, and every injected wrong map, mask and
+// guard is detected, with the pass named.
 #include "../Papers.h"
 #include "../Specs.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,7 +28,7 @@ std::vector<std::string> specs() {
   for (const char *folder : {"models", "test/causality/causal", "test/causality/segments",
                              "test/golden", "test/Transforms/Inputs"}) {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
-      // Hashes select the rows that are read there.
+      // Hashes select the rows read there.
       bool isHashed = entry.path().stem().string().starts_with("lsh-");
       if (entry.path().extension() == ".json" && sluice::test::standsForItsKind(entry.path()) &&
           !isHashed && entry.path().parent_path().filename() != "expected") {
@@ -40,7 +40,7 @@ std::vector<std::string> specs() {
   return result;
 }
 
-/// A model on its way down, watched.
+/// A model with observed passes.
 class Road {
 public:
   explicit Road(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
@@ -75,7 +75,7 @@ public:
   std::optional<LoweringWatch> watch;
 };
 
-/// Sets an attribute for as long as it lives.
+/// Sets an attribute for the lifetime of the object.
 class ScopedAttribute {
 public:
   ScopedAttribute(Operation *op, StringRef name, Attribute value)
@@ -106,8 +106,8 @@ void expectCaught(Road &road, StringRef pass, Operation *op, const std::string &
   EXPECT_NE(found.find(".json:"), std::string::npos) << found;
 }
 
-/// True if some row may see another row that it could not see before: a constraint that keeps q at
-/// or above 0 only repeats a property of all reads, and its own row is read as a query.
+/// True if some row may see a row that it could not see before. A constraint that q >= 0 only
+/// repeats a property of all reads, and a row reads itself as a query.
 bool differ(IntegerSet x, IntegerSet y) {
   constexpr int64_t n = 256;
   for (int64_t p = 0; p < n; ++p) {
@@ -120,7 +120,7 @@ bool differ(IntegerSet x, IntegerSet y) {
   return false;
 }
 
-/// Plants in every mask of ops of this kind; returns how many.
+/// Injects a fault into every mask of ops of this kind; returns their number.
 template <typename Op> int plantMasks(Road &road, StringRef pass) {
   int planted = 0;
   road.module->walk([&](Op op) {
@@ -143,8 +143,8 @@ AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor)
                          factor, access.getColumn(), access.getIndex(), access.getOutside());
 }
 
-/// Rows of sequences that an op reads through maps, and calls `plant(change)` for each, where
-/// `change` puts another access in its place.
+/// Visits the rows of sequences that an op reads through maps, and calls `plant(change)` for each,
+/// where `change` replaces the access.
 void forEachAccess(
     ModuleOp module,
     llvm::function_ref<void(Operation *, AccessAttr,
@@ -156,7 +156,7 @@ void forEachAccess(
       auto access = cast<AccessAttr>(accesses[i]);
       Block &body = op->getRegion(0).front();
       unsigned first = body.getNumArguments() - accesses.size();
-      // A result's memory that the body leaves alone is not read.
+      // Skips the memory of a result that the body does not read.
       if (access.getKind() != AccessKind::Row || body.getArgument(first + i).use_empty()) {
         continue;
       }
@@ -183,7 +183,7 @@ TEST_P(LoweredSpec, AddsNoDependence) {
 
 INSTANTIATE_TEST_SUITE_P(All, LoweredSpec, ::testing::ValuesIn(specs()));
 
-/// The comparison at every length decides whatever differentiation and dispatch forming make.
+/// Comparison at every length decides every result of differentiation and dispatch forming.
 TEST(LoweredCausality, DecidesEveryMapForEveryLength) {
   for (const char *spec :
        {"/models/tiny/nested.json", "/models/demo.json",
@@ -213,14 +213,14 @@ TEST(LoweredCausality, DetectsWrongMasksOfDifferentiation) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     road.run(createDifferentiate());
-    // Before anything was found right: a pass's mistake is found at once.
+    // Without an earlier correct check: a pass's mistake is detected immediately.
     EXPECT_GT(plantMasks<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
     EXPECT_GT(plantMasks<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1) << spec;
     EXPECT_EQ(road.find("sluice-differentiate"), "");
   }
 }
 
-/// A window of 200 is longer than any length that is walked.
+/// A window of 200 is longer than any walked length.
 TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
   std::string path = ::testing::TempDir() + "/sluice-lowered-window.json";
   std::error_code code;
@@ -234,7 +234,8 @@ TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
   std::filesystem::remove(path);
 }
 
-/// Planted in the select itself: a value taken at some rows is taken at all others, or at all.
+/// Injects faults into the select itself: a value taken at some rows is taken at all other rows, or
+/// at all rows.
 TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
   Road road(source + "/test/causality/causal/replaced-last-rows.json");
   road.formDispatches();
@@ -271,7 +272,7 @@ TEST_P(WrongMaps, DetectDispatchErrors) {
   int planted = 0;
   forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto plant) {
     for (int64_t by : {1, -1}) {
-      // One past the last position is null at every length: nothing is read.
+      // The position after the last is null at every length: nothing is read.
       bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
       if (readsLast && by > 0) {
         continue;
@@ -299,7 +300,7 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
         int64_t right = rows(length, access.getSourceFactor());
         int64_t q = reference::evaluateAffine(access.getMap().getValue().getResult(0), p, i, right);
         bool isRead = q >= 0 && q < right;
-        bool wouldBe = q >= 0 && q < rows(length, other); // before the first row are zeros always
+        bool wouldBe = q >= 0 && q < rows(length, other); // rows before the first are always zeros
         if (isRead != wouldBe) {
           return true;
         }
@@ -311,7 +312,7 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
 
 } // namespace
 
-/// A guard that is dropped, ends too late or ends too soon is caught wherever it matters.
+/// A guard that is dropped, or ends too late or too early, is detected wherever it matters.
 TEST_P(WrongMaps, DetectGuardErrors) {
   Road road(source + GetParam());
   road.formDispatches();
@@ -343,8 +344,8 @@ static bool isBackward(Operation *op) {
   return !begins.empty() && (*begins.begin())->isBeforeInBlock(op);
 }
 
-/// An adjoint that reads an earlier row's gradient than the forward shift lets it. A later row's is
-/// allowed across attention: that row does depend on this one.
+/// An adjoint that reads an earlier row's gradient than the forward shift allows. A later row's
+/// gradient is allowed across attention: that row depends on this one.
 TEST(LoweredCausality, DetectsWrongAdjoints) {
   for (const char *spec :
        {"/test/causality/causal/shift-on-coarse-scale.json",
@@ -366,7 +367,7 @@ TEST(LoweredCausality, DetectsWrongAdjoints) {
   }
 }
 
-/// A forward map of the gradient function that differs from the one that is evaluated.
+/// A forward map of the gradient function that differs from the evaluated one.
 TEST(LoweredCausality, DetectsWrongForwardShifts) {
   Road road(source + "/models/tiny/hourglass.json");
   road.run(createDifferentiate());
@@ -390,7 +391,7 @@ TEST(LoweredCausality, DetectsWrongForwardShifts) {
 
 namespace {
 
-/// The same access of rows further on.
+/// The same access at later rows.
 AccessAttr moved(AccessAttr access, int64_t by) {
   AffineMap map = access.getMap().getValue();
   auto to = AffineMapAttr::get(AffineMap::get(2, 1, map.getResult(0) + by));
@@ -399,7 +400,7 @@ AccessAttr moved(AccessAttr access, int64_t by) {
                          access.getOutside(), access.getLast(), access.getExtended());
 }
 
-/// Reads another value in an operand's place for as long as it lives.
+/// Replaces an operand by another value for the lifetime of the object.
 class Exchanged {
 public:
   Exchanged(OpOperand &operand, Value other) : operand(operand), before(operand.get()) {
@@ -414,7 +415,7 @@ private:
   Value before;
 };
 
-/// Two segmentations of the tokens, and the second contains the first.
+/// Two segmentations of the tokens; the second contains the first.
 std::string writeTwoCuts() {
   std::string path = ::testing::TempDir() + "/sluice-lowered-two-cuts.json";
   std::error_code code;
@@ -464,7 +465,7 @@ TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
     SmallVector<SegmentOp> cuts(function.getOps<SegmentOp>());
     ASSERT_EQ(cuts.size(), 2u);
     function.walk([&](SegmentsInterface op) {
-      // The first are made before any use of the second, not the other way round.
+      // The first must be defined before any use of the second, not vice versa.
       if (op.makesSegmentation() || op.getCounts() != cuts[1].getCounts()) {
         return;
       }
@@ -478,7 +479,7 @@ TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
   EXPECT_EQ(planted, 2 + 5);
 }
 
-/// Row passes that read rows of sequences by data, with the number of the operand.
+/// Row passes that read rows of sequences by index, with the operand number.
 static void forEachFound(ModuleOp module, StringRef function,
                          llvm::function_ref<void(dispatch::RowsOp, unsigned, AccessAttr)> visit) {
   module.lookupSymbol(function)->walk([&](dispatch::RowsOp op) {
@@ -516,7 +517,7 @@ protected:
 };
 
 /// Results of an index or a range, one row too far and one too near. A range loses a row at one
-/// end, and wins one at the other.
+/// end, and gains one at the other.
 TEST_P(WrongIndices, DetectRowErrors) {
   forEachFound(*road.module, getFunction(),
                [&](dispatch::RowsOp op, unsigned i, AccessAttr access) {
@@ -543,7 +544,7 @@ TEST_P(WrongIndices, DetectEndErrors) {
   EXPECT_GE(planted, 2);
 }
 
-/// Counts that are read a row away, and ends in their place.
+/// Counts read one row away, and ends instead of counts.
 TEST_P(WrongIndices, DetectCountErrors) {
   forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
     auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
@@ -558,7 +559,7 @@ TEST_P(WrongIndices, DetectCountErrors) {
   EXPECT_GE(planted, 1);
 }
 
-// In a gradient of attention each row depends on all; bits reveal the values that they are computed
+// In a gradient of attention each row depends on all; bits reveal the values they are computed
 // from.
 INSTANTIATE_TEST_SUITE_P(
     LoweredSegments, WrongIndices,

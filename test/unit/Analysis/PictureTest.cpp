@@ -49,7 +49,7 @@ TEST(Pictures, GroupsEqualLayersInOneBand) {
   EXPECT_FALSE(picture.leak);
 }
 
-/// Boxes are exact: of every band, the reads of the row.
+/// Boxes match exactly the reads of the row in every band.
 TEST(Pictures, ShowsTheRowWithMostHoles) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "0@1 2@4 0@1" },)");
   Picture picture = drawn(model);
@@ -92,7 +92,7 @@ TEST(Pictures, MarksEveryLeakingToken) {
   EXPECT_EQ(marked, 3u);
 }
 
-/// Each kind of mark that is drawn has words in the legend, and no other has.
+/// The legend explains each kind of drawn mark, and no other.
 TEST(Pictures, LegendExplainsTheMarks) {
   Imported model(R"({ "op": "hourglass", "hierarchy": "1@1 1@4 1@1" },)");
   std::string svg = renderSvg(drawn(model));
@@ -121,7 +121,7 @@ TEST(Pictures, RejectsTooWidePicture) {
   EXPECT_TRUE(has(error, "expected a row below 256, found 256")) << error;
 }
 
-/// Passes of a scan shift by up to the context. They span no picture, and are one band.
+/// Passes of a scan shift by up to the context. They do not widen the picture, and form one band.
 TEST(Pictures, DrawsAScanAsOneBand) {
   Imported average(R"({ "op": "boundaries", "name": "chunks", "ratio": 4, "at": "start" },
     { "op": "shorten", "segments": "chunks", "method": "first" },
@@ -147,7 +147,7 @@ TEST(Pictures, DrawsAScanAsOneBand) {
 
 namespace {
 
-/// A decoder whose rows read an encoder's sequence whole, with two losses of one stream.
+/// A decoder whose rows read an encoder's complete sequence, with two losses of one stream.
 const char *const withEncoder = R"(
 module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.vocabulary = 5 : i64} {
   sluice.axis @target
@@ -175,7 +175,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64, sluice.voc
 
 } // namespace
 
-/// Its tokens are no tokens of the target.
+/// Its tokens are not the target's tokens.
 TEST(Pictures, DrawsEncoderTokensInASeparateBand) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
@@ -229,7 +229,7 @@ TEST(Pictures, SegmentsOfATextEndAtItsMarks) {
   EXPECT_TRUE(has(error, "expected bytes below the vocabulary of 7, found 7")) << error;
 }
 
-/// Every token is like a space: one after another begins nothing, the first and one after a
+/// Every token is space-like: one after another begins no segment, the first token and one after a
 /// document do.
 TEST(Pictures, SegmentsOfATextBeginAfterDocuments) {
   Imported model(R"({ "op": "boundaries", "name": "words", "rule": "space_like", "at": "start",

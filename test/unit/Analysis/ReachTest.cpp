@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Exact reach sets against perturbation of the float64 reference; blind spots against enumeration
-// at other lengths; least causal shifts against enumeration of paths.
+// Compares exact reach sets with perturbation of the float64 reference, blind spots with
+// enumeration at other lengths, and minimum causal shifts with enumeration of paths.
 #include "sluice/Explain/Reach.h"
 #include "Imported.h"
 #include "sluice/Explain/BlindSpots.h"
@@ -55,8 +55,8 @@ const char *const shapes[] = {
 
 class ReachTest : public ::testing::TestWithParam<const char *> {};
 
-/// Row t of the reference changes with token j exactly where (t, j) is in the reach set: for a
-/// model that leaks too.
+/// Row t of the reference changes with token j if and only if (t, j) is in the reach set, also for
+/// a leaking model.
 TEST_P(ReachTest, EqualsDependencesOfThePerturbedReference) {
   Imported model(GetParam());
   int64_t seen = 0, unseen = 0;
@@ -109,7 +109,7 @@ TEST(ReachTest, SeveralPositionsSeeTheUnion) {
 
 namespace {
 
-/// Text of the one blind spot, or "".
+/// Text of the only blind spot, or "".
 std::string findBlindSpot(const std::string &stages) {
   std::string text;
   for (const CausalWarning &warning : Imported(stages).check().warnings) {
@@ -195,7 +195,7 @@ std::string pick(std::mt19937 &generator, std::vector<std::string> choices) {
   return choices[generator() % choices.size()];
 }
 
-/// Shifts large enough to be causal, or larger; any layers between; sometimes no skip.
+/// Causal or larger shifts; any layers between; sometimes no skip.
 std::string randomCausalStages(std::mt19937 &generator) {
   std::string stages;
   auto layer = [&] {
@@ -222,7 +222,7 @@ std::string randomCausalStages(std::mt19937 &generator) {
   return stages;
 }
 
-/// True if a row sees a token by the pattern, the token at most `nearby` back.
+/// True if a row sees a token by the pattern, at most `nearby` tokens back.
 bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
   const BlindPattern::BlindRow &of = pattern.rows[static_cast<size_t>(row % pattern.period)];
   int64_t offset = token - row / pattern.period * pattern.period;
@@ -233,7 +233,7 @@ bool patternSees(const BlindPattern &pattern, int64_t row, int64_t token) {
 
 } // namespace
 
-/// A segment is seen from its last token on, and not before.
+/// A segment is visible from its last token on.
 TEST(BlindSpots, SegmentsAreVisibleFromTheirLastToken) {
   Imported cut(R"({ "op": "boundaries", "name": "words", "rule": "every", "factor": 3 },
     { "op": "shorten", "segments": "words" }, { "op": "layer" },
@@ -242,7 +242,7 @@ TEST(BlindSpots, SegmentsAreVisibleFromTheirLastToken) {
   EXPECT_EQ(pattern.segments, "segments of 3 tokens");
   EXPECT_TRUE(pattern.repeats);
   EXPECT_EQ(pattern.describe(), "row 3m+1 never sees token 3m");
-  // The fourth segment of 3 ends with token 11, which row 11 may read at once.
+  // The fourth segment of 3 ends with token 11, which row 11 may read.
   ReachGraph graph(cut.evaluate(), 13);
   EXPECT_EQ(graph.sees(cut.loss().getInput(), 11).lookup(cut.loss().getTokens()).count(), 12u);
   EXPECT_EQ(graph.sees(cut.loss().getInput(), 10).lookup(cut.loss().getTokens()).count(), 10u);
@@ -250,7 +250,7 @@ TEST(BlindSpots, SegmentsAreVisibleFromTheirLastToken) {
   EXPECT_EQ(other.sees(cut.loss().getInput(), 10).lookup(cut.loss().getTokens()).count(), 6u);
 }
 
-/// The claim holds for rows and lengths that were not enumerated to make it.
+/// The claim holds for rows and lengths that it was not derived from.
 TEST(BlindSpots, PatternsHoldAtOtherLengths) {
   std::mt19937 generator(5);
   int withHoles = 0, without = 0, bounded = 0;
@@ -305,7 +305,7 @@ bool leaksAtSomeLength(const std::string &stages) {
 }
 } // namespace
 
-/// The last shift of the model is lowered first, then the ones before: each to the least value that
+/// Lowers the last shift of the model first, then the ones before: each to the minimum that
 /// enumeration finds causal. (A shift of 4 on the coarse scale is 4 tokens: all of a group.)
 TEST(Waste, MinimumShiftsAgreeWithEnumeration) {
   int wasteful = 0;
@@ -355,7 +355,7 @@ TEST(Waste, MinimumShiftsAgreeWithEnumeration) {
   EXPECT_GE(wasteful, 5);
 }
 
-/// The levels shorten by 2 and by 3, so that the first could shift by 1, but one key sets both.
+/// The levels shorten by 2 and by 3, so the first could shift by 1, but one key sets both.
 TEST(Waste, KeyOfSeveralLevelsIsOneChange) {
   auto hourglass = [](const std::string &shift) {
     return R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1", "shift": )" + shift + " },";
@@ -383,7 +383,7 @@ TEST(Waste, KeyOfSeveralLevelsIsOneChange) {
   EXPECT_EQ(Imported(hourglass("1")).check().kind, VerdictKind::Leak);
 }
 
-/// The advice was applied to the spec: it is causal, and the hole is gone.
+/// The edited spec is causal, and the hole is gone.
 TEST(BlindSpots, RemedyRemovesTheBlindSpot) {
   const std::string late = R"({ "op": "shorten", "factor": 4 }, { "op": "layer" },
     { "op": "upsample", "factor": 4 }, { "op": "shift", "by": 3 },)";
@@ -396,7 +396,7 @@ TEST(BlindSpots, RemedyRemovesTheBlindSpot) {
   EXPECT_EQ(findBlindSpot(late + R"({ "op": "add", "with": "x" }, { "op": "layer" },)"), "");
 }
 
-/// Parts that were not examined are listed, and nothing is claimed about them.
+/// Lists parts that were not examined, and claims nothing about them.
 TEST(Advice, StopsInTimeAndReportsWhere) {
   CausalVerdict verdict =
       Imported(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "shift": 5 },)").check(0);
@@ -422,7 +422,7 @@ TEST(Waste, DoesNotChangeTheModule) {
   EXPECT_EQ(before, after);
 }
 
-/// One cause, one warning: the hole is reported with the shift that causes it.
+/// One cause, one warning: the hole is reported with its shift.
 TEST(Waste, ReportsNeedlessShiftOnce) {
   CausalVerdict verdict = Imported(R"({ "op": "shift", "by": 1 }, { "op": "layer" },)").check();
   ASSERT_EQ(verdict.warnings.size(), 1u);

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Models with data-dependent scales: proved or refused, against all boundaries of short sequences
-// and against the float64 reference.
+// Models with data-dependent scales, proved or rejected: compared with all boundaries of short
+// sequences and with the float64 reference.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -132,7 +132,7 @@ private:
   int count = 0;
 };
 
-/// Behavior of one model; the least causal choice by default.
+/// Parameters of one model; the default is the minimum causal choice.
 struct Choice {
   int64_t bitsBy = 0, countsBy = 0, by = 1;
   std::string pool = "pool";
@@ -206,7 +206,7 @@ TEST(SegmentProof, ReportsReadOfTheOpenSegment) {
   EXPECT_EQ(getVerdict({.by = 0, .pool = "attend"}), VerdictKind::Leak);
 }
 
-/// Its last key is the first row after it.
+/// The last key is the first row after the segment.
 TEST(SegmentProof, ReportsAttentionToTheNextSegment) {
   EXPECT_EQ(getVerdict({.pool = "attend", .rowsBy = -1}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 2, .pool = "attend", .rowsBy = -1}), VerdictKind::Proved);
@@ -231,13 +231,13 @@ TEST(SegmentProof, ChecksNestedLevelAgainstItsSegments) {
   EXPECT_EQ(getVerdict({.by = 2, .isNested = true, .innerBy = 0}), VerdictKind::Leak);
 }
 
-/// A mean over the next segment too, as "smoothing reversed" makes one.
+/// A mean that includes the next segment, like "smoothing reversed".
 TEST(SegmentProof, ReportsReadOfTheNextSegment) {
   EXPECT_EQ(getVerdict({.inside = "back"}), VerdictKind::Leak);
   EXPECT_EQ(getVerdict({.by = 2, .inside = "back"}), VerdictKind::Proved);
 }
 
-/// Segments moved by one are read where their own end is still to come, if they are not stored.
+/// Segments shifted by one are read before their own end exists, unless they are stored.
 TEST(SegmentProof, ProvesReadOfDelayedSegmentAtItsIndex) {
   EXPECT_EQ(getVerdict({.by = 0, .inside = "shift"}), VerdictKind::Proved);
 }
@@ -274,7 +274,7 @@ Choice randomChoice(std::mt19937_64 &generator) {
 /// Rows of the loss's input, in float64.
 std::vector<double> evaluateRows(Parsed &model, std::vector<int32_t> tokens, int64_t rows) {
   reference::RuntimeValues setting;
-  setting.length = static_cast<int64_t>(tokens.size()) - 1; // the last one is a target
+  setting.length = static_cast<int64_t>(tokens.size()) - 1; // the last token is a target
   reference::Evaluator<double> evaluator(*model.module, setting);
   std::mt19937_64 generator(7);
   for (auto [name, count] : {std::pair("w", 20), std::pair("b", 4)}) {
@@ -290,7 +290,7 @@ std::vector<double> evaluateRows(Parsed &model, std::vector<int32_t> tokens, int
   return {all.begin(), all.begin() + 4 * rows};
 }
 
-/// Rows before token j keep every bit when it changes, and when the sequence ends there.
+/// Rows before token j do not change when it changes, or when the sequence ends there.
 void expectNoChange(Parsed &model, std::mt19937_64 &generator, const std::string &text) {
   constexpr int64_t length = 9;
   std::vector<int32_t> tokens;
@@ -326,7 +326,7 @@ TEST(SegmentProof, AgreesWithEnumerationAndReference) {
   }
   EXPECT_GE(proved, 16);
   EXPECT_GE(leaks, 30);
-  EXPECT_LE(neither, 4); // counts read ahead of bits that come late: they are not there yet
+  EXPECT_LE(neither, 4); // counts read ahead of bits that arrive late do not exist yet
 }
 
 } // namespace

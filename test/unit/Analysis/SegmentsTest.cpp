@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The engine of questions about data-dependent segments, against all bit strings. Its refutations
-// are added up here, by nothing but additions.
+// The decision procedure for data-dependent segments, compared with all bit strings. Refutations
+// are verified here by additions alone.
 #include "sluice/Proof/Segments.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ bool isNothing(const Linear &x) {
                                         [](int64_t c) { return c == 0; });
 }
 
-/// The row implies that `claim` >= 0, or more.
+/// The row implies `claim` >= 0, or more.
 bool says(const Linear &row, const Linear &claim) {
   Linear more = claim - row;
   int64_t slack = more.constant;
@@ -113,7 +113,7 @@ struct Random {
   bool holds(const std::vector<Ends> &ends, std::vector<int64_t> &point) const;
 };
 
-/// e at `m`; none where no bit is.
+/// e at `m`; none if no bit is set.
 std::optional<int64_t> at(const Ends &ends, int64_t m) {
   bool isPast = m >= static_cast<int64_t>(ends.size());
   return m < 0    ? std::optional(m)
@@ -288,7 +288,7 @@ TEST(SegmentsEngine, TwoLevelsAgreeWithEnumeration) {
   EXPECT_GT(none, 50);
 }
 
-/// Sums that do not fit into 64 bits are given up: x = 0, y = 1, z = 0 is a solution.
+/// Gives up sums that do not fit into 64 bits: x = 0, y = 1, z = 0 is a solution.
 TEST(SegmentsEngine, ReportsOverflowAsUnknown) {
   Formula formula;
   Linear x = formula.addVariable(), y = formula.addVariable(), z = formula.addVariable();
@@ -298,7 +298,7 @@ TEST(SegmentsEngine, ReportsOverflowAsUnknown) {
   formula.require(Linear::number(1) - y);
   formula.require(z);
   EXPECT_NE(solve(formula).kind, Answer::None);
-  // The same where the formula itself does not fit.
+  // The same if the formula itself does not fit.
   Formula beyond;
   Linear v = beyond.addVariable();
   beyond.require(v * large * large - Linear::number(1));
@@ -306,8 +306,8 @@ TEST(SegmentsEngine, ReportsOverflowAsUnknown) {
   EXPECT_NE(solve(beyond).kind, Answer::None);
 }
 
-/// Row t reads segment c(t) - by, which ends by t if by >= 1: earlier by the distance of
-/// boundaries for each more.
+/// Row t reads segment c(t) - by, which ends by t if by >= 1: each further step moves it back by
+/// the distance of boundaries.
 TEST(SegmentsEngine, DecidesRowsHiddenByALaterSegment) {
   for (int64_t least : {1, 3}) {
     for (int64_t by : {0, 1, 2, 4}) {

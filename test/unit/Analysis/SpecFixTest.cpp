@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Advice about refused specs: every edit that is named is done and proved.
+// Advice about rejected specs: every suggested edit is applied and proved.
 #include "sluice/Explain/SpecFix.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -69,8 +69,8 @@ TEST(Fixes, PreferSmallChanges) {
   }
 }
 
-/// Rows of an input that may look ahead: the stage that reads them goes, and the input with it,
-/// as a spec has no input that no stage reads.
+/// Rows of an input that may look ahead: the edit removes the stage that reads them and the input,
+/// since a spec has no unread input.
 TEST(Fixes, RemoveAnInputWithItsOnlyReader) {
   const std::string head = R"({"sluice": 1, "vocabulary": 7, "context": 64, "batch": 1, "width": 4,
 "defaults": {"heads": 2, "feed_forward": 4},

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The derived step: rings and schedules that can be worked out by hand, their least, and every
-// obligation over the corpus. The step computes the values of the forward pass:
-// test/unit/Transforms/StepTest.cpp.
+// The derived step: rings and schedules computed by hand, their minimum, and every obligation over
+// the corpus. test/unit/Transforms/StepTest.cpp compares the values with the forward pass.
 #include "../Papers.h"
 #include "../Specs.h"
 #include "sluice/Conversion/ParseSpec.h"
@@ -32,7 +31,7 @@ struct Derived {
     plan = deriveStep(module->lookupSymbol<func::FuncOp>("predict"), refusal);
     EXPECT_TRUE(plan) << refusal.message;
   }
-  /// The value that the stage part `name` makes.
+  /// The result of the stage part `name`.
   StepValue &at(const std::string &name) {
     for (auto &[value, step] : plan->values) {
       if (getOriginName(value) == name) {
@@ -51,7 +50,7 @@ struct Derived {
   std::optional<StepPlan> plan;
 };
 
-/// The first obligation that does not hold, in words; empty where all do.
+/// The first violated obligation, in words; empty if all hold.
 std::string findFailure(const StepPlan &plan) {
   StepDecider decider;
   for (const StepObligation &obligation : collectObligations(plan)) {
@@ -139,7 +138,7 @@ TEST(Step, UnusedValuesAreNotComputed) {
   }
 }
 
-/// A plan with one claim changed is refused.
+/// Rejects a plan with one changed claim.
 TEST(Step, InjectedFaultsAreRejected) {
   const std::string stages = R"({"op": "embedding", "to": "x"}, {"op": "shift", "by": 5},
     {"op": "shorten", "factor": 4}, {"op": "layer", "mask": {"window": [1, 3]}},
@@ -171,7 +170,8 @@ TEST(Step, InjectedFaultsAreRejected) {
   }
 }
 
-/// Results of a named input have no schedule, and are kept whole where the tokens' rows read it.
+/// Results of a named input have no schedule, and are stored completely if the tokens' rows read
+/// them.
 TEST(Step, StoresInputsCompletely) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module =
@@ -195,7 +195,7 @@ TEST(Step, StoresInputsCompletely) {
   EXPECT_EQ(kept, 1);
 }
 
-/// Enumerated: rings and bursts are the least, counts are the schedule's, periods repeat.
+/// By enumeration: rings and bursts are minimal, counts match the schedule, periods repeat.
 static void expectLeast(const StepPlan &plan, const std::string &name) {
   for (const StepSchedule &schedule : plan.schedules) {
     int64_t burst = 0, last = schedule.first + 2 * schedule.period + 8;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The theorem on other axes, and obligations that hold only because they were decided.
-// Targets and several losses: test/Analysis/targets.test.
+// The theorem on other axes, and obligations that hold only by decision. Targets and several
+// losses: test/Analysis/targets.test.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Parser/Parser.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -67,7 +67,7 @@ std::string evaluate(const std::string &body) {
                   "!sluice.seq<@s1, 0, f32>");
 }
 
-/// A module with the dialects that it needs.
+/// A module with the required dialects.
 struct Parsed {
   explicit Parsed(const std::string &functions) : context(MLIRContext::Threading::DISABLED) {
     context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
@@ -124,7 +124,7 @@ TEST(Axes, RejectsTargetsThatAreComputedOrOfAnotherAxis) {
                "    %l = sluice.cross_entropy %a, %v, %s {offset = 1} : (!sluice.seq<@s1, 4, "
                "f32>, tensor<5x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>\n";
   EXPECT_EQ(Parsed(evaluate(late)).check().kind, VerdictKind::NotProved);
-  // A second loss over the encoder's own tokens, which its rows read whole.
+  // A second loss over the encoder's own tokens, which its rows read completely.
   std::string both =
       causal + embed("y", "e", "e1") + loss("l", "a", "v", 1) +
       "    %m = sluice.cross_entropy %y, %v, %e {offset = 0} : (!sluice.seq<@e1, 4, f32>, "
@@ -186,8 +186,8 @@ TEST(Obligations, FailureReportsAPoint) {
 }
 
 TEST(Obligations, RejectsReadsThatDependOnTheLength) {
-  // The last two tokens of the sequence, so far as they are not later: no leak at any length, but
-  // row 0 reads nothing once there are three tokens.
+  // The last two tokens of the sequence, except later ones: no leak at any length, but row 0 reads
+  // no token once there are three.
   std::string body = embed("x", "t", "s1") +
                      attention("a", "x", "x", "p - q >= 0, q - n + 2 >= 0", "s1") +
                      loss("l", "a", "v", 1);
@@ -198,7 +198,7 @@ TEST(Obligations, RejectsReadsThatDependOnTheLength) {
   ASSERT_TRUE(verdict.witness);
   EXPECT_GE(verdict.witness->token, verdict.witness->length);
   EXPECT_EQ(verdict.witness->replay, Replay::Changed);
-  // Mentioning the length is no fault by itself.
+  // Using the length is no error by itself.
   std::string harmless = embed("x", "t", "s1") +
                          attention("a", "x", "x", "p - q >= 0, n - q >= 0", "s1") +
                          loss("l", "a", "v", 1);
@@ -244,12 +244,12 @@ TEST(Alignment, RequiresEqualBodies) {
 }
 
 //===----------------------------------------------------------------------===//
-// Masks that no spec can express
+// Masks that specs cannot express
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Upper limits of q, most of them causal by a hair or not at all, and another term.
+/// Upper limits of q, most of them barely causal or barely not, and another term.
 std::string randomMask(std::mt19937 &generator) {
   auto number = [&](int64_t low, int64_t high) {
     return std::to_string(low + static_cast<int64_t>(generator() % uint64_t(high - low + 1)));

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The checker's own arithmetic: its grammar, and comparisons against trying every point.
+// Arithmetic of the checker: its grammar, and comparisons with enumeration of points.
 #include "Bound.h"
 #include "Certify.h"
 #include "Graph.h"
@@ -75,8 +75,7 @@ TEST(Bound, DecidesLongPeriodsByEliminationOrRejects) {
   EXPECT_THROW(parseBound("max(-1, 9223372036854775807*p)").at(2), Refusal);
 }
 
-/// Groups by four coprime factors, one after the other, and a shift by the tokens that they wait
-/// for.
+/// Groups by four coprime factors in sequence, and a shift by the tokens they wait for.
 TEST(Bound, DecidesNestedGroupsOfCoprimeFactors) {
   std::string groups =
       "101*floor((103*floor((107*floor((109*floor(p/109) + 108)/107) + 106)/103) + "
@@ -116,8 +115,8 @@ Bound randomBound(std::mt19937 &generator) {
 
 } // namespace
 
-// Periods are at most 25, slopes at least 1/25 apart, constants below 200: what differs anywhere
-// differs within 6000.
+// Periods are at most 25, slopes at least 1/25 apart, constants below 200: two different functions
+// differ within 6000.
 TEST(Bound, ComparisonsAgreeWithEnumeration) {
   std::mt19937 generator(5);
   int above = 0, never = 0;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Prover, checker and enumeration of all paths judge the same specs and agree. The checker derives
-// the graph by itself, so that a difference in the importer shows too.
+// Prover, checker and enumeration of all paths agree on the same specs. The checker derives the
+// graph independently, so a difference in the importer shows too.
 #include "Corpus.h"
 #include "SpecGenerator.h"
 
@@ -11,8 +11,9 @@ using namespace sluice::test;
 
 namespace {
 
-/// The three judges agree; returns their verdict. Enumeration may decline what would take too long.
-bool judge(const CorpusCase &subject) {
+/// Expects the three verdicts to agree and returns them. Enumeration may decline
+/// specs that take too long.
+bool expectAgreement(const CorpusCase &subject) {
   certify::Answer answer = subject.check();
   EXPECT_EQ(answer.status, subject.proved ? 0 : 1) << subject.spec.name << answer.message;
   certify::Answer walked = enumerateSpec(subject.spec);
@@ -55,7 +56,7 @@ std::string randomHourglass(std::mt19937 &generator) {
          randomSettings(generator);
 }
 
-/// Stages by hand: shift, shorten, some between, upsample, add.
+/// Plain stages: shift, shorten, some between, upsample, add.
 std::string randomStages(std::mt19937 &generator) {
   std::string k = number(generator, 1, 4), text;
   auto between = [&] {
@@ -94,7 +95,7 @@ TEST(Certificate, CertifiesCausalSpecs) {
   int count = 0;
   for (const char *folder : {"models", "test/causality/causal"}) {
     for (const std::string &path : specsUnder(folder)) {
-      EXPECT_TRUE(judge(readCase(path))) << path;
+      EXPECT_TRUE(expectAgreement(readCase(path))) << path;
       ++count;
     }
   }
@@ -114,7 +115,7 @@ TEST(Certificate, BoundsAgreeWithEnumerationOfPaths) {
 TEST(Certificate, RejectsLeakySpecs) {
   int count = 0;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
-    EXPECT_FALSE(judge(readCase(path))) << path;
+    EXPECT_FALSE(expectAgreement(readCase(path))) << path;
     ++count;
   }
   EXPECT_GT(count, 15);
@@ -125,7 +126,7 @@ TEST(Certificate, VerdictsAgreeOnRandomSpecs) {
   int proved = 0, refused = 0;
   for (int i = 0; i < 400 && !HasFailure(); ++i) {
     std::string text = randomSpec(generator);
-    (judge(makeCase(text, text)) ? proved : refused) += 1;
+    (expectAgreement(makeCase(text, text)) ? proved : refused) += 1;
   }
   EXPECT_GT(proved, 100);
   EXPECT_GT(refused, 100);
@@ -135,7 +136,7 @@ TEST(Certificate, VerdictsAgreeOnSpecsOfTheFuzzer) {
   int proved = 0, refused = 0;
   for (uint64_t seed = 0; seed < 60 && !HasFailure(); ++seed) {
     std::string text = sluice::fuzz::generateSpec(seed);
-    (judge(makeCase(text, text)) ? proved : refused) += 1;
+    (expectAgreement(makeCase(text, text)) ? proved : refused) += 1;
   }
   EXPECT_GT(proved, 20);
   EXPECT_GT(refused, 5);
@@ -196,7 +197,7 @@ TEST(Certificate, RejectsInvalidSpecs) {
   }
 }
 
-// Each factor is a model to derive, so an endless list of them must end before.
+// Each factor is a model to derive, so a list of factors needs a limit.
 TEST(Certificate, RejectsMoreThan16Factors) {
   auto runAndGetStatus = [](const std::string &factors) {
     std::string spec = R"({"sluice": 1, "stages": [{"op": "embedding"}, {"op": "hourglass", )"

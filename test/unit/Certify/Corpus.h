@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Specs, their certificates as the compiler states them, and the checker's answers.
+// Specs, their certificates as the compiler writes them, and the checker's verdicts.
 #pragma once
 
 #include "Bound.h"
@@ -33,7 +33,7 @@ inline std::vector<std::string> specsUnder(const std::string &folder) {
   return result;
 }
 
-/// A spec, the prover's verdict, and the certificate that claims a proof, true or not.
+/// A spec, the prover's verdict, and the certificate that claims a proof, correct or not.
 struct CorpusCase {
   certify::CertificateSource spec, certificate;
   bool proved = false;

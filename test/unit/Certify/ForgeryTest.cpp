@@ -25,7 +25,7 @@ const std::vector<std::string> families = {"models/tiny/nested.json",
 
 using TextLines = std::vector<std::string>;
 
-/// Every text that one of the replacements makes of the line.
+/// Returns the texts of the line after each replacement.
 TextLines rewrite(const std::string &line,
                   const std::vector<std::pair<std::string, std::string>> &replacements) {
   TextLines made;
@@ -95,8 +95,8 @@ TextLines forgeValue(const std::string &line) {
                         {"^(value [0-9]+ [^ ]+)", "$1x"}});
 }
 
-/// The line with each number of a value through the map: the first one, a read's operand, the list
-/// after "of".
+/// Replaces each number of a value by the map: the first one, a read's operand, the list after
+/// "of".
 std::string renumber(const std::string &line, const std::function<size_t(size_t)> &number) {
   static const std::regex parts[] = {
       std::regex("^((?:value|bound|read|exist|token|no-leak|prefix-invariance) )([0-9]+)()"),
@@ -116,7 +116,7 @@ std::string renumber(const std::string &line, const std::function<size_t(size_t)
   return text;
 }
 
-/// The part of evaluation: its values' lines, in the order of `order`, those not in it left out.
+/// The evaluation part: its values' lines in the order of `order`, without absent ones.
 std::string arrange(const TextLines &lines, const std::vector<size_t> &order,
                     const std::function<size_t(size_t)> &number) {
   std::vector<std::string> blocks;
@@ -175,7 +175,7 @@ CorpusCase readFamily(const std::string &path) {
   return original;
 }
 
-/// The line without its end.
+/// The line without its line end.
 std::string bare(std::string line) {
   line.pop_back();
   return line;
@@ -187,8 +187,8 @@ TEST(Forgery, RejectsForgedOpOrRelation) {
   int byTable = 0, byStages = 0;
   std::set<std::string> tried; // alike: one of each
   for (const std::string &path : families) {
-    ForgeryChecker judge{readFamily(path)};
-    TextLines lines = splitLines(judge.original.certificate.text);
+    ForgeryChecker checker{readFamily(path)};
+    TextLines lines = splitLines(checker.original.certificate.text);
     for (size_t i = 0; i < lines.size(); ++i) {
       std::string line = bare(lines[i]);
       bool isValue = line.starts_with("value "), isRead = line.starts_with("read ");
@@ -197,13 +197,13 @@ TEST(Forgery, RejectsForgedOpOrRelation) {
                                                 : TextLines()) {
         std::string kind = std::regex_replace(line + forged, std::regex("[0-9]+|stages[^ ]*"), "");
         if (tried.insert(kind).second) {
-          judge.refuses(with(lines, i, forged + "\n"), line + " -> " + forged);
+          checker.refuses(with(lines, i, forged + "\n"), line + " -> " + forged);
         }
       }
     }
-    EXPECT_GT(judge.byTable + judge.byStages, 0) << path;
-    byTable += judge.byTable;
-    byStages += judge.byStages;
+    EXPECT_GT(checker.byTable + checker.byStages, 0) << path;
+    byTable += checker.byTable;
+    byStages += checker.byStages;
   }
   std::cout << byTable << " refused by the table and the theorem, " << byStages
             << " by the stages\n";
@@ -211,16 +211,16 @@ TEST(Forgery, RejectsForgedOpOrRelation) {
   EXPECT_GT(byStages, 15);
 }
 
-/// Each read of another operand, said in both lines.
+/// Each read of another operand, consistent in both lines.
 TEST(Forgery, RejectsForgedOperand) {
   int count = 0;
   for (const std::string &path : families) {
-    ForgeryChecker judge{readFamily(path)};
-    TextLines lines = splitLines(judge.original.certificate.text);
+    ForgeryChecker checker{readFamily(path)};
+    TextLines lines = splitLines(checker.original.certificate.text);
     size_t end = std::find(lines.begin(), lines.end(), "mode generate\n") - lines.begin();
     for (size_t i = 0; i < end; i += 40) {
       std::smatch found;
-      std::string line = bare(lines[i]), text = judge.original.certificate.text;
+      std::string line = bare(lines[i]), text = checker.original.certificate.text;
       if (std::regex_match(line, found, std::regex("(read )([0-9]+) ([0-9]+) ([0-9]+)( .*)")) &&
           found[4] != "1" && found[2] != "1") {
         std::string head = "\nvalue " + found[2].str() + " ", tail = " " + found[4].str() + " ";
@@ -233,7 +233,7 @@ TEST(Forgery, RejectsForgedOperand) {
           operand = text.find(' ', operand + 1);
         }
         other.replace(operand + 1, found[4].str().size(), "1");
-        judge.refuses(other, line);
+        checker.refuses(other, line);
         ++count;
       }
     }
@@ -241,16 +241,17 @@ TEST(Forgery, RejectsForgedOperand) {
   EXPECT_GT(count, 5);
 }
 
-/// Where one value is made of one other: its readers read that, and all numbers are right. And two
-/// values in the other order.
+/// Merges a value with its only operand: its readers read the operand, and all numbers are correct.
+/// Also swaps two values.
 TEST(Forgery, RejectsMissingValueOrOtherOrder) {
   int missing = 0, swapped = 0;
   for (const std::string &path : families) {
-    ForgeryChecker judge{readFamily(path)};
-    TextLines lines = splitLines(judge.original.certificate.text);
-    certify::ModelGraph graph = certify::deriveModels(judge.original.spec.text).front().evaluate;
+    ForgeryChecker checker{readFamily(path)};
+    TextLines lines = splitLines(checker.original.certificate.text);
+    certify::ModelGraph graph = certify::deriveModels(checker.original.spec.text).front().evaluate;
     std::vector<size_t> all = countTo(graph.values.size());
-    EXPECT_EQ(judge.original.checkText(arrange(lines, all, [](size_t n) { return n; })).status, 0);
+    EXPECT_EQ(checker.original.checkText(arrange(lines, all, [](size_t n) { return n; })).status,
+              0);
     if (graph.hasSegments()) {
       continue; // ends have numbers in bounds
     }
@@ -260,7 +261,7 @@ TEST(Forgery, RejectsMissingValueOrOtherOrder) {
       if (from.size() == 1) {
         std::vector<size_t> order = all;
         order.erase(order.begin() + static_cast<std::ptrdiff_t>(gone));
-        judge.refuses(
+        checker.refuses(
             arrange(lines, order,
                     [&](size_t n) { return n == gone ? from[0] : n - (n > gone ? 1 : 0); }),
             graph.values[gone].name);
@@ -269,15 +270,15 @@ TEST(Forgery, RejectsMissingValueOrOtherOrder) {
       if (std::find(next.begin(), next.end(), gone) == next.end()) {
         std::vector<size_t> order = all;
         std::swap(order[gone], order[gone + 1]);
-        judge.refuses(arrange(lines, order,
-                              [&](size_t n) {
-                                return n == gone ? gone + 1 : n == gone + 1 ? gone : n;
-                              }),
-                      "order of " + graph.values[gone].name);
+        checker.refuses(arrange(lines, order,
+                                [&](size_t n) {
+                                  return n == gone ? gone + 1 : n == gone + 1 ? gone : n;
+                                }),
+                        "order of " + graph.values[gone].name);
         ++swapped;
       }
     }
-    EXPECT_GT(judge.byStages, 0) << path;
+    EXPECT_GT(checker.byStages, 0) << path;
   }
   EXPECT_GT(missing, 5);
   EXPECT_GT(swapped, 0);

@@ -85,7 +85,7 @@ TEST(Mutation, RejectsChangedNumberUnlessTheBoundHolds) {
   std::cout << refused << " refused, " << looser << " looser bounds that hold\n";
 }
 
-/// The statement of the step with one number less, of every value that has one.
+/// The statement of the step without one number, of every value that has one.
 TEST(Mutation, RingsBurstsAndSchedulesAreMinimum) {
   int count = 0;
   for (const std::string &path : subjects) {
@@ -111,8 +111,8 @@ TEST(Mutation, RingsBurstsAndSchedulesAreMinimum) {
   EXPECT_GT(count, 400);
 }
 
-// No hash of the certificate's text is involved: with the other spec's hash in its place, a
-// rejection is due to the text itself.
+// The certificate's text has no hash of itself: with the other spec's hash inserted, a rejection is
+// due to the text.
 TEST(Mutation, RejectsCertificateOfAnotherSpec) {
   std::vector<CorpusCase> leaky;
   for (const std::string &path : specsUnder("test/causality/leaky")) {
@@ -132,8 +132,8 @@ TEST(Mutation, RejectsCertificateOfAnotherSpec) {
   EXPECT_GT(tried, 200);
 }
 
-// A space or a comment more in the spec is another spec: the certificate names the bytes that it
-// is about.
+// An additional space or comment in the spec is another spec: the certificate names the bytes of
+// the spec.
 TEST(Mutation, RejectsChangedSpec) {
   CorpusCase original = subject("models/tiny/vanilla.json");
   CorpusCase changed = original;

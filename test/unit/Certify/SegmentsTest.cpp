@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The independent checker's questions about segments, against every bit string; and specs with
-// segments, which prover and checker must judge alike.
+// Compares the independent checker's decisions about segments with every bit string; prover and
+// checker must agree on specs with segments.
 #include "Segments.h"
 #include "Corpus.h"
 
@@ -30,7 +30,7 @@ std::vector<EndList> everyString(size_t length) {
   return all;
 }
 
-/// At p; none where a segment does not end.
+/// At p; none if a segment does not end.
 std::optional<int64_t> at(const Expression &e, const EndList &ends, int64_t p) {
   if (e.parts.empty()) {
     return e.kind == Expression::Constant ? e.number : p;
@@ -127,7 +127,7 @@ TEST(SegmentSpecs, CertifiesProvedSpecs) {
     sluice::test::CorpusCase subject = sluice::test::readCase(path);
     certify::Answer answer = subject.check();
     auto has = [&](const char *word) { return path.find(word) != std::string::npos; };
-    // No stage reads what cuts that look ahead make.
+    // No stage reads results of cuts that look ahead.
     int refused = has("labels-own") || has("rates-own") ? 2 : 1;
     EXPECT_EQ(answer.status, subject.proved ? 0 : refused) << path << answer.message;
     EXPECT_EQ(subject.proved, !has("own") && !has("from-ahead") && !has("dropped")) << path;

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The step of models with segments: accepted steps run here, token after token, under
-// every bit string, with the schedules and rings of the certificate.
+// The step of models with segments: runs accepted steps token by token under every bit string, with
+// the schedules and rings of the certificate.
 #include "Corpus.h"
 
 using namespace certify;
@@ -98,7 +98,8 @@ private:
     const ModelValue &value = graph.values[index];
     for (; getStepOfRow(index, computed[index]) <= t; ++computed[index]) {
       int64_t row = computed[index];
-      // The number of closed segments is counted on, and an end is the step's own position.
+      // The number of closed segments is an accumulated count, and an end is the step's own
+      // position.
       good &= !value.op->isCountedOn() || at(*value.reads[0].last, row) == t;
       good &= row - before[index] < claims.bursts.at(index);
       for (size_t i = 0; i < value.operands.size(); ++i) {
@@ -167,7 +168,7 @@ CorpusCase makeMixed() {
     {"op": "shift", "by": 1}, {"op": "head"}]})");
 }
 
-/// Every number of the step, one more and one less: accepted steps run under all bits.
+/// Every number of the step, incremented and decremented: accepted steps run under all bits.
 TEST(StepSegments, RejectsChangedNumberUnlessTheStepRuns) {
   CorpusCase original = makeMixed();
   Answer whole = original.check();

@@ -15,7 +15,7 @@ std::string getPath(Operation *stage) {
   return stage->getAttrOfType<StringAttr>("path").getValue().str();
 }
 
-/// One line a stage: "id op <- input[, second] @factor path".
+/// One line per stage: "id op <- input[, second] @factor path".
 std::string show(const ParsedSpec &spec) {
   ParsedSpec expanded = spec.expand(0);
   std::ostringstream out;
@@ -295,7 +295,7 @@ TEST(Expansion, ReportsLocationsOfHierarchyAndShifts) {
   }
 }
 
-/// Settings of `defaults` that a composite replaces, or that its layers do not count, are no error.
+/// Accepts settings of `defaults` that a composite replaces, or that its layers do not count.
 TEST(Expansion, AcceptsDefaultsThatItReplaces) {
   readGood(R"({ "sluice": 1, "vocabulary": 256, "context": 16, "batch": 1, "width": 8,
     "defaults": { "heads": 2, "mask": { "window": [0, 4] }, "distances": "rows" },
@@ -304,8 +304,8 @@ TEST(Expansion, AcceptsDefaultsThatItReplaces) {
                 { "op": "head" } ] })");
 }
 
-/// Losses of a top_down's scales score rows that other losses could not: of no group of an earlier
-/// top_down, or beyond the context.
+/// Losses of a top_down's scales score rows that other losses cannot: rows in no group of an
+/// earlier top_down, or after the context.
 TEST(Expansion, ScoresRowsOfEachScale) {
   std::string model = R"({ "sluice": 1, "vocabulary": 256, "context": 64, "batch": 1, "width": 8,
     "defaults": { "heads": 2 }, "stages": [ { "op": "embedding" }, )";

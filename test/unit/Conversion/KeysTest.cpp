@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Declarations of keys against the messages of the reader, which list the keys and values that it
-// knows, and against the documentation.
+// Compares declarations of keys with the messages of the reader, which list its keys and values,
+// and with the documentation.
 
 #include "sluice/Dialect/Spec/Keys.h"
 #include "sluice/Conversion/JsonToSpec.h"
@@ -21,7 +21,7 @@ namespace {
 
 using KeySet = std::set<std::string>;
 
-/// Far from every name, so that the reader lists its keys instead of guessing.
+/// Unlike every name, so that the reader lists its keys instead of guessing.
 const std::string nonsense = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqq";
 
 /// Every word in double quotes.
@@ -37,7 +37,7 @@ KeySet quoted(const std::string &text) {
 
 using Needs = std::vector<std::pair<std::string, std::string>>;
 
-/// An object of a spec: the text around its members, and values for the keys that it needs.
+/// An object of a spec: the text around its members, and values for its required keys.
 struct KeyPlace {
   std::string before, after;
   Needs needs;
@@ -47,7 +47,7 @@ struct KeyPlace {
 const std::string head = R"({"sluice": 1, "vocabulary": 9, "context": 8, "batch": 2, "width": 12)";
 const std::string body = R"({"op": "embedding", "to": "a"}, )";
 
-/// Values of the keys that a stage needs.
+/// Values of the required keys of a stage.
 Needs getNeeds(const std::string &word) {
   static const std::map<std::string, Needs> needs = {
       {"layer", {{"heads", "2"}}},
@@ -145,7 +145,7 @@ std::vector<KeyPlace> getAllPlaces() {
   return places;
 }
 
-/// The reader's message for an object with its required keys and `key`; empty where it is valid.
+/// The reader's message for an object with its required keys and `key`; empty if valid.
 std::string messageFor(const KeyPlace &place, const std::string &key, const std::string &value) {
   std::string members;
   for (const auto &[name, needed] : place.needs) {
@@ -263,7 +263,7 @@ TEST(Keys, AreDocumented) {
   }
 }
 
-/// Each op of the dialect that is a stage has an entry, with a sentence for hover texts.
+/// Each stage op of the dialect has an entry, with a sentence for hover texts.
 TEST(Keys, AreListedForEveryStage) {
   mlir::MLIRContext context;
   context.loadDialect<SpecDialect>();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every spec in models/ is good, and specs of papers match their names.
+// Every spec in models/ is valid, and specs of papers match their names.
 
 #include "Specs.h"
 
@@ -118,9 +118,9 @@ std::string getDataset(const std::string &stem) {
   return "";
 }
 
-/// The hierarchy, then how it resamples where that is not by attention as in the paper: "-repeat"
-/// with rotary positions in place of the paper's, else the two methods. "-xl" marks a plain stack
-/// with the paper's positions.
+/// The hierarchy, then its resampling unless by attention as in the paper: "-repeat" with rotary
+/// positions instead of the paper's, else the two methods. "-xl" marks a plain stack with the
+/// paper's positions.
 std::string describeLevels(HourglassOp hourglass) {
   std::string name, drawn;
   Hierarchy hierarchy = getHierarchy(hourglass, HierarchyOrder::DownAndUp);

@@ -6,7 +6,7 @@ using namespace sluice::spec;
 
 namespace {
 
-/// Line 3 is for the tests.
+/// The tests edit line 3.
 std::string specWith(const std::string &line) {
   return "{\n  \"sluice\": 1, \"vocabulary\": 256, \"context\": 8, \"batch\": 2, \"width\": 16,\n" +
          line +
@@ -102,7 +102,7 @@ TEST(Override, ErrorsNameTheFlagAndTheLocation) {
   begins({"width.a=1"}, "spec.json:2:70: --set width.a=1: expected an object or an array that "
                         "holds \"a\", found 16");
   begins({"stages.1.heads=3", "name=x"}, "spec.json:6:31: --set stages.1.heads=3: ");
-  // The width is wrong for the stage.
+  // The width does not fit the stage.
   begins({"width=17", "name=x"}, "spec.json:6:31: --set width=17 --set name=x: ");
 }
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The reader of specs gives its messages, and every shipped model.
+// The reader of specs reports its messages, and accepts every shipped model.
 #include "Specs.h"
 
 using namespace sluice;
@@ -18,7 +18,7 @@ TEST_P(BadSpec, ReportsExpectedMessage) {
 INSTANTIATE_TEST_SUITE_P(Corpus, BadSpec, testing::ValuesIn(listSpecs(SPEC_ERRORS_DIR)),
                          toTestName);
 
-/// Stages after a composite one name segments that a stage inside it makes, of each level.
+/// Stages after a composite one name segments of a stage inside it, on each level.
 TEST(InnerSegments, AreNamedByLaterStages) {
   const char *const composites[][2] = {
       {R"({"op": "dynamic", "layers": [1, 1, 1], "boundaries": {"rule": "whitespace"}})",
@@ -40,7 +40,7 @@ TEST(InnerSegments, AreNamedByLaterStages) {
   }
 }
 
-/// A method that does not fit such segments is found once they are expanded.
+/// A method that does not fit such segments is rejected after expansion.
 TEST(InnerSegments, MethodsAreVerified) {
   std::string text =
       R"({"sluice": 1, "vocabulary": 256, "context": 16, "batch": 2, "width": 8, "defaults": {"heads": 2}, "stages": [

@@ -97,7 +97,7 @@ TEST(Reader, StagesOverrideDefaults) {
   EXPECT_EQ(getStage<NormOp>(spec, 3).getNorm(), NormFunction::layer);
 }
 
-/// Distances in rows that defaults have hold where distances are counted.
+/// Distances in rows set by defaults apply where distances are counted.
 TEST(Reader, InheritedDistancesHoldWhereTheyApply) {
   ParsedSpec spec = readGood(specText(R"({ "op": "layer" }, { "op": "layer", "relative": "none" },
     { "op": "layer", "relative": { "bias": 4 }, "rotary": true },)",
@@ -191,7 +191,7 @@ TEST(Reader, CountsLinesThatEndInCarriageReturns) {
   EXPECT_EQ(spec.text, windows);
 }
 
-// Each kind of token must leave the count at its end, or the places after it are wrong.
+// Each kind of token must leave the position at its end, or later locations are wrong.
 TEST(Reader, LocationsFollowEveryKindOfToken) {
   for (std::string value : {"0", "-0.5e+3", "10", "true", "false", "null", "\"\\u00e9\\\"\"",
                             "\"\xc3\xa9\"", "[]", "{}", "[ [ 1,2 ] , {\"a\" : 1E5} ]"}) {
@@ -205,8 +205,8 @@ TEST(Reader, LocationsFollowEveryKindOfToken) {
   }
 }
 
-// Whatever the input, one message and no crash: every truncation of a good spec, and every single
-// byte replaced by characters that mean something to JSON.
+// Any input gives one message and no crash: every truncation of a valid spec, and every single byte
+// replaced by characters that JSON uses.
 TEST(Reader, ReportsOneErrorForDamagedSpecs) {
   std::string good = specText(R"({ "op": "hourglass", "hierarchy": "1@1 1@2 1@1", "bias": true },)",
                               R"("heads": 2, "epsilon": 1.5e-3)");
@@ -233,7 +233,7 @@ TEST(Reader, ReportsOneErrorForDamagedSpecs) {
   EXPECT_GT(refused, good.size() * 10);
 }
 
-// The search for a key given twice must not cost the square of their number.
+// The search for duplicate keys must not take quadratic time.
 TEST(Reader, ReportsOneOfManyUnknownKeys) {
   std::string text = "{\"sluice\": 1";
   for (int i = 0; i < 200000; ++i) {

@@ -17,8 +17,8 @@ public:
   explicit Weights(const ParsedSpec &spec) : expanded(spec.expand(0)) {}
   auto list() const { return expanded.getModel().getBody().getOps<WeightOp>(); }
 
-  /// One line a weight: "name [shape]", a star where weight decay applies. `drop` is cut from the
-  /// names.
+  /// One line per weight: "name [shape]", with a star if weight decay applies. `drop` is removed
+  /// from the names.
   std::string show(const std::string &only, const std::string &drop) const {
     std::ostringstream out;
     for (auto weight : list()) {

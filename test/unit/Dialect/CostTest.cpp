@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Costs worked out by hand, and masks counted by bounds against masks counted
-// pair by pair.
+// Costs computed by hand, and masks counted by bounds compared with pair-by-pair counts.
 #include "Model.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 

@@ -24,7 +24,7 @@ static Value buildSum(OpBuilder &builder, Value left, Value right) {
 
 using Contributions = llvm::DenseMap<Value, SmallVector<Value>>;
 
-/// Backward of one op for one gradient a result; contributions join `gradients`.
+/// Backward of one op for one gradient per result; adds contributions to `gradients`.
 static void walkBack(OpBuilder &builder, Operation *op, ArrayRef<Value> results,
                      Contributions &gradients) {
   SmallVector<Value> operands;
@@ -53,7 +53,7 @@ static Value total(OpBuilder &builder, Value value, const Contributions &gradien
   return sum;
 }
 
-/// A lazy op hands each contribution on by itself: their sum, a map, would end with the scale's
+/// A lazy op propagates each contribution separately: their sum, a map, would end with the scale's
 /// valid positions, and rows that a consumer read past them would be lost.
 static void walkBack(OpBuilder &builder, Operation *op, Contributions &gradients) {
   if (isa<ShiftOp, UpsampleOp, UnfoldOp>(op)) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The reference of each backward op against finite differences of the reference of its forward op,
-// in float64.
+// Compares the reference of each backward op with finite differences of the reference of its
+// forward op, in float64.
 #include "Gradient.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 /// Differences of order h^4 and float64's rounding over h.
 constexpr double differences = 1e-9;
-/// Where the derivative holds a constant that is rounded to float32: 2^-24, and sums of such.
+/// If the derivative contains a constant rounded to float32: 2^-24, and sums of such.
 constexpr double constants = 1e-7;
 
 struct Case {
@@ -95,8 +95,7 @@ const std::string capped =
     "%i = arith.subi %p, %q : i32 %f = arith.sitofp %i : i32 to f32 %g = arith.mulf %e, %c : f32 "
     "%k = arith.mulf %f, %c : f32 %r = arith.subf %g, %k : f32";
 
-/// Two heads of 2 on scale 2 over one of keys and of values on `scale`, which are one sequence or
-/// two.
+/// Two heads of 2 on scale 2 over one of keys and of values on `scale`, in one sequence or two.
 std::string attentionOver(const std::string &scale, bool isPacked, const std::string &mask,
                           const std::string &more = "") {
   auto seq = [&](int width) {
@@ -114,8 +113,8 @@ std::string attentionOver(const std::string &scale, bool isPacked, const std::st
          ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 
-/// A score that is rectified and times a number by distance and head, c + tanh e: neither a sum nor
-/// a term after the region.
+/// A rectified score times a number by distance and head, c + tanh e: neither a sum nor a term
+/// after the region.
 std::string attentionByDistance() {
   std::string table = "tensor<3x2xf32>";
   return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %e: " + table + ") -> " + s2d4 +
@@ -129,8 +128,8 @@ std::string attentionByDistance() {
          ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 
-/// A score that is rectified and times c + tanh of its product by distance, and that product times
-/// a number by distance and head.
+/// A rectified score times c + tanh of its product by distance, and that product times a number by
+/// distance and head.
 std::string attentionByProduct() {
   std::string table = "tensor<3x2xf32>", four = s2d4 + ", " + s2d4 + ", " + s2d4 + ", " + s2d4;
   return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %u: " + s2d4 + ", %d: " + s2d4 + ", %e: " + table +
@@ -209,8 +208,8 @@ std::string start(const std::string &type, int by) {
          " return %y : " + type + " }";
 }
 
-/// Its result's gradient is a repeat, which continues past the last row, as does the shift that is
-/// its operand.
+/// The gradient of the result is a repeat, which continues past the last row, as does its operand,
+/// the shift.
 std::string startReadPastTheEnd() {
   return "(%x: " + s1d4 + ", %r: tensor<4xf32>) -> " + s4d4 + " { %s = sluice.shift %x by 1 : (" +
          s1d4 + ") -> " + s1d4 + " %y = sluice.start %s, %r by 2 : (" + s1d4 +

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention by hashes: the reference against the formula written out, against attention over all
-// earlier rows, and against finite differences; and rows that a row does not depend on.
+// LSH attention: compares the reference with the explicit formula, with attention over all earlier
+// rows, and with finite differences; checks the rows that a row does not depend on.
 #include "Gradient.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t columns = 4, heads = 2;
 const std::string rows = "!sluice.seq<@s1, 4, f32>", lse = "!sluice.seq<@s1, 2, f32>";
 
-/// @f of rows x, which are queries and keys, of values v and of rotations r.
+/// @f of rows x (queries and keys), values v and rotations r.
 std::string hashed(int64_t hashes, int64_t buckets, int64_t chunk, bool sorted = false) {
   std::string table = "tensor<" + std::to_string(hashes * buckets / 2) + "x4xf32>",
               found = "!sluice.seq<@s1, " + std::to_string(hashes) + ", f32>";
@@ -54,7 +54,7 @@ Doubles attend(const Doubles &x, const Doubles &v, int64_t p, const std::vector<
   return result;
 }
 
-/// The bucket of each row: the first greatest of [y; -y].
+/// The bucket of each row: the first maximum of [y; -y].
 std::vector<int64_t> computeBuckets(const Doubles &x, const Doubles &r, int64_t hash,
                                     int64_t half) {
   std::vector<int64_t> buckets;
@@ -111,7 +111,7 @@ TEST(Hashed, MatchesItsDefinition) {
   }
 }
 
-/// Rotations of zeros put every row into one bucket, whose one chunk holds them all.
+/// Zero rotations put every row into one bucket with one chunk.
 TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
   RandomEngine generator(4);
   RuntimeValues setting{.rows = 1, .length = 16};
@@ -133,7 +133,7 @@ TEST(Hashed, OneBucketIsAttentionOverEarlierRows) {
   }
 }
 
-/// True if some row before the one that changes, or before the end that moves, changes.
+/// True if some row before the changed one, or before the moved end, changes.
 bool dependsOnLaterRows(DialectModel &model, RandomEngine &generator) {
   RuntimeValues setting{.rows = 1, .length = 16}, shorter{.rows = 1, .length = 12};
   bool depends = false;
@@ -164,7 +164,7 @@ TEST(Hashed, OnlySortedRowsDependOnLaterRows) {
   EXPECT_TRUE(dependsOnLaterRows(sorted, generator));
 }
 
-/// Rows move by far less than what would change a bucket.
+/// Rows move by far less than a change of bucket needs.
 TEST(Hashed, GradientMatchesFiniteDifferences) {
   RandomEngine generator(6);
   for (bool sorted : {false, true}) {

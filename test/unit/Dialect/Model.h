@@ -16,8 +16,8 @@ namespace sluice::testing {
 /// @one of one position, @w1 of at most 17 segments of @s1, and function @f.
 class DialectModel {
 public:
-  /// `function` is the text of @f: `(%x: ...) -> ... { ... }`. Ends the program where the text is
-  /// wrong.
+  /// `function` is the text of @f: `(%x: ...) -> ... { ... }`. Ends the program if the text is
+  /// invalid.
   explicit DialectModel(const std::string &function);
 
   mlir::ModuleOp getModule() { return *module; }
@@ -39,14 +39,14 @@ using RandomEngine = std::mt19937_64;
 /// Random numbers in [-1, 1], each a float.
 Doubles randomNumbers(RandomEngine &generator, size_t count);
 
-/// Contents of a function's arguments; tokens are whole numbers in [0, vocabulary).
+/// Contents of a function's arguments; tokens are integers in [0, vocabulary).
 struct Arguments {
   std::vector<Doubles> values;
   template <typename T>
   void set(reference::Evaluator<T> &evaluator, mlir::func::FuncOp function) const;
 };
 
-/// Random arguments. Tokens: four a row more than the length.
+/// Random arguments. Tokens: four more per row than the length.
 Arguments randomArguments(RandomEngine &generator, mlir::func::FuncOp function,
                           reference::RuntimeValues setting, int64_t vocabulary);
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The reference against closed forms and numbers worked out by hand.
+// Compares the reference with closed forms and hand-computed numbers.
 #include "Model.h"
 
 #include <cmath>
@@ -47,10 +47,10 @@ TEST(Storage, RoundsToTheNearestBf16) {
   EXPECT_EQ(roundToBf16(1 + 0x1p-8), 1.0);        // half a unit: the even one is below
   EXPECT_EQ(roundToBf16(1 + 0x3p-8), 1 + 0x1p-6); // and here above
   EXPECT_EQ(roundToBf16(-1 - 0x1p-8 - 0x1p-40), -1 - 0x1p-7);
-  EXPECT_EQ(roundToBf16(0x1p-133), 0x1p-133); // the least number
+  EXPECT_EQ(roundToBf16(0x1p-133), 0x1p-133); // the minimum
   EXPECT_EQ(roundToBf16(0x1p-134), 0.0);      // half of it
   EXPECT_EQ(roundToBf16(0x1.8p-134), 0x1p-133);
-  EXPECT_EQ(roundToBf16(0x1.fep127), 0x1.fep127); // the greatest
+  EXPECT_EQ(roundToBf16(0x1.fep127), 0x1.fep127); // the maximum
   EXPECT_EQ(roundToBf16(0x1.ffp127), INFINITY);
   EXPECT_EQ(roundToBf16(-INFINITY), -INFINITY);
   EXPECT_TRUE(std::isnan(roundToBf16(NAN)));
@@ -95,7 +95,7 @@ TEST(Scales, CombinersIgnoreOutsideAndMaskedRows) {
   EXPECT_EQ(combined("arith.mulf", "1.0", false), (Doubles{120, 42}));
   EXPECT_EQ(combined("arith.mulf", "1.0", true), (Doubles{15, 1}));
   EXPECT_EQ(combined("arith.minimumf", "0x7F800000", false), (Doubles{2, 6}));
-  // Nothing is left of the second group: an infinite identity becomes zero.
+  // The second group is completely masked: its infinite identity becomes zero.
   EXPECT_EQ(combined("arith.minimumf", "0x7F800000", true), (Doubles{3, 0}));
 }
 
@@ -171,7 +171,7 @@ TEST(Loss, EqualLogitsCostLogOfVocabulary) {
   EXPECT_DOUBLE_EQ(losses[1], 0.95 * std::log(6.0) + 0.05 * std::log(3.0));
 }
 
-/// One head of 2, scores as they are.
+/// One head of 2, plain scores.
 std::string attention(const std::string &mask, const std::string &more = "", bool rotary = false) {
   std::string s = "!sluice.seq<@s1, 2, f32>", l = "!sluice.seq<@s1, 1, f32>",
               table = rotary ? ", tensor<16x2xf32>" : "";

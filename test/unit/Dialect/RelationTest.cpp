@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Each op's relation against its reference: result p changes with operand q exactly where the
-// relation holds.
+// Compares each op's relation with its reference: result p changes with operand q if and only if
+// the relation holds.
 #include "Model.h"
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ constexpr int64_t vocabulary = 7;
 constexpr int64_t rows = 2;
 constexpr int draws = 2;
 
-/// Result positions that are looked at: also rows of a lazy op past the end.
+/// Examined result positions: also rows of a lazy op past the end.
 int64_t extent(Operation *op, const reference::Evaluator<double> &evaluator, Value result) {
   bool lazy = isa<ShiftOp, UpsampleOp, UnfoldOp>(op);
   return evaluator.getPositions(result) + (lazy ? 9 : 0);
 }
 
-/// All results of `op`, one vector a (row, position).
+/// All results of `op`, one vector per (row, position).
 std::vector<std::vector<Doubles>> observe(Operation *op, func::FuncOp function,
                                           const Arguments &arguments, RuntimeValues setting) {
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
@@ -51,8 +51,8 @@ std::vector<std::vector<Doubles>> observe(Operation *op, func::FuncOp function,
   return all;
 }
 
-/// Other numbers for position q of row 0 of argument `index`, from `above` up: a maximum shows only
-/// a number greater than the rest.
+/// Other numbers for position q of row 0 of argument `index`, from `above` up: a maximum reacts
+/// only to a number greater than the others.
 Arguments perturb(RandomEngine &generator, Arguments arguments, unsigned index, int64_t q,
                   bool tokens, int64_t columns, double above) {
   Doubles &numbers = arguments.values[index];
@@ -69,7 +69,7 @@ Arguments perturb(RandomEngine &generator, Arguments arguments, unsigned index, 
   return arguments;
 }
 
-/// An attention row that sees nothing has a defined result that no query changes.
+/// A fully masked attention row has a defined result that no query changes.
 bool readsNothing(Operation *op, unsigned operand, int64_t p,
                   const reference::Evaluator<double> &sizes) {
   auto attention = dyn_cast<AttentionOp>(op);
@@ -150,7 +150,7 @@ TEST_P(RelationTest, MatchesTheReadsOfTheReference) {
   }
 }
 
-/// Dispatches read through exactly the values that analyses take as not stored.
+/// Dispatches read through exactly the values that analyses treat as not stored.
 TEST_P(RelationTest, IsLazyWhereDispatchesReadThrough) {
   auto fusion = cast<FusionInterface>(op);
   EXPECT_EQ(isLazy(op), fusion.getFusionRole() == FusionRole::Access);
@@ -396,7 +396,7 @@ TEST(Relations, EveryOpHasACase) {
   EXPECT_FALSE(all.empty());
 }
 
-/// The reference's rule: one token that grows by one turns every label.
+/// The reference's rule: one incremented token flips every label.
 TEST(Relations, EveryLabelDependsOnEveryToken) {
   DialectModel model("(%t: " TOKENS
                      ") -> " SEQ("s1", 0) " { %y = sluice.labels \"words\" of %t : (" TOKENS

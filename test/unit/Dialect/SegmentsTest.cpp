@@ -53,7 +53,7 @@ std::string attended() {
                    coarse, "%r, %lse");
 }
 
-/// Rows of the fine scale over k rows made of them, and of the segments spread to them.
+/// Rows of the fine scale from k rows each, and of the segments spread to them.
 std::string besides(int parts) {
   std::string of = "(" + coarse + ", " + counts + ", " + ends + ") -> " + fine;
   std::string body = "sluice.spread_segments %y, %c, %e by 1 : " + of + " ", keys = "%x",
@@ -73,7 +73,7 @@ std::string besides(int parts) {
 // Relations
 //===----------------------------------------------------------------------===//
 
-/// The bits of one row of a batch, and what segments are by definition.
+/// The bits of one row of a batch, and segments by definition.
 struct Bits {
   std::vector<bool> at;
 
@@ -123,8 +123,8 @@ std::vector<Doubles> getValueRows(const Evaluator<double> &evaluator, Operation 
 
 class SegmentOps : public ::testing::Test {
 protected:
-  /// Every result p of `op` changes with row q of operand `operand`, which becomes `other`, exactly
-  /// where the relation holds; or, where not `exact`, at most there.
+  /// Every result p of `op` changes with row q of operand `operand`, which becomes `other`, if and
+  /// only if the relation holds; or, unless `exact`, only if.
   void check(Operation *op, unsigned operand, const Bits &bits, Evaluator<double> evaluator,
              double other, bool exact) {
     Value value = op->getOperand(operand);
@@ -166,8 +166,8 @@ protected:
     EXPECT_TRUE(reads(bound, bits, p, q, 0)) << "q " << q << " is behind the latest of p " << p;
   }
 
-  /// Over all bit strings of up to `longest` bits: `test` gets the op that makes the result, and
-  /// the values of one evaluation.
+  /// Runs `test` over all bit strings of up to `longest` bits with the op that defines the result,
+  /// and the values of one evaluation.
   void forAllBits(const std::string &function, int64_t longest,
                   llvm::function_ref<void(Operation *, const Bits &, Evaluator<double> &)> test) {
     DialectModel model(function);
@@ -210,7 +210,7 @@ TEST_F(SegmentOps, PoolsReadTheirSegment) {
     forAllBits(pooled(attributes), longest,
                [&](Operation *op, Bits bits, Evaluator<double> &values) {
                  check(op, 3, bits, values, /*other=*/longest, /*exact=*/false);
-                 // The rows of a segment that is not closed are in the relation, and not read.
+                 // The relation contains the rows of an open segment, which are not read.
                  int64_t n = bits.count(static_cast<int64_t>(bits.at.size()) - 1);
                  bool isWhole = starts ? n == 0 : bits.at.back();
                  check(op, 0, bits, values, /*other=*/3, /*exact=*/isWhole);

@@ -44,7 +44,7 @@ std::vector<std::string> labels(const std::string &marked) {
   return result;
 }
 
-/// The text after the completion called `label` was taken.
+/// The text after accepting the completion `label`.
 std::string completed(const std::string &marked, const std::string &label) {
   Cursor at(marked);
   for (const json &item : completionsAt(*at.document, at.offset)) {
@@ -130,7 +130,7 @@ TEST(Hover, RowsAreCountedOnTheStreamsOwnAxis) {
                   "a bit for each segment of `v`, at most 3 a row"));
 }
 
-/// Shows the expansion at the least of the factors that training draws.
+/// Shows the expansion at the minimum of the sampled factors.
 TEST(Hover, DrawnFactorsShowTheMinimum) {
   EXPECT_TRUE(
       has(hover(head + R"(|{"op": "hourglass", "hierarchy": "0@1 1@{2,3} 0@1"}, {"op": "head"}]})"),
@@ -186,7 +186,7 @@ TEST(Hover, ModelShowsItsVerdict) {
   EXPECT_EQ(buildDiagnostics(found, document, "x"), json::array());
 }
 
-/// The edit that is advised, where the editor asks near the error and for fixes.
+/// The advised edit, if the editor requests fixes near the error.
 TEST(CodeActions, OfferTheAdvisedEdit) {
   std::string text = head + R"({"op": "shift", "by": 2}, {"op": "shorten", "factor": 4}, )"
                             R"({"op": "upsample", "factor": 4}, {"op": "add", "with": "fine"}, )"

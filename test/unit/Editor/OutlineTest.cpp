@@ -23,7 +23,7 @@ TEST(Outline, FindsStagesAndTheirOps) {
 }
 
 TEST(Outline, ContinuesAfterErrors) {
-  // A missing comma, a key without value, a string without end, brackets that never close.
+  // A missing comma, a key without value, an unterminated string, unclosed brackets.
   std::string text =
       "{\"width\": 4 \"name\": \"x\n \"seed\", \"stages\": [{\"op\": \"layer\" \"hea";
   Outline outline(text);
@@ -55,7 +55,7 @@ TEST(Outline, FindsTheEnclosingObject) {
   EXPECT_EQ(firstKey(outline.member(training, "schedule")), "kind");
   EXPECT_EQ(firstKey(stages[0]), "op");
   EXPECT_EQ(firstKey(outline.member(stages[0], "mask")), "window");
-  ASSERT_NE(outline.getKeyList(stages[1]), nullptr); // no known op: that is the one key to offer
+  ASSERT_NE(outline.getKeyList(stages[1]), nullptr); // no known op: that is the only key to offer
   EXPECT_EQ(outline.getKeyList(stages[1])->size(), 1u);
   int sources = outline.member(outline.member(stages[2], "local"), "over");
   EXPECT_EQ(firstKey(outline.member(outline.children(sources)[0], "mask")), "window");

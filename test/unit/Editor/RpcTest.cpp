@@ -21,7 +21,7 @@ protected:
     dispatcher.onNotification("note", [this](const json &params) { notes += params.at("x"); });
   }
 
-  /// The answer to one body; null where there is none.
+  /// The answer to one body; null if there is none.
   json answer(const std::string &body) {
     sent = nullptr;
     dispatcher.receive({body, {}});
@@ -143,7 +143,7 @@ TEST(IrMessages, RejectsDeepNesting) {
     EXPECT_EQ(params.value("uri", ""), "file:///a") << part;
     EXPECT_EQ(params["diagnostics"].size(), 1u);
   }
-  // Characters that are no bracket: in strings and comments, of arrows and comparisons.
+  // Characters that are not brackets: in strings, comments, arrows and comparisons.
   std::string flat;
   for (int i = 0; i < 1000; ++i) {
     flat += "\"[[\\\"[\" // ((\n d0 <= 3 -> {}";

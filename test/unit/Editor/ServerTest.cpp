@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The server with a check that the test holds in its hand.
+// The server with a check that the test controls.
 
 #include "sluice/Editor/Server.h"
 #include "sluice/Conversion/ParseSpec.h"
@@ -33,7 +33,7 @@ spec::SourceLocation getStagePlace(const ParsedSpec &spec, size_t index) {
 
 class Server : public testing::Test {
 protected:
-  /// Leaks whatever is called "leak"; waits at the gate for documents called "slow".
+  /// Leaks for names that contain "leak"; blocks for documents called "slow".
   CausalVerdict check(const ParsedSpec &spec, const std::atomic<bool> &cancelled) {
     ++checks;
     std::string name = spec.getModel().getName()->str();
@@ -161,7 +161,7 @@ TEST_F(Server, ChecksOnlyTheNewestText) {
     change(buildSpec("text" + std::to_string(version)), version);
   }
   EXPECT_EQ(wait(2)["version"], 20);
-  // A machine may rest 100 ms between two changes, but not between all of them.
+  // A machine may pause 100 ms between two changes, but not between all of them.
   EXPECT_LT(checks, 20);
 }
 

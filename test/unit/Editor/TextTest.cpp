@@ -51,7 +51,7 @@ TEST(Text, ReaderLocationsCountBytesAndNewlines) {
   EXPECT_EQ(text.getOffsetAt(1, 99), 4u);
   EXPECT_EQ(text.getOffsetAt(0, 0), 0u);
   EXPECT_EQ(text.getOffsetAt(9, 1), mixed.size());
-  EXPECT_EQ(Text("a\rb\nc").getOffsetAt(1, 3), 2u); // a carriage return ends no line there
+  EXPECT_EQ(Text("a\rb\nc").getOffsetAt(1, 3), 2u); // a carriage return is no line end there
 }
 
 TEST(Text, LongLinesCountOnce) {

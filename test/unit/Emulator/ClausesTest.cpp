@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A planted fault for each clause of the judge table (docs/emulator.md) that has none in the other
-// tests.
+// An injected fault for each clause of the violation table (docs/emulator.md) without one in the
+// other tests.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -62,8 +62,8 @@ TEST(OutputsClause, ReportsSecondWriteOfAnOutput) {
   expectCaught(planted);
 }
 
-/// The last of 64 to count itself reads the values that the others wrote before they did: only
-/// where the fences around the counting release and acquire.
+/// The last of 64 threads to count itself reads values that the others wrote before: valid only if
+/// the fences around the counting release and acquire.
 TEST(RacesClause, AtomicsThatNeitherReleaseNorAcquire) {
   FaultCase planted{R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -133,7 +133,7 @@ end:)",
                 ViolationKind::Mbarrier, "expected no initialized mbarrier", mbarrier});
 }
 
-/// A parameter that claims more than its pointer keeps, even where no access needs it.
+/// A parameter that declares more than its pointer has, even if no access needs it.
 TEST(AlignmentClause, PointerThatDiffersFromItsParameter) {
   FaultCase planted{"", ViolationKind::Misaligned, ""};
   planted.parameters = "ptr addrspace(1) align 16 %in, ptr addrspace(1) %out";

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Histories hold few accesses of each byte: they must find a conflict exactly where one is that
-// keeps every access and every thread's whole knowledge.
+// Histories store few accesses of each byte. They must find a conflict if and only if a history of
+// every access and every thread's complete knowledge finds one.
 #include "Clocks.h"
 
 #include "gtest/gtest.h"
@@ -103,7 +103,7 @@ TEST_P(Histories, MatchCompleteHistories) {
       model.published[flag].insert(model.known[thread].begin(), model.known[thread].end());
       clocks.release(thread, published[flag]);
     } else if (choice > 15) {
-      // As at a barrier that all come to, after they waited for their copies.
+      // Models a barrier of all threads after they waited for their copies.
       std::vector<unsigned> members;
       for (unsigned i = 0; i < threads; ++i) {
         members.push_back(i);
@@ -117,7 +117,7 @@ TEST_P(Histories, MatchCompleteHistories) {
       clocks.acquire(thread, published[flag]);
     }
   }
-  // Both answers must have come up.
+  // Both answers must occur.
   EXPECT_GT(conflicts, 10u);
   EXPECT_GT(accesses - conflicts, 10u);
 }

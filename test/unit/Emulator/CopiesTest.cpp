@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Asynchronous copies and mbarriers: their effects, and planted faults.
+// Asynchronous copies and mbarriers: their effects, and injected faults.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -116,7 +116,7 @@ TEST(Copies, ReportsPartialCopyPastTheEnd) {
   }
 }
 
-/// Copies of one thread, announced to an mbarrier, read by all who waited for its phase.
+/// Copies of one thread, announced to an mbarrier, read by all threads that waited for its phase.
 std::string viaMbarrier(const std::string &init, const std::string &wait) {
   return R"(
   %leader = icmp eq i64 %tid, 0
@@ -159,7 +159,7 @@ TEST(Mbarriers, ReportsMissingInitialization) {
                 "expected an initialized", both});
 }
 
-/// Whoever uses the object must be ordered after its initialization.
+/// Every user of the object must be ordered after its initialization.
 TEST(Mbarriers, ReportsUseBeforeBarrierAfterInitialization) {
   std::string text = viaMbarrier(initAll, waitPhase);
   std::string line = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
@@ -174,7 +174,7 @@ TEST(Mbarriers, ReportsUseBeforeBarrierAfterInitialization) {
   }
 }
 
-/// Whoever arrives last comes too late for those who were let go.
+/// The last arrival comes too late for threads that were released already.
 TEST(Mbarriers, ReportsCountOneThreadTooSmall) {
   expectCaught({viaMbarrier("-  call void @llvm.nvvm.mbarrier.init.shared(ptr addrspace(3) @m, "
                             "i32 63)\n+" +
@@ -212,7 +212,7 @@ TEST(Mbarriers, ReportsPlainReadOfTheObject) {
                 ViolationKind::Mbarrier, "left to mbarrier instructions", both});
 }
 
-/// A thread that sleeps through a phase meets the parity of the one before the last.
+/// A thread that misses a phase waits for the parity of an older one.
 TEST(Mbarriers, ReportsWaitTwoPhasesLate) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0
@@ -228,7 +228,7 @@ go:
                 ViolationKind::Mbarrier, "phase 0 is 2 behind", mbarrier});
 }
 
-/// Transactions hold a phase back until as many bytes have come.
+/// Transactions delay a phase until the same number of bytes has arrived.
 TEST(Mbarriers, ReportsMissingTransactionBytes) {
   expectCaught({R"(
   %leader = icmp eq i64 %tid, 0

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Planted faults, run every way.
+// Runs injected faults under every schedule.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"

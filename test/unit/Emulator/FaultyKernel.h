@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels with a planted fault and their corrected twins, in one text.
+// Kernels with an injected fault and their corrected variants, in one text.
 #pragma once
 
 #include "sluice/Emulator/Emulator.h"
@@ -17,7 +17,7 @@ namespace sluice::test {
 struct FaultCase {
   std::string body;
   emulator::ViolationKind kind;
-  std::string says; ///< part of the message or of the instruction to blame
+  std::string says; ///< part of the message or of the blamed instruction
   std::string globals = "";
   uint64_t words = 1;
   emulator::Dim3 grid = {1, 1, 1}, block = {64, 1, 1};
@@ -25,18 +25,19 @@ struct FaultCase {
   emulator::Writes writes = emulator::Writes::AtMostOnce;
   std::string parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out";
   uint64_t counters = 0; ///< i32, which all blocks may write
-  /// The faulty kernel's numbers are right where copies land early: only the judge can find it.
+  /// The faulty kernel's numbers are right if copies complete early: only the emulator's checks can
+  /// find it.
   bool rightWhenEarly = false;
 };
 
-/// Runs both twins under every schedule and every timing of copies: the faulty one must be caught
-/// each time, the right one never, and its numbers must not depend on either.
+/// Runs both variants under every schedule and every timing of copies: the faulty one must be
+/// detected each time, the correct one never, and its numbers must not depend on either.
 void expectCaught(const FaultCase &planted);
 
 /// LLVM IR for the NVPTX target, with the intrinsics that tests use.
 std::string kernelText(const FaultCase &planted, bool faulty);
 
-/// A run of one kernel: its report and what `%out` holds.
+/// A run of one kernel: its report and the contents of `%out`.
 struct PlantedOutcome {
   emulator::Report report;
   std::vector<float> out;
@@ -44,7 +45,7 @@ struct PlantedOutcome {
 PlantedOutcome runKernel(emulator::Emulator &emulator, const FaultCase &planted,
                          const emulator::Options &options = {});
 
-/// Null with a test failure where the text is refused.
+/// Null with a test failure if the text is rejected.
 std::unique_ptr<emulator::Emulator> compileKernel(const std::string &text);
 
 } // namespace sluice::test

@@ -126,7 +126,7 @@ TEST(Limits, ReportsWrongArgumentsAndThreads) {
   EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
 }
 
-/// A launch ends with its first fatal fault, and the emulator is as good as new.
+/// A launch ends with its first fatal fault, and the emulator stays usable.
 TEST(Limits, RunsLaunchAfterAFault) {
   FaultCase planted = withBody("  %i = add i64 %tid, %block\n"
                                "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
@@ -142,7 +142,7 @@ TEST(Limits, RunsLaunchAfterAFault) {
   EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
 }
 
-/// Where the module knows its source, so does the violation.
+/// A violation has the source location, if the module has one.
 TEST(Limits, ReportsSourceLocation) {
   auto emulator = compileKernel(R"(
 target triple = "nvptx64-nvidia-cuda"
@@ -201,7 +201,7 @@ TEST(Traffic, CountsSectorsOfARequest) {
     Counters counters = runKernel(*emulator, planted).report.counters;
     EXPECT_EQ(counters.globalRequests, 2u);
     EXPECT_EQ(counters.globalReadBytes, 256u);
-    // 32 floats side by side span 4 sectors, or 5 where the buffer is aligned to less.
+    // 32 adjacent floats span 4 sectors, or 5 if the buffer is less aligned.
     uint64_t sectors = stride == 1 ? 4 : stride == 8 ? 32 : 1;
     EXPECT_GE(counters.globalSectors, 2 * sectors) << stride;
     EXPECT_LE(counters.globalSectors, 2 * sectors + 2) << stride;

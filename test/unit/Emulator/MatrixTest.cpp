@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Fragment layouts of mma, ldmatrix and stmatrix, element by element as the PTX ISA states them
-// ("Matrix Fragments for mma.m16n8k..."). Small integers, so that every number is exact.
+// Fragment layouts of mma, ldmatrix and stmatrix, compared element by element with the PTX ISA
+// ("Matrix Fragments for mma.m16n8k..."). Uses small integers, so every number is exact.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -14,7 +14,7 @@ using namespace sluice::emulator;
 
 namespace {
 
-/// The place of element i of a lane's fragment; group = lane / 4, inGroup = lane mod 4.
+/// Position of element i of a lane's fragment; group = lane / 4, inGroup = lane mod 4.
 using PlaceFunction = std::function<int(int group, int inGroup, int i)>;
 
 struct Form {
@@ -37,7 +37,7 @@ uint32_t asF16(float x) {
   std::memcpy(&bits, &half, sizeof bits);
   return bits;
 }
-/// With rubbish in the bits that TF32 does not have.
+/// With garbage in the bits that TF32 does not have.
 uint32_t asTf32(float x) { return toBits(x) | 0x5a5; }
 
 const PlaceFunction rowK16 = [](int g, int, int i) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Planted faults of memory: bounds, alignment, initialization, outputs, races.
+// Injected memory faults: bounds, alignment, initialization, outputs, races.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -67,7 +67,7 @@ TEST(Memory, ReportsMisalignedVector) {
   expectCaught(planted);
 }
 
-/// A global is at an odd multiple of its claimed alignment, so that chance helps no kernel.
+/// A global is at an odd multiple of its declared alignment, so no kernel passes by chance.
 TEST(Memory, ReportsSharedArrayThatDeclaresTooLittle) {
   const char *body = "  %x = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid\n"
                      "  store <4 x float> zeroinitializer, ptr addrspace(3) %x, align 16";
@@ -141,7 +141,7 @@ TEST(Memory, ReportsMissingBarrier) {
                 ViolationKind::Race, "", shared});
 }
 
-/// Lanes of one warp are threads of their own: shuffles order nothing, bar.warp.sync does.
+/// Lanes of one warp are separate threads: shuffles order nothing, bar.warp.sync does.
 TEST(Memory, ReportsMissingWarpBarrier) {
   std::string body = std::string(fill) + R"(
 +  call void @llvm.nvvm.bar.warp.sync(i32 -1)
@@ -152,7 +152,7 @@ TEST(Memory, ReportsMissingWarpBarrier) {
   expectCaught({body, ViolationKind::Race, "no barrier is between", shared});
 }
 
-/// A buffer that is used again: the next write must wait for the last reads.
+/// A reused buffer: the next write must wait for the last reads.
 TEST(Memory, ReportsMissingBarrierBeforeReuse) {
   std::string body = std::string(fill) +
                      "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n" + reversed +

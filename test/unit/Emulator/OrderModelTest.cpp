@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Atomics, fences and barriers of several blocks, drawn by chance: the orders that are found must
-// be those that one finds who keeps every access and every thread's whole knowledge.
+// Random atomics, fences and barriers of several blocks: the emulator must find the same orders as
+// a model that stores every access and every thread's complete knowledge.
 #include "Blocks.h"
 
 #include "gtest/gtest.h"
@@ -173,7 +173,7 @@ TEST(Order, RandomOrdersMatchCompleteHistories) {
     sum.conflicts += answers.conflicts;
     sum.ordered += answers.ordered;
   }
-  // Both must have come up often.
+  // Both must occur often.
   EXPECT_GT(sum.conflicts, 5000u);
   EXPECT_GT(sum.ordered, 2000u);
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Blocks that hand data to one another: the last one to arrive sums what all have left. Every way
-// to lose the order is planted.
+// Blocks that pass data to one another: the last one to arrive sums the others' results. Injects
+// every way to lose the order.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -16,8 +16,8 @@ const char *const barrier = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all
 const char *const arrival = "  %count = atomicrmw uinc_wrap ptr addrspace(1) %counters, i32 3 "
                             "syncscope(\"device\") monotonic\n";
 
-/// Four blocks leave 64 numbers each in %out; the last adds each number's neighbours up, into the
-/// next 64.
+/// Four blocks write 64 numbers each to %out; the last adds each number's neighbors into the next
+/// 64.
 struct Protocol {
   std::string before = barrier;
   std::string release = "  fence syncscope(\"device\") release\n";
@@ -88,7 +88,7 @@ std::string wrongly(const std::string &wrong, const std::string &right) {
   return lines;
 }
 
-/// Plants `wrong` in the place of a right piece.
+/// Replaces a correct piece by `wrong`.
 void expectConflict(std::string Protocol::*piece, const std::string &wrong,
                     const std::string &says = "which wrote it at 'store float %x",
                     ViolationKind kind = ViolationKind::BlockConflict) {
@@ -218,7 +218,7 @@ TEST(Order, ReportsCounterResetByPlainStore) {
   expectCaught(protocol.plant(ViolationKind::BlockConflict, "address 'counters' + 0"));
 }
 
-/// LLVM 22 gives NVPTX's atom.add no order, whatever the instruction asks for.
+/// LLVM 22 gives NVPTX's atom.add no order, whatever ordering the instruction requests.
 TEST(Order, RejectsAtomicsWithUnsupportedOrdering) {
   Protocol protocol;
   protocol.arrive = "  %count = atomicrmw add ptr addrspace(1) %counters, i32 1 acq_rel\n";

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A whole matmul as a GPU wants it: three stages of shared memory filled by cp.async, swizzled,
-// read by ldmatrix, multiplied by mma. The planted faults are faults that such kernels really have,
-// and most of them leave the numbers right.
+// A complete GPU matmul: three stages of shared memory filled by cp.async, swizzled, read by
+// ldmatrix, multiplied by mma. The injected faults are typical for such kernels, and most of them
+// leave the numbers right.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"
@@ -309,7 +309,7 @@ TEST(Pipeline, CorrectKernelHasNoViolation) {
 TEST(Pipeline, AcceptsEndWithoutLastWait) {
   auto emulator = compileKernel(PipelineMatmul(64, Fault::NoFinalWait).text());
   ASSERT_TRUE(emulator);
-  // The groups that are left pending are empty: no bytes are on their way.
+  // The pending groups are empty: no bytes are in flight.
   EXPECT_TRUE(run(*emulator, 64, ways[1]).first.passed());
 }
 
@@ -328,7 +328,7 @@ TEST(Pipeline, ReportsTypicalFaults) {
       ASSERT_FALSE(report.passed()) << int(fault) << " seed " << options.seed;
       EXPECT_EQ(report.violations[0].kind, kind) << report.str();
       if (fault == Fault::NoWait || fault == Fault::WaitTooShort) {
-        // Comparing numbers would find it only where copies happen to be slow.
+        // Comparing numbers would find it only if copies happen to be slow.
         EXPECT_EQ(right, options.copies == Copies::Early) << int(fault);
       }
     }

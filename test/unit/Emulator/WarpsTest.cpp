@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Barriers and warp-wide operations: their effects, and planted faults.
+// Barriers and warp-wide operations: their effects, and injected faults.
 #include "FaultyKernel.h"
 
 #include "gtest/gtest.h"

@@ -16,7 +16,7 @@ namespace {
 
 class Footprint : public ::testing::Test {
 protected:
-  /// The dispatch in the body of a function of these parameters.
+  /// The dispatch in the body of a function with these parameters.
   mlir::Operation *parse(const std::string &parameters, const std::string &body) {
     context.loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect,
                         mlir::arith::ArithDialect>();
@@ -38,7 +38,7 @@ protected:
                  "result_accesses = [#own]} {\n^bb0(%acc: f32):\n  dispatch.yield %acc : f32\n} : "
                  "(tensor<2x5x20xf32>, tensor<12x20xf32>) -> tensor<2x5x12xbf16>");
   }
-  /// One row a step of a ring of three, with a residual of all positions.
+  /// One row per step of a ring of three, with a residual of all positions.
   mlir::Operation *stepContract() {
     std::string types =
         "tensor<2x3x20xf32>, tensor<12x20xf32>, tensor<2x5x12xf32>, tensor<2x3xi64>";
@@ -113,7 +113,7 @@ TEST_F(Footprint, IgnoresPaddingAndInvalidRows) {
   EXPECT_TRUE(oracle::ignoredBytes(contract(), 1, extent).empty()) << "weights are all used";
 }
 
-/// A row pass reads valid rows alone, a contraction the tiles that hold one.
+/// A row pass reads valid rows only, a contraction the tiles that contain one.
 TEST_F(Footprint, ComputesReadableRows) {
   EXPECT_EQ(pairs(oracle::readBytes(rows(""), 0, extent, 1)),
             (Pairs{{0, 128}, {128, 128}, {256, 128}, {384, 128}}));
@@ -121,15 +121,15 @@ TEST_F(Footprint, ComputesReadableRows) {
   EXPECT_EQ(pairs(oracle::readBytes(contract(), 1, extent, 1)), (Pairs{{0, 960}}));
 }
 
-/// Attention's factors: valid rows alone (24 columns of two bytes, 64 apart), but where heads are
-/// read element by element, which reads rows that it then leaves out.
+/// Attention's operands: valid rows only (24 columns of two bytes, 64 apart), unless heads are read
+/// element by element, which reads rows that it then ignores.
 TEST_F(Footprint, AttentionReadsValidRows) {
   EXPECT_EQ(pairs(oracle::readBytes(attention(8), 1, extent, 1)),
             (Pairs{{0, 64}, {64, 64}, {128, 64}, {192, 64}}));
   EXPECT_EQ(oracle::readBytes(attention(6), 1, extent, 1).size(), 1u);
 }
 
-/// On an axis of segments each sequence has rows of its own: two and one.
+/// On an axis of segments each sequence has its own number of rows: two and one.
 TEST_F(Footprint, HandlesLengthsPerSequence) {
   const int64_t lengths[] = {2, 1};
   const oracle::Extent own{0, 2, nullptr, lengths};

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Errors are never lost: an unknown number may be anything, and is marked so.
+// Errors are never lost: an unknown number may be any number, and is marked as unknown.
 #include "../../../lib/Oracle/Number.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -27,7 +27,7 @@ TEST(Number, UnboundedErrorsPropagate) {
   EXPECT_TRUE(std::isinf(sum.total().error));
 }
 
-/// Sums over rows whose parts are no numbers, or cancel.
+/// Sums over rows whose parts are not numbers, or cancel.
 TEST(Columns, PartsMustMatchTheirTerms) {
   mlir::MLIRContext context;
   context

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The oracle against CPU kernels: their results are within its bounds, and planted faults are not.
+// The oracle and CPU kernels: their results are within its bounds, and injected faults are not.
 #include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
 #include "../Target/LengthCases.h"
@@ -18,7 +18,7 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
   return cpu::generateKernel(op, module, name, target);
 }
 
-/// Runs the kernel of a dispatch and judges it.
+/// Runs the kernel of a dispatch and compares it with the oracle.
 class JudgedLaunch {
 public:
   explicit JudgedLaunch(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
@@ -41,7 +41,7 @@ public:
     kernel.observe(nullptr);
     return judgement;
   }
-  /// Also judges with one operand's first number changed: the results are then wrong for it.
+  /// Also compares with one operand's first number changed: the results are then wrong.
   void spoilOperand(unsigned operand, std::function<void(float &)> change) {
     spoil = std::move(change);
     spoilt = operand;
@@ -65,7 +65,7 @@ private:
   unsigned spoilt = 0;
 };
 
-/// Makes kernels whose every run is judged to be right.
+/// Generates kernels and expects every run to be correct.
 Make judgedSteps() {
   return [](const std::string &text) -> KernelRunner {
     auto judged = std::make_shared<JudgedLaunch>(text);
@@ -159,7 +159,7 @@ TEST_F(OracleTest, ContractionWithEpilogue) {
   }
 }
 
-/// A step of K left out, and a neighbour's row.
+/// A step of K omitted, and a neighbor's row.
 TEST_F(OracleTest, DetectsLostTerm) {
   JudgedLaunch judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
@@ -273,7 +273,7 @@ TEST_F(OracleTest, AttentionForwardAndBackward) {
   EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
 }
 
-/// Each gradient of a term belongs to its own argument.
+/// Each gradient of a term is compared through its own argument.
 TEST_F(OracleTest, ProductsByDistanceAsGates) {
   AttentionCase c = withTerms({.name = "gates",
                                .batch = 2,
@@ -301,7 +301,7 @@ TEST_F(OracleTest, ProductsByDistanceAsGates) {
   EXPECT_GT(backward.ofSpoiled.results[1].mismatches, 0);
 }
 
-/// A plain mean; and smoothed labels, some rows unscored, a gradient that comes in by row.
+/// A plain mean; and smoothed labels, some unscored rows, a gradient per row.
 TEST_F(OracleTest, HeadAndCrossEntropy) {
   std::string x = tensor({2, 9, 12}), w = tensor({17, 12}), t = tensor({2, 10}, "i32"),
               one = tensor({2, 9}), b = tensor({17});
@@ -352,7 +352,7 @@ TEST_F(OracleTest, ScheduledRows) {
   }
 }
 
-/// Kernels whose every run is judged to be right.
+/// Kernels whose every run is correct.
 SegmentRun judgedSegments(const std::string &text) {
   auto judged = std::make_shared<JudgedLaunch>(text);
   return judged->kernel.loaded() ? SegmentRun([judged](const KernelInputs &launch) {
@@ -396,7 +396,7 @@ TEST_F(OracleTest, DetectsOtherSegments) {
   EXPECT_EQ(sum.ofSpoiled.results[0].mismatches, 1);
 }
 
-/// A run that starts, counts or ends elsewhere than the kernel was told.
+/// A run that starts, counts or ends elsewhere than the kernel's operands specify.
 TEST_F(OracleTest, DetectsRowsOfAnotherStep) {
   StepProduct product{2, 1, 24, 16};
   Decode decode{2, 1, 2, 2, 8, 16, 1, causal(), scaled(1), false, {}};

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// bf16: a last rounding to nearest is distinguished from a cut.
+// bf16: distinguishes rounding to nearest from truncation.
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -84,7 +84,8 @@ TEST(Rounding, AcceptsRoundingToNearest) {
   EXPECT_GT(judgement.results[0].rounded, rows * columns / 2);
 }
 
-/// The error of a cut is half an ulp on average; counted away from zero, as signs would hide it.
+/// The error of truncation is half an ulp on average; counted away from zero, as signs would hide
+/// it.
 TEST(Rounding, DetectsTruncationByItsMeanError) {
   oracle::Judgement judgement = judgeStored(cut);
   EXPECT_GT(judgement.results[0].mismatches, 0);

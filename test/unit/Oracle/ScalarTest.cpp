@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Scalar ops mean the same to the reference and to the judge of launches, and to MLIR.
+// Scalar ops agree in the reference, the oracle and MLIR.
 #include "../../../lib/Oracle/Body.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -95,7 +95,7 @@ TEST_F(Scalars, MaximumPropagatesNaN) {
   EXPECT_EQ(judged("%z = arith.maxnumf %x, %y : f32", {NAN, 0}, {1, 0}).value, 1);
 }
 
-/// A comparison of numbers within their errors may go either way, and so may all that reads it.
+/// A comparison of numbers within their errors may go either way, and so may every use of it.
 TEST_F(Scalars, UncertaintyPropagatesThroughLogic) {
   const oracle::Number near{1, 0.1}, same{1.05, 0};
   const std::string chosen = "\n%z = arith.select %c, %x, %zero : f32";

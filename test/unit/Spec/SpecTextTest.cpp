@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Edits of a spec's text: edited bytes change, and every other byte stays.
+// Edits of a spec's text: only edited bytes change.
 #include "sluice/Spec/SpecText.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ using namespace sluice::spec;
 
 namespace {
 
-/// A stage a line, two on one line, and a compact one.
+/// One stage per line, two on one line, and a compact spec.
 const std::string source = R"({ "sluice": 1, "name": "a \"}] b",
   "stages": [
     { "op": "embedding" },

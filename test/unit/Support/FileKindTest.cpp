@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files are distinguished by their contents.
+// Distinguishes files by their contents.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Data/Npy.h"

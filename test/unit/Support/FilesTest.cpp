@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The one wrapper of the file system: rejected files, and the blamed flags.
+// The wrapper of the file system: rejected files, and the blamed flags.
 #include "Fixture.h"
 
 #include "sluice/Support/Error.h"
@@ -22,7 +22,7 @@ using namespace sluice::test;
 
 namespace {
 
-/// A limit of this process, as long as the object lives.
+/// A limit of this process for the lifetime of the object.
 class Limit {
 public:
   Limit(__rlimit_resource which, rlim_t value) : which(which) {
@@ -88,7 +88,7 @@ TEST(Files, ReportsEmptyName) {
   EXPECT_TRUE(has(userError([] { makeFolder(""); }), "found an empty one; name a directory"));
 }
 
-// A pipe without a writer would keep the reader waiting for ever.
+// A pipe without a writer would block the reader forever.
 TEST(Files, DoesNotWaitForPipes) {
   TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -149,7 +149,7 @@ TEST(Files, NextWriteRemovesFilesOfKilledProcesses) {
   for (const std::string &name : kept) {
     EXPECT_TRUE(isThere(folder / name)) << name;
   }
-  // A process of another container has a number that is none here, and holds its file.
+  // A process of another container has a number that does not exist here, and holds its file open.
   writeFile(folder / left, "half");
   int held = ::open((folder / left).c_str(), O_RDONLY);
   ::flock(held, LOCK_EX);

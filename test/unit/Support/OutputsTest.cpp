@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The rule for outputs: nothing that is read, nothing of a run, nothing of another kind.
+// Checks of outputs: an output replaces no input, no part of a run and no other kind of file.
 #include "Fixture.h"
 
 #include "sluice/Support/Error.h"
@@ -80,7 +80,7 @@ TEST_F(Outputs, NeverReplaceAPartOfARun) {
   refuses("run/losses", FileKind::Npy, "found a part of the run", true);
   accepts("run/report.html", FileKind::Html);
   accepts("run/new.npy", FileKind::Npy);
-  // A copy of a checkpoint by itself.
+  // A copy of a checkpoint alone.
   std::filesystem::rename(folder / "run/checkpoints/10", folder / "copy");
   refuses("copy/weights.safetensors", FileKind::Weights, "a part of the checkpoint", true);
   accepts("copy/losses.npy", FileKind::Npy);

@@ -36,7 +36,7 @@ TEST(StrictJson, ReportsTheLocationOfInvalidJson) {
             "an object with the key \"c\" twice");
 }
 
-// A deep value would end the program where it is copied, compared or printed.
+// A deep value would overflow the stack when copied, compared or printed.
 TEST(StrictJson, RejectsDepth) {
   EXPECT_EQ(parseJson(nested(64)).problem, "");
   EXPECT_EQ(parseJson(nested(65)).problem, "JSON that nests more than 64 levels deep");

@@ -9,7 +9,7 @@ using namespace sluice;
 
 namespace {
 
-/// -1 where a byte belongs to no character.
+/// -1 if a byte belongs to no character.
 int64_t charactersIn(std::string_view text, size_t from, size_t to) {
   CharacterCount count = countCharacters(text, from, to);
   return count.invalid ? -1 : count.characters;
@@ -19,7 +19,7 @@ int64_t charactersIn(std::string_view text) { return charactersIn(text, 0, text.
 TEST(CountCharacters, CountsCharactersOfOneToFourBytes) {
   EXPECT_EQ(charactersIn(""), 0);
   EXPECT_EQ(charactersIn(std::string_view("a\n\0z", 4)), 4);
-  EXPECT_EQ(charactersIn("\u0080\u07ff"), 2); // two bytes each, the least and the greatest
+  EXPECT_EQ(charactersIn("\u0080\u07ff"), 2); // two bytes each, the minimum and the maximum
   EXPECT_EQ(charactersIn("\u0800\ud7ff\ue000\uffff"), 4); // three
   EXPECT_EQ(charactersIn("\U00010000\U0010ffff"), 2);     // four
   EXPECT_EQ(charactersIn("vesi käy, מים, nước \U0001F30A"), 21);
@@ -63,7 +63,7 @@ TEST(Quote, LeavesPlainTextAsItIs) {
 TEST(Quote, EscapesControlSequences) {
   EXPECT_EQ(quote("\x1b[2J\n\t\x7f"), "\"\\u001b[2J\\u000a\\u0009\\u007f\"");
   EXPECT_EQ(quote("\xc2\x9b"), "\"\\u009b\"");                // the one-byte form of ESC [
-  EXPECT_EQ(quote("a\u202e\u2066b"), "\"a\\u202e\\u2066b\""); // turns the direction of writing
+  EXPECT_EQ(quote("a\u202e\u2066b"), "\"a\\u202e\\u2066b\""); // reverses the direction of writing
   EXPECT_EQ(quote("a\u200bb\ufeff"), "\"a\\u200bb\\ufeff\"");
   EXPECT_EQ(quote("\U000e0041"), "\"\\U000e0041\"");
   EXPECT_EQ(quote("say \"a\\b\""), "\"say \\\"a\\\\b\\\"\"");
@@ -72,8 +72,8 @@ TEST(Quote, EscapesControlSequences) {
 
 TEST(Quote, EscapesBytesThatAreNoUtf8) {
   EXPECT_EQ(quote("\xff"), "\"\\xff\"");
-  EXPECT_EQ(quote("\xc3"), "\"\\xc3\"");                            // cut
-  EXPECT_EQ(quote("\xc0\xaf"), "\"\\xc0\\xaf\"");                   // not the shortest form
+  EXPECT_EQ(quote("\xc3"), "\"\\xc3\"");                            // truncated
+  EXPECT_EQ(quote("\xc0\xaf"), "\"\\xc0\\xaf\"");                   // overlong form
   EXPECT_EQ(quote("\xed\xa0\x80"), "\"\\xed\\xa0\\x80\"");          // a surrogate
   EXPECT_EQ(quote("\xf4\x90\x80\x80"), "\"\\xf4\\x90\\x80\\x80\""); // above U+10FFFF
 }
@@ -98,7 +98,7 @@ TEST(ShowMessage, PreservesLines) {
   EXPECT_LT(showMessage(std::string(1000000, 'x')).size(), 17000u);
 }
 
-// Any bytes are shown as one line of UTF-8 without control characters, and bounded.
+// Any bytes are shown as one bounded line of UTF-8 without control characters.
 TEST(Quote, HandlesRandomBytes) {
   std::mt19937 draw(7);
   for (int trial = 0; trial < 2000; ++trial) {

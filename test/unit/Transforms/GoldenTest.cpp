@@ -28,7 +28,7 @@ std::string readBytes(const std::string &path) {
   return text.str();
 }
 
-/// A safetensors file's numbers by name; integers as they are.
+/// A safetensors file's numbers by name; integers unchanged.
 struct GoldenTensors {
   explicit GoldenTensors(const std::string &path) : bytes(readBytes(path)) {
     uint64_t length = 0;
@@ -67,7 +67,7 @@ protected:
     tokens.resize(model.getBatch() * (model.getLength() + 1));
   }
 
-  /// Ones in the rows that the table lists; drawn numbers; or row p: cos and sin of p stride
+  /// Ones in the rows that the table lists; random numbers; or row p: cos and sin of p stride
   /// base^(-2i/D), or sin and cos.
   static std::vector<double> table(ParameterOp parameter) {
     auto type = cast<RankedTensorType>(parameter.getType());

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Specs become modules that verify, hold the tensors the spec declares, and go through the passes
-// to entries.
+// Specs become modules that verify, contain the declared tensors, and lower to entries.
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -42,7 +41,7 @@ static std::vector<std::string> specsUnder(const std::string &folder) {
 }
 
 /// Returns the names of the origins of a function's model ops, without reads of parameters, or of
-/// its dispatches. Each of these ops, and each read, has an origin.
+/// its dispatches. Expects every one of these ops and reads to have an origin.
 static std::set<std::string> collectOrigins(func::FuncOp function) {
   std::set<std::string> names;
   for (Operation &op : function.getBody().front()) {

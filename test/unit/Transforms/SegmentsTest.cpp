@@ -53,7 +53,7 @@ TEST(LogGamma, MatchesLogGammaAndDigamma) {
   YieldOp::create(b, ValueRange{products->front()});
   for (int k = 1; k <= 4097; k += k < 64 ? 1 : 61) {
     double expected = std::lgamma(static_cast<double>(k)), slope = digamma(k);
-    // Relative, and where the function is small, of the numbers that it is a difference of.
+    // Relative error; where the function is small, relative to the numbers whose difference it is.
     EXPECT_NEAR(run(value, static_cast<float>(k)), expected, 1e-6 * std::max(8.0, expected)) << k;
     EXPECT_NEAR(run(derivative, static_cast<float>(k)), slope, 1e-6 * std::max(2.0, slope)) << k;
   }
@@ -73,7 +73,7 @@ const std::string drawn =
   {"op": "shorten", "segments": "words"}, {"op": "upsample", "segments": "words"},
   {"op": "add", "with": "x"}, {"op": "head"}]})";
 
-/// Every parameter random, tokens whole numbers, of a function without given axes.
+/// Random parameters and integer tokens of a function without given axes.
 void setAll(reference::Evaluator<double> &evaluator, func::FuncOp function, uint64_t seed) {
   auto module = function->getParentOfType<ModuleOp>();
   uint64_t element = 0;
@@ -91,8 +91,7 @@ void setAll(reference::Evaluator<double> &evaluator, func::FuncOp function, uint
   evaluator.setTokens(function.getArgument(0), tokens);
 }
 
-/// The loss of `function` is the binomial prior of its own bits, of which a share of `a` is
-/// expected.
+/// The loss of `function` is the binomial prior of its own bits, with an expected fraction `a`.
 void expectPrior(func::FuncOp function, reference::RuntimeValues setting, uint64_t seed, double a) {
   constexpr double length = 13;
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
@@ -143,9 +142,9 @@ TEST(Predictor, PriorMovesOverTheUpdates) {
   }
 }
 
-/// Where the prior counts nothing, a finite gradient still reaches the predictor, through pooling.
-/// Draws in which each token is a segment, or no segment ends, give it none: so of several draws
-/// the largest.
+/// Without weight of the prior, a finite gradient still reaches the predictor, through pooling.
+/// Samples in which each token is a segment, or no segment ends, give none: so take the largest of
+/// several samples.
 TEST(Predictor, TrainsThroughSampledBits) {
   MLIRContext context;
   std::string text = drawn;

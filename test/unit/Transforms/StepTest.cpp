@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The derived step against the whole forward pass, in float64, for every causal model of the
-// repository: the same code on the same numbers, so that every row of every value is bitwise equal.
+// The derived step compared with the complete forward pass, in float64, for every causal model of
+// the repository: the same code on the same numbers, so every row of every value is bitwise equal.
 #include "../Model/StepSpecs.h"
 #include "../Papers.h"
 #include "sluice/Conversion/ImportSpec.h"
@@ -35,8 +35,7 @@ std::string readText(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The spec at a size that the reference runs in a moment: the source of the derivation stays, but
-/// for the number of layers.
+/// The spec at a size that the reference runs quickly: the same stages, but fewer layers.
 std::string shrunk(const std::string &text) {
   auto spec = nlohmann::json::parse(text);
   spec["vocabulary"] = 11;
@@ -82,7 +81,7 @@ std::string shrunk(const std::string &text) {
   return spec.dump();
 }
 
-/// A module with @step, printed and read again: the program that runs is the output of --emit step.
+/// A module with @step, printed and parsed: the program that runs is the output of --emit step.
 struct Subject {
   MLIRContext context{MLIRContext::Threading::DISABLED};
   OwningOpRef<ModuleOp> module;
@@ -91,7 +90,7 @@ struct Subject {
     context.loadDialect<SluiceDialect, dispatch::DispatchDialect, func::FuncDialect,
                         arith::ArithDialect, math::MathDialect>();
   }
-  /// Imports a spec at a factor that it draws; 0: at the least.
+  /// Imports a spec at one of its sampled factors; 0: at the minimum.
   void importText(const std::string &text, const std::string &file, int64_t factor) {
     spec::Diagnostic error;
     if (auto spec = parseSpec(context, text, file, error)) {
@@ -138,7 +137,7 @@ Weights randomWeights(ModuleOp module) {
   return weights;
 }
 
-/// For one text, tokens of each named input, by the number of its argument, and how many there are.
+/// For one text, the tokens of each named input by argument number, and their count.
 using Givens = std::map<unsigned, std::pair<std::vector<int32_t>, int64_t>>;
 
 Givens makeGivens(func::FuncOp predict, int64_t most) {
@@ -180,7 +179,7 @@ struct Forward {
   std::vector<double> logits;
 };
 
-/// The value of @predict that each stored value of @step was made from. Both have one order.
+/// The value of @predict from which each stored value of @step was computed. Both have one order.
 DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
   DenseMap<Value, Value> pairs;
   auto other = predict.getBody().front().begin(), end = predict.getBody().front().end();
@@ -205,8 +204,8 @@ DenseMap<Value, Value> matchValues(func::FuncOp step, func::FuncOp predict) {
 
 class StepComparison {
 public:
-  /// Each text has at most `mostGiven` tokens of each named input. With `steps`, it is so long that
-  /// as many follow the longest prompt of `runLong`.
+  /// Each text has at most `mostGiven` tokens of each named input. With `steps`, that many tokens
+  /// follow the longest prompt of `runLong`.
   explicit StepComparison(Subject &subject, int64_t mostGiven = 1 << 20, int64_t steps = 0)
       : step(subject.function("step")), predict(subject.function("predict")),
         weights(randomWeights(*subject.module)), pairs(matchValues(step, predict)),
@@ -227,7 +226,7 @@ public:
     forward = std::make_unique<Forward>(predict, weights, givens, first(length));
   }
 
-  /// Token after token, from none.
+  /// Token by token, without a prompt.
   void runSteps() {
     StepRunner runner(step);
     setWeights(runner);
@@ -256,8 +255,8 @@ public:
     }
   }
 
-  /// Prompts that end just before the third period of the scales does, with it and just after, and
-  /// `steps` more tokens.
+  /// Prompts that end just before, at and just after the third period of the scales, and `steps`
+  /// more tokens.
   void runLong(int64_t steps) {
     StepRunner runner(step);
     setWeights(runner);
@@ -273,7 +272,7 @@ public:
     }
     EXPECT_EQ(logits, forward->logits); // the longest has all tokens
   }
-  /// The first mistake, or row that differs, of a module that was tampered with.
+  /// The first mistake, or differing row, of a modified module.
   bool findsFault() {
     StepRunner runner(step);
     setWeights(runner);
@@ -324,7 +323,7 @@ public:
   int64_t period = 1, length = 0, compared = 0;
 };
 
-/// Those that have a step: "drawn.json" draws bits in generation too, and has none.
+/// Models with a step: "drawn.json" samples bits in generation too, and has none.
 std::vector<std::string> causalModels() {
   std::vector<std::string> paths;
   for (const char *folder : {"/models", "/test/causality/causal", "/test/golden"}) {
@@ -377,7 +376,7 @@ INSTANTIATE_TEST_SUITE_P(Models, DerivedStep, ::testing::ValuesIn(causalModels()
                            return name + "_" + std::to_string(info.index);
                          });
 
-/// Returns the factors that a spec draws, or 0.
+/// Returns the sampled factors of a spec, or 0.
 static SmallVector<int64_t> getVariants(const std::string &text) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
@@ -390,8 +389,8 @@ static SmallVector<int64_t> getVariants(const std::string &text) {
 using Named = std::pair<const char *, const char *>;
 class LongSteps : public ::testing::TestWithParam<Named> {};
 
-/// 64 steps, two periods of the scales at least, in a context that has room for them; of each
-/// factor where training draws it.
+/// 64 steps, at least two periods of the scales, in a context with room for them; at each sampled
+/// factor.
 TEST_P(LongSteps, EqualTheForwardPass) {
   constexpr int64_t steps = 64;
   std::string text =
@@ -409,7 +408,7 @@ TEST_P(LongSteps, EqualTheForwardPass) {
   }
 }
 
-/// Groups by convolution and side by side; blocks.
+/// Groups by convolution and by concatenation; blocks.
 constexpr const char *blocks = R"json({"sluice": 1, "vocabulary": 11, "context": 64, "batch": 1,
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8}, "stages": [{"op": "embedding"},
     {"op": "shorten", "factor": 1, "window": 3, "method": "convolution", "to": "near"},
@@ -459,7 +458,7 @@ TEST(DerivedStepFaults, DetectsRingOneTooSmall) {
   EXPECT_GT(count, 1);
 }
 
-/// A row of an input that a step reads later must be in its state.
+/// A row of an input that a later step reads must be in its state.
 TEST(DerivedStepFaults, DetectsIncompletelyStoredInput) {
   Subject subject(source + "/test/golden/pairs.json");
   subject.derive();
