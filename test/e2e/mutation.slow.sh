@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # A training step that uses every GPU kernel, on the emulator, NaN wherever nothing may depend on memory: every basic block runs,
-# except the blocks of test/mutation/unreached.txt, and of a small sample of planted faults at most three in twenty go unseen (of the
+# except the blocks of test/mutation/unreached.txt, and of a small sample of injected faults at most three in twenty go unseen (of the
 # larger one in test/mutation/RESULT.md fewer do); none that is caught is proved to be none.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"

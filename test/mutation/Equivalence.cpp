@@ -79,7 +79,7 @@ void Proof::addVariable(Variable::Kind kind, int64_t first, int64_t count, const
   }
 }
 
-/// For a loaded number whose lowest bits alone make a difference: how many those can be. Else 0.
+/// For a loaded number whose lowest bits alone matter: their maximum count. Else 0.
 int64_t Proof::countValues(const Instruction *load) {
   constexpr uint64_t most = 1023;
   if (!isa<LoadInst>(load) || !load->getType()->isIntegerTy() ||
@@ -90,8 +90,8 @@ int64_t Proof::countValues(const Instruction *load) {
   return bits.isMask() && bits.ule(most) ? int64_t(bits.getZExtValue()) + 1 : 0;
 }
 
-/// True if a loop carries a number that is no count, such as the number of a tile where some are
-/// left out, and that no fault changes: it may be any of its range.
+/// True if a loop carries a number that is not a counter, such as the index of a tile with skipped
+/// tiles, and that no fault changes: it may have any value of its range.
 bool Proof::isFree(const PHINode *phi) const {
   const Loop *loop = loops.getLoopFor(phi->getParent());
   const BasicBlock *latch = loop ? loop->getLoopLatch() : nullptr;
@@ -104,7 +104,7 @@ bool Proof::isFree(const PHINode *phi) const {
   return next && !isCount && !affected.contains(phi);
 }
 
-/// True if a number is made of constants and sums that are not negative, in any number of turns.
+/// True if a number is composed of constants and nonnegative sums, over any number of iterations.
 static bool onlyGrows(const PHINode *phi) {
   SetVector<const Value *> work;
   work.insert(phi);
@@ -142,7 +142,7 @@ void Proof::addFree(const PHINode *phi) {
   }
 }
 
-/// Numbers that anything depends on which a sink, or with paths a branch before it, makes use of.
+/// Values with dependent sinks or, with paths, branches before a sink.
 void Proof::collectVariables(bool withPaths) {
   SetVector<const Value *> work;
   auto addPath = [&](const Instruction *to) {
@@ -178,7 +178,7 @@ void Proof::collectVariables(bool withPaths) {
   collectSources(work);
 }
 
-/// Numbers that the values in `work` depend on.
+/// Operands of the values in `work`.
 void Proof::collectSources(SetVector<const Value *> work) {
   for (size_t i = 0; i < work.size(); ++i) {
     const auto *instruction = dyn_cast<Instruction>(work[i]);
@@ -222,7 +222,7 @@ void Proof::addSource(Variable::Kind kind) {
                                          : space.rows);
 }
 
-/// True if all branches that lead to a block take its way, as far as they are known.
+/// True if every branch to a block takes its edge, as far as known.
 bool Proof::isReached(const BasicBlock *block) {
   const Loop *around = loops.getLoopFor(block);
   for (const auto *node = tree.getNode(block)->getIDom(); node; node = node->getIDom()) {
@@ -278,7 +278,7 @@ bool Proof::agrees(const Instruction *sink) {
   return true;
 }
 
-/// True if no thread waits for copies, or ends them, after it has come here.
+/// True if no thread waits for copies, or commits them, after this point.
 bool Proof::isLastOfCopies() {
   SmallVector<const BasicBlock *> work;
   SmallPtrSet<const BasicBlock *, 32> seen;
@@ -317,7 +317,7 @@ bool Proof::succeeds() {
     return false;
   }
   collectAffected();
-  // Mostly the instruction itself gives the same everywhere, of few numbers.
+  // Usually the instruction itself gives the same result everywhere, for few operands.
   SetVector<const Value *> own;
   own.insert(&site);
   collectSources(own);
@@ -332,7 +332,8 @@ bool Proof::succeeds() {
   });
 }
 
-/// At every point, unless that takes too long. Numbers on which least depends change most often.
+/// At every point, unless that takes too long. The numbers with the fewest dependents change most
+/// often.
 bool Proof::holdsEverywhere(function_ref<bool()> holds) {
   constexpr double most = 3e7;
   constexpr unsigned mostVariables = 64;

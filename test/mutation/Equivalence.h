@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Decides if a planted fault is one at all. A kernel is made for one shape: its index arithmetic is
-// a function of few small numbers, all of which can be tried.
+// Decides if an injected fault is equivalent to the original. A kernel is specialized to one shape:
+// its index arithmetic is a function of few small numbers, which can be enumerated.
 #pragma once
 
 #include "Mutations.h"
@@ -10,7 +10,7 @@
 
 namespace sluice::mutation {
 
-/// All that index arithmetic may depend on.
+/// Inputs of index arithmetic.
 struct Space {
   int64_t blocks = 1, threads = 1;
   unsigned scalars = 0; ///< number of the argument that is the offset of `length`; then `rows`

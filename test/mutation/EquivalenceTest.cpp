@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Changes that can be proved to be no fault, and faults that must not be.
+// Changes that are provably equivalent, and faults that must not be proved so.
 #include "Equivalence.h"
 
 #include "llvm/AsmParser/Parser.h"
@@ -13,8 +13,8 @@ using namespace sluice::mutation;
 
 namespace {
 
-/// A kernel `@k(arena, arguments)` of two operands; `%tid`, `%block`, `%length`, `%to` (memory) and
-/// `%i` = 64 * block + tid are at hand.
+/// A kernel `@k(arena, arguments)` of two operands; defines `%tid`, `%block`, `%length`, `%to`
+/// (memory) and `%i` = 64 * block + tid.
 std::string kernel(const std::string &body) {
   return R"(
 target triple = "nvptx64-nvidia-cuda"
@@ -44,7 +44,7 @@ entry:
          "\n}\n";
 }
 
-/// The variants of `op` that are provably none: 3 blocks of 64 threads, lengths up to 75.
+/// The provably equivalent variants of `op`: 3 blocks of 64 threads, lengths up to 75.
 std::vector<unsigned> proved(const std::string &body, Operator op) {
   llvm::LLVMContext context;
   llvm::SMDiagnostic diagnostic;
@@ -63,7 +63,7 @@ using Variants = std::vector<unsigned>;
 
 } // namespace
 
-/// For numbers 0 to 191: 200 and its neighbours are reached by none, 192 is by its lower one.
+/// Numbers 0 to 191: none reaches 200 or its neighbors; one reaches the lower neighbor of 192.
 TEST(NoFault, ProvesBoundThatNoThreadReaches) {
   auto bound = [](const std::string &number) {
     return "  %c = icmp ult i64 %i, " + number +
@@ -93,7 +93,7 @@ TEST(NoFault, ProvesBoundThatNoLengthReaches) {
   EXPECT_EQ(proved(compare("ult i64 %length, 76"), Operator::ShiftBound), Variants{1});
 }
 
-/// A clamp before a branch that lets only numbers pass that it does not change.
+/// A clamp before a branch that passes only numbers that the clamp does not change.
 TEST(NoFault, ProvesClampUnderRedundantBranch) {
   auto clamped = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
@@ -105,7 +105,7 @@ TEST(NoFault, ProvesClampUnderRedundantBranch) {
   EXPECT_EQ(proved(clamped("152"), Operator::RemoveClamp), Variants{});
 }
 
-/// The source of a copy matters where the copy reads anything, its size everywhere.
+/// The source of a copy matters if the copy reads any byte, its size everywhere.
 TEST(NoFault, ProvesClampOfSourceOfEmptyCopy) {
   auto copy = [](const std::string &limit) {
     return "  %c = icmp ult i64 %i, " + limit +
@@ -153,7 +153,7 @@ TEST(NoFault, ProvesCommitWithoutWait) {
   EXPECT_EQ(proved(commit + "  ret void", Operator::RemoveCommit), Variants{0});
   EXPECT_EQ(proved(commit + wait + "  ret void", Operator::RemoveCommit), Variants{});
   EXPECT_EQ(proved(wait + commit + "  ret void", Operator::RemoveCommit), Variants{0});
-  // A wait that a loop leads back to follows too.
+  // A wait that a back edge reaches follows too.
   EXPECT_EQ(proved("  br label %loop\nloop:\n" + wait + commit +
                        "  %x = load i1, ptr %to\n  br i1 %x, label %loop, label %end\nend:\n"
                        "  ret void",
@@ -161,7 +161,7 @@ TEST(NoFault, ProvesCommitWithoutWait) {
             Variants{});
 }
 
-/// For a loop whose end depends on the block: 6 turns at most, so that `%k` is at most 5.
+/// For a loop whose end depends on the block: at most 6 iterations, so `%k` is at most 5.
 TEST(NoFault, ProvesBoundInLoopWithVariableEnd) {
   auto loop = [](const std::string &bound, const std::string &end) {
     return "  %last = add i64 %block, 4\n  br label %loop\nloop:\n"
@@ -179,8 +179,8 @@ TEST(NoFault, ProvesBoundInLoopWithVariableEnd) {
   EXPECT_EQ(proved(loop("7", "eq i64 %next, %start"), Operator::ShiftBound), Variants{});
 }
 
-/// For a loop that is not entered where its end would never come: 4 turns in blocks 0 and 1, none
-/// in the others.
+/// For a loop that is not entered if its end would never be reached: 4 iterations in blocks 0 and
+/// 1, none in the others.
 TEST(NoFault, ProvesBoundInConditionalLoop) {
   auto loop = [](const std::string &bound) {
     return "  %early = icmp ult i64 %block, 2\n  %last = select i1 %early, i64 4, i64 0\n"
@@ -200,8 +200,8 @@ TEST(NoFault, ProvesBoundInConditionalLoop) {
   EXPECT_EQ(of("6").size(), of("2").size() + 2);
 }
 
-/// A number that a loop carries on by another one's turns, as tiles that are left out make it: at
-/// least 0 and below 3 in the loop's body, whatever is skipped.
+/// A number that a loop carries by another one's iterations, as for skipped tiles: at least 0 and
+/// below 3 in the loop's body.
 TEST(NoFault, ProvesBoundOfLoopCarriedNumber) {
   auto loop = [](const std::string &bound, const std::string &flags) {
     return "  br label %outer\nouter:\n  %n = phi i64 [ 0, %entry ], [ %next, %body ]\n"
@@ -215,7 +215,7 @@ TEST(NoFault, ProvesBoundOfLoopCarriedNumber) {
            "\n  %y = zext i1 %c to i64\n  store i64 %y, ptr %to\n  br label %outer\nend:\n"
            "  ret void";
   };
-  // The first two of these variants are of %n < 3, which is no such fault.
+  // The first two of these variants are of %n < 3 and not equivalent.
   EXPECT_EQ(proved(loop("100", "nuw nsw "), Operator::ShiftBound), (Variants{0, 1}));
   EXPECT_EQ(proved(loop("129", "nuw nsw "), Operator::ShiftBound), Variants{1});
   EXPECT_EQ(proved(loop("128", "nuw nsw "), Operator::ShiftBound), Variants{0});
@@ -223,7 +223,7 @@ TEST(NoFault, ProvesBoundOfLoopCarriedNumber) {
   EXPECT_EQ(proved(loop("100", ""), Operator::ShiftBound), Variants{});
 }
 
-/// Four bits of a loaded number are used: it is as one of 0 to 15.
+/// Four bits of a loaded number are used: it acts as one of 0 to 15.
 TEST(NoFault, ProvesBoundOfMaskedLoadedNumber) {
   auto low = [](const std::string &bound) {
     return "  %x = load i64, ptr %to\n  %low = and i64 %x, 15\n  %c = icmp ult i64 %low, " + bound +
@@ -234,7 +234,7 @@ TEST(NoFault, ProvesBoundOfMaskedLoadedNumber) {
   EXPECT_EQ(proved(low("15"), Operator::ShiftBound), Variants{});
 }
 
-/// A clamp whose result a branch takes along only where it is idle.
+/// A clamp whose result a branch uses only where the clamp is idle.
 TEST(NoFault, ProvesClampUnusedByBranches) {
   auto joined = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// All faults of a function in one program, which chooses among them by a number when it runs: a
-// program is compiled once, not once a fault.
+// Compiles all faults of a function into one program, which selects a fault by a number at run
+// time: one compilation, not one per fault.
 #include "Mutations.h"
 
 #include "llvm/IR/IRBuilder.h"
@@ -14,9 +14,9 @@ using Fault = sluice::mutation::Operator;
 
 namespace {
 
-class Planting {
+class FaultInjector {
 public:
-  explicit Planting(Function &function) : function(function) {
+  explicit FaultInjector(Function &function) : function(function) {
     for (Instruction &instruction : instructions(function)) {
       unsigned operands = instruction.getNumOperands();
       sites.push_back({&instruction,
@@ -24,7 +24,7 @@ public:
     }
     addArgument();
   }
-  void plant(const Mutation &mutation, uint64_t number);
+  void inject(const Mutation &mutation, uint64_t number);
 
 private:
   void addArgument();
@@ -32,7 +32,7 @@ private:
     IRBuilder<> builder(before);
     return builder.CreateICmpEQ(chosen, builder.getInt64(number));
   }
-  /// In the place of `without`, at `before`.
+  /// Replaces `without`, at `before`.
   Value *choose(Value *with, Value *without, Instruction *before) {
     Value *condition = isChosen(before);
     return SelectInst::Create(condition, with, without, "", before->getIterator());
@@ -47,17 +47,17 @@ private:
   Function &function;
   struct Site {
     Instruction *instruction;
-    ConstantInt *constant; ///< operand 1, where it is one
+    ConstantInt *constant; ///< operand 1, if there is one
   };
-  std::vector<Site> sites; ///< as they were numbered
+  std::vector<Site> sites; ///< by their original numbers
   Value *chosen = nullptr;
-  uint64_t number = 0; ///< of the fault that is planted now
+  uint64_t number = 0; ///< of the current fault
 };
 
 } // namespace
 
-/// A new function takes the body, the name and the arguments of the old one, which is left empty.
-void Planting::addArgument() {
+/// A new function takes the body, the name and the arguments of the old one, which becomes empty.
+void FaultInjector::addArgument() {
   SmallVector<Type *> types(function.getFunctionType()->params());
   types.push_back(Type::getInt64Ty(function.getContext()));
   auto *type = FunctionType::get(function.getReturnType(), types, false);
@@ -73,14 +73,15 @@ void Planting::addArgument() {
   chosen = made->getArg(made->arg_size() - 1);
 }
 
-/// `with` is at hand where the instruction is.
-void Planting::replaceResult(Instruction &instruction, Value *with) {
+/// `with` is available at the instruction.
+void FaultInjector::replaceResult(Instruction &instruction, Value *with) {
   Value *result = choose(with, &instruction, instruction.getNextNode());
   instruction.replaceUsesWithIf(result, [&](Use &use) { return use.getUser() != result; });
 }
 
 /// Operand 1, one less (variant 0) or one more.
-void Planting::shiftConstant(Instruction &instruction, ConstantInt &constant, unsigned variant) {
+void FaultInjector::shiftConstant(Instruction &instruction, ConstantInt &constant,
+                                  unsigned variant) {
   APInt one(constant.getBitWidth(), 1);
   APInt value = variant ? constant.getValue() + one : constant.getValue() - one;
   instruction.dropPoisonGeneratingFlags();
@@ -88,8 +89,9 @@ void Planting::shiftConstant(Instruction &instruction, ConstantInt &constant, un
   instruction.setOperand(1, choose(shifted, instruction.getOperand(1), &instruction));
 }
 
-/// Against a value: the bound itself is let in or left out; in the other variant it is moved on.
-void Planting::shiftBound(ICmpInst &compare, unsigned variant) {
+/// Compared with a value: includes or excludes the bound itself; the other variant moves it
+/// further.
+void FaultInjector::shiftBound(ICmpInst &compare, unsigned variant) {
   IRBuilder<> builder(&compare);
   Value *bound = compare.getOperand(1);
   CmpInst::Predicate predicate = compare.getPredicate();
@@ -104,7 +106,7 @@ void Planting::shiftBound(ICmpInst &compare, unsigned variant) {
 }
 
 /// For an instruction without a result.
-void Planting::removeCall(Instruction &instruction) {
+void FaultInjector::removeCall(Instruction &instruction) {
   IRBuilder<> builder(&instruction);
   Value *stays = builder.CreateICmpNE(chosen, builder.getInt64(number));
   instruction.moveBefore(
@@ -112,7 +114,7 @@ void Planting::removeCall(Instruction &instruction) {
 }
 
 /// The number of groups is a constant of the instruction.
-void Planting::waitForLess(CallInst &call) {
+void FaultInjector::waitForLess(CallInst &call) {
   if (call.arg_size() != 1) {
     return removeCall(call);
   }
@@ -125,7 +127,7 @@ void Planting::waitForLess(CallInst &call) {
   call.moveBefore(rest->getIterator());
 }
 
-void Planting::resizeCopy(CallInst &call, bool isWhole) {
+void FaultInjector::resizeCopy(CallInst &call, bool isWhole) {
   StringRef name = call.getCalledFunction()->getName(); // ... .16.s
   int64_t bytes = 0;
   name.drop_back(2).rsplit('.').second.getAsInteger(10, bytes);
@@ -134,7 +136,7 @@ void Planting::resizeCopy(CallInst &call, bool isWhole) {
                      choose(ConstantInt::get(size->getType(), isWhole ? bytes : 0), size, &call));
 }
 
-void Planting::plant(const Mutation &mutation, uint64_t as) {
+void FaultInjector::inject(const Mutation &mutation, uint64_t as) {
   number = as;
   Instruction &site = *sites[mutation.instruction].instruction;
   ConstantInt *constant = sites[mutation.instruction].constant;
@@ -166,9 +168,9 @@ void Planting::plant(const Mutation &mutation, uint64_t as) {
   }
 }
 
-void sluice::mutation::plantAll(Module &module, ArrayRef<Mutation> mutations) {
-  Planting planting(*module.getFunction(mutations.front().function));
+void sluice::mutation::injectAll(Module &module, ArrayRef<Mutation> mutations) {
+  FaultInjector injector(*module.getFunction(mutations.front().function));
   for (const auto &[i, mutation] : enumerate(mutations)) {
-    planting.plant(mutation, i + 1);
+    injector.inject(mutation, i + 1);
   }
 }

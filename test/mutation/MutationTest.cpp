@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One small kernel with a site of every operator: every fault that can be seen is.
+// One small kernel with a site of every operator: detects every observable fault.
 #include "Trial.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -13,8 +13,8 @@ using namespace sluice::mutation;
 
 namespace {
 
-/// Reverses tiles of 64 numbers through a ring of two stages of shared memory, the copies of the
-/// next tile under way; `%count` numbers, the rest of the last tile zero.
+/// Reverses tiles of 64 numbers through a ring of two stages of shared memory, with the copies of
+/// the next tile in flight; `%count` numbers, the rest of the last tile zero.
 const char *const text = R"(
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 target triple = "nvptx64-nvidia-cuda"
@@ -86,7 +86,7 @@ protected:
     launch.block = {64, 1, 1};
     launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
                         reinterpret_cast<uint64_t>(out.data()), uint64_t(count), uint64_t(tiles)};
-    // The last number is followed by others of the buffer: a read there is wrong, not rejected.
+    // Other numbers of the buffer follow the last one: a read there is wrong, not rejected.
     launch.buffers = {{"in", in.data(), in.size() * 4},
                       {"out", out.data(), out.size() * 4, emulator::Writes::Once, false}};
     subject = {"reverse", text, {{"k", launch}}, {{out.data(), out.size() * 4}}, nullptr, [this] {
@@ -120,7 +120,7 @@ TEST_F(InjectFaultTest, FindsASiteOfEveryOperator) {
   EXPECT_EQ(sites, expected);
 }
 
-/// One fault is none: where the clamp matters nothing is read.
+/// One fault is equivalent: where the clamp matters no byte is read.
 TEST_F(InjectFaultTest, DetectsHarmfulFaults) {
   Faults faults(subject, mutationsIn(subject));
   std::vector<std::string> survivors;

@@ -17,8 +17,8 @@ using Sites = SmallVector<std::pair<Operator, unsigned>>;
 
 bool isBoolean(const Value *value) { return value->getType()->isIntegerTy(1); }
 
-/// True if a condition is made of comparisons of floating-point numbers alone: it decides a
-/// number's value, not which numbers are read or written.
+/// True if a condition consists only of floating-point comparisons: it selects a number's value,
+/// not which numbers are read or written.
 bool isOfNumbers(const Value *condition) {
   if (isa<FCmpInst>(condition)) {
     return true;
@@ -30,7 +30,7 @@ bool isOfNumbers(const Value *condition) {
                 [&](const Use &operand) { return isConstant(operand) || isOfNumbers(operand); });
 }
 
-/// True if `value` reaches a phi through nothing but a selection: it is carried by a loop.
+/// True if `value` reaches a phi through selects only: a loop carries it.
 bool isCarried(const Value &value) {
   return any_of(value.users(), [](const User *user) {
     return isa<PHINode>(user) || (isa<SelectInst>(user) && any_of(user->users(), [](const User *u) {
@@ -41,7 +41,7 @@ bool isCarried(const Value &value) {
 
 bool isAsyncCopy(StringRef name) { return name.starts_with("llvm.nvvm.cp.async.c"); }
 
-/// The operand of a copy that gives the number of bytes, or -1.
+/// The copy operand with the number of bytes, or -1.
 int sizeOperand(const CallInst &call) {
   StringRef name = call.getCalledFunction()->getName();
   return isAsyncCopy(name) && name.ends_with(".s") && !isa<Constant>(call.getArgOperand(2)) ? 2

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Faults planted in CUDA kernels, in the LLVM IR that ships.
+// Faults injected into the shipped LLVM IR of CUDA kernels.
 #pragma once
 
 #include "llvm/IR/Module.h"
@@ -12,9 +12,9 @@ namespace sluice::mutation {
 
 enum class Operator {
   RemoveBarrier, ///< of a block or a warp
-  RemoveCommit,  ///< a group of copies is not ended
+  RemoveCommit,  ///< a group of copies is not committed
   WaitForLess,   ///< one group more stays pending; a wait for all is removed
-  CopyWhole,     ///< the source of a copy is not cut at an edge
+  CopyWhole,     ///< the source of a copy is not clamped at an edge
   CopyNothing,
   ShiftBound,     ///< a comparison: < becomes <=, and so on; a constant one less or one more
   ForceCondition, ///< a select, or one side of a conjunction or disjunction: always, never
@@ -34,13 +34,13 @@ struct Mutation {
   std::string text; ///< the instruction before
 };
 
-/// Every fault that can be planted in a module's functions, in order. Comparisons of floating-point
-/// numbers, and selections by them alone, are no sites: they decide a number's value.
+/// Every fault of a module's functions, in order. Comparisons of floating-point numbers, and
+/// selections by them alone, are no sites: they select a number's value.
 std::vector<Mutation> listMutations(llvm::Module &module);
 
-/// Plants all `mutations`, of one function, at once: it takes one more argument, a number of 64
-/// bits. With number i + 1 it has the i-th fault, with 0 none. The module is the one that they were
-/// found in, or an equal one.
-void plantAll(llvm::Module &module, llvm::ArrayRef<Mutation> mutations);
+/// Injects all `mutations` of one function at once: it takes one more argument, a number of 64
+/// bits. Number i + 1 selects the i-th fault, 0 none. The module must be the one that `mutations`
+/// were found in, or an equal one.
+void injectAll(llvm::Module &module, llvm::ArrayRef<Mutation> mutations);
 
 } // namespace sluice::mutation

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Integers of at most 64 bits as they are and as a planted fault makes them.
+// Integers of at most 64 bits without and with an injected fault.
 #pragma once
 
 #include "llvm/IR/InstrTypes.h"
@@ -8,7 +8,7 @@
 
 namespace sluice::mutation {
 
-/// A value without the fault and with it. An unknown one is the same in both or may differ.
+/// A value without the fault and with it. An unknown value may be equal in both or differ.
 struct Both {
   bool known = false, same = false;
   uint64_t before = 0, after = 0;
@@ -19,11 +19,11 @@ struct Both {
   bool is(uint64_t value) const { return known && before == value && after == value; }
 };
 
-/// Operations on numbers of `width` bits; unknown where an operand is, or the width is 0 or
-/// over 64.
+/// Operations on numbers of `width` bits; unknown if an operand is, or if the width is 0 or over
+/// 64.
 Both binary(llvm::Instruction::BinaryOps op, unsigned width, Both a, Both b);
 Both compare(llvm::CmpInst::Predicate predicate, unsigned width, Both a, Both b);
-/// For the intrinsics smin, smax, umin and umax; unknown of others.
+/// For the intrinsics smin, smax, umin and umax; unknown for others.
 Both clamp(llvm::Intrinsic::ID id, unsigned width, Both a, Both b);
 
 } // namespace sluice::mutation

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The proof that a planted fault is none: what depends on it, and every value of that with the
-// fault and without.
+// Proof that an injected fault is equivalent: the values that depend on it, with the fault and
+// without.
 #pragma once
 
 #include "Equivalence.h"
@@ -21,7 +21,7 @@
 
 namespace sluice::mutation {
 
-/// A copy's number of bytes that are read, where it has one.
+/// The operand with the number of bytes that a copy reads, if it has one.
 llvm::Value *sizeOfCopy(const llvm::Instruction *instruction);
 
 class Proof {
@@ -90,17 +90,17 @@ private:
   llvm::SetVector<const llvm::Instruction *> affected, sinks;
   std::vector<Variable> variables;
   std::vector<int64_t> point;
-  /// A value, computed from the variables of a set alone: it stays until one of them changes.
+  /// A value computed only from the variables of a set: constant until one of them changes.
   struct KnownValue {
     uint64_t stamp = 0, variables = 0;
     Both value;
   };
   bool isCurrent(const KnownValue &known) const;
   llvm::DenseMap<const llvm::Value *, KnownValue> memo;
-  uint64_t stamp = 0, used = 0;  ///< now; variables that the value being computed has been made of
+  uint64_t stamp = 0, used = 0;  ///< now; variables of the value being computed
   std::vector<uint64_t> changed; ///< when each variable did
   uint64_t begun = 0;            ///< when these variables were taken
-  uint64_t steps = 0;            ///< of all that has been computed
+  uint64_t steps = 0;            ///< of all computed values
   llvm::DenseMap<const llvm::Loop *, int64_t> iterations;
 };
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How often loops run at most.
+// Maximum iteration counts of loops.
 #include "Proof.h"
 
 #include "llvm/IR/PatternMatch.h"
@@ -25,11 +25,11 @@ int64_t Proof::countIterations(const Loop *loop) {
     iterations[loop] = searched;
     return searched;
   }
-  return found->second; // 0 while it is searched for
+  return found->second; // 0 during the search
 }
 
-/// True if a loop that counts by ones and leaves where it meets a number has met it in the last
-/// `count` iterations.
+/// True if a loop that counts by ones and exits at a number has reached it in the last `count`
+/// iterations.
 bool Proof::hasCome(const BranchInst *end, bool leaves, int64_t count) {
   const auto *compare = dyn_cast<ICmpInst>(end->getCondition());
   const auto *next = compare ? dyn_cast<BinaryOperator>(compare->getOperand(0)) : nullptr;
@@ -43,8 +43,7 @@ bool Proof::hasCome(const BranchInst *end, bool leaves, int64_t count) {
   return passed.known && passed.same && passed.before < uint64_t(count);
 }
 
-/// The least number of iterations after which the loop's end leaves it, at every point where it is
-/// entered, or 0.
+/// The minimum number of iterations after which the loop exits, over every entry, or 0.
 int64_t Proof::searchIterations(const Loop *loop) {
   constexpr int64_t most = 64;
   const auto *branch = dyn_cast<BranchInst>(loop->getLoopLatch()->getTerminator());

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Values with the fault and without, at one point of the numbers that they depend on.
+// Values with and without the fault, at one assignment of their variables.
 #include "Proof.h"
 
 #include "llvm/IR/IntrinsicInst.h"
@@ -70,7 +70,7 @@ Both Proof::computeSelect(const Instruction *instruction, Both condition, Both y
                   condition.after ? yes.after : no.after);
 }
 
-/// In a loop's header: where it began, a constant, or the count of a step. Elsewhere unknown.
+/// In a loop's header: the initial value, a constant, or the count of a step. Elsewhere unknown.
 Both Proof::computePhi(const PHINode *phi) {
   const Loop *loop = loops.getLoopFor(phi->getParent());
   bool isHeader = loop && loop->getHeader() == phi->getParent();
@@ -133,7 +133,7 @@ Both Proof::compute(const Instruction *instruction) {
   }
   bool isFollowed = instruction->getType()->isIntegerTy() && isPure(instruction);
   if (!affected.contains(instruction) && !isFollowed) {
-    return Both::unknown(true); // the same, for the sinks before it agree
+    return Both::unknown(true); // the same, since the sinks before it agree
   }
   SmallVector<Both, 4> operands;
   bool same = true;
@@ -192,7 +192,7 @@ Both Proof::computeForced(const Instruction *instruction, Both before) {
   return Both::unknown(isTaken && after.same);
 }
 
-/// The instruction as it is, and with the fault: as `plant` would make it.
+/// The instruction without and with the fault, as `inject` creates it.
 Both Proof::computeSite(const Instruction *instruction) {
   Both before = compute(instruction);
   auto with = [&](Both after) {

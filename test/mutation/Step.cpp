@@ -58,8 +58,8 @@ std::vector<Occasion> sluice::mutation::listOccasions(const runtime::Plan &plan)
       {"most", extent(context * 3 / 4 - 1, batch - 1), 4, true},
       {"in place", extent(context - 1, batch), 1, true, true},
       {"single", extent(1, 1), steps + 1}};
-  // Copies are unrolled: each compares rows of its own with the length. These lengths end sequences
-  // in the rows of every one of them, 8 rows apart.
+  // Copies are unrolled: each compares different rows with the length. These lengths end sequences
+  // in the rows of each copy, 8 rows apart.
   for (int64_t length = 5; length < context; length += 8) {
     occasions.push_back({"length " + std::to_string(length), extent(length, batch), 1, true});
   }
@@ -106,8 +106,8 @@ MutationStep::Dispatch &MutationStep::getDispatch(int64_t kernel) {
   return *dispatch;
 }
 
-/// Bytes of a result that the launch may write: its valid rows, each byte once, where it is the
-/// kernel's only stage; else once at most a stage, for stages share results out.
+/// Bytes of a result that the launch may write: its valid rows, each byte once if this is the
+/// kernel's only stage; else at most once per stage, since stages share results.
 void MutationStep::addResult(const Visit &visit, size_t operand, unsigned result, bool later,
                              std::vector<emulator::Buffer> &buffers) {
   using emulator::Writes;
@@ -122,7 +122,7 @@ void MutationStep::addResult(const Visit &visit, size_t operand, unsigned result
   }
 }
 
-/// Bytes of an operand that the launch may read: elsewhere it counts as unwritten.
+/// Bytes of an operand that the launch may read; the others count as unwritten.
 void MutationStep::addOperand(const Visit &visit, size_t operand,
                               std::vector<emulator::Buffer> &buffers) {
   uint8_t *data = arena.get() + (*visit.arguments)[operand];
@@ -164,9 +164,8 @@ void MutationStep::addBuffers(const Visit &visit, bool later,
   buffers.push_back({"arguments", const_cast<int64_t *>(arguments.data()), arguments.size() * 8});
 }
 
-/// Bytes that no result may depend on hold NaN: results, unless they lie where operands do,
-/// padding, and rows that are not valid. Zeros that should be written and are zeros already hide
-/// nothing then.
+/// Fills bytes that no result may depend on with NaN: results that share no memory with operands,
+/// padding, and invalid rows. Missing writes of zeros then show.
 void MutationStep::poison(const Visit &visit) {
   const auto &operands = visit.kernel.operands;
   const std::vector<int64_t> &arguments = *visit.arguments;
@@ -188,8 +187,8 @@ void MutationStep::poison(const Visit &visit) {
   }
 }
 
-/// All rows become the first, and every line of the head's weights that with its sign changed:
-/// logits are its square, negative. e^(0 - lse) of a token that does not exist is then infinite.
+/// Replaces all rows by the first, and every row of the head's weights by that row with its sign
+/// changed: logits are its square, negated. e^(0 - lse) of an absent token is then infinite.
 void MutationStep::lowerLogits(const Visit &visit) {
   auto head = llvm::cast<dispatch::CrossEntropyOp>(visit.op);
   auto weight = llvm::cast<mlir::RankedTensorType>(head.getWeight().getType());
@@ -205,7 +204,7 @@ void MutationStep::lowerLogits(const Visit &visit) {
   }
 }
 
-/// Counters of blocks that arrive, which are zero again after each launch; with their bytes.
+/// Counters of arriving blocks, which are zero again after each launch; with their bytes.
 std::pair<const uint8_t *, uint64_t> MutationStep::getCounters(const Visit &visit) const {
   int64_t count = visit.kernel.deviceVariants.at(target).counters;
   int64_t bytes = count * int64_t(sizeof(int32_t));
@@ -239,8 +238,7 @@ std::string MutationStep::judge(const Visit &visit,
   return judgement->str();
 }
 
-/// In place, each result shares the memory of the first operand of its type that no other has
-/// taken.
+/// In place, each result shares the memory of the first free operand of its type.
 MutationStep::Visit MutationStep::getVisit(const runtime::Launch &launch,
                                            const Occasion &occasion) {
   Visit visit{occasion, plan.kernels[size_t(launch.kernel)], getDispatch(launch.kernel).op, {}};
@@ -307,9 +305,9 @@ Subject MutationStep::getSubject(const Visit &visit) {
   return subject;
 }
 
-/// Where no row depends on lengths, only the number of the step can make a difference. Where they
-/// do, there are lengths and batches of which the last row is right before the first of a block
-/// of 64: the block has nothing to do, and one row more would make it begin.
+/// If no row depends on lengths, only the step number matters. Otherwise some lengths and batches
+/// put the last valid row just before the first of a block of 64: that block has no rows, and one
+/// more row would give it one.
 std::vector<Occasion> MutationStep::occasionsFor(const runtime::Launch &launch) {
   auto domain = getDispatch(launch.kernel).op->getAttrOfType<dispatch::DomainAttr>("domain");
   std::vector<Occasion> result;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A training step of an artifact on the emulator, kernel by kernel, each a subject of trials.
+// A training step of an artifact on the emulator, with each kernel a subject of trials.
 #pragma once
 
 #include "Trial.h"
@@ -17,13 +17,13 @@ struct Occasion {
   oracle::Extent extent;
   int64_t step = 1;
   bool ofLengths = false; ///< only for kernels whose rows may be invalid
-  bool inPlace = false;   ///< results of row passes take the place of operands where they may
-  bool negative = false; ///< of a head: logits of a row are far below 0, where absent tokens have 0
+  bool inPlace = false;   ///< results of row passes replace operands where they may
+  bool negative = false; ///< of a head: logits of a row are far below 0, the value of absent tokens
 };
 
-/// For a model of `context` tokens and `batch` sequences: all rows, then ever other parts of them.
-/// The ends of memory matter to the first, masks to the others; lengths end in every sixteenth of
-/// 64 rows. What depends on the number of the step meets the schedule's beginning, middle and end.
+/// Occasions for a model of `context` tokens and `batch` sequences: all rows, then varying subsets.
+/// The first tests the ends of memory, the others masks; lengths end in every sixteenth of 64 rows.
+/// Kernels that depend on the step number run at the schedule's beginning, middle and end.
 std::vector<Occasion> listOccasions(const runtime::Plan &plan);
 
 /// One training step of a full batch. Results of the earlier kernels are in memory when a kernel is
@@ -34,7 +34,7 @@ public:
   ~MutationStep();
 
   /// Calls `visit` with every kernel's first launch on every occasion, and then runs it. Throws
-  /// std::runtime_error where a kernel breaks a rule.
+  /// std::runtime_error if a kernel has a violation.
   void run(const std::function<void(const Occasion &, const Subject &)> &visit);
 
 private:

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A worker runs a kernel's stages one after the other and forks before each, once a fault: memory
-// comes back by itself, the stages before are not run again, nothing is compiled, and a kernel that
-// never ends is stopped.
+// A worker runs a kernel's stages in order and forks before each, once per fault: memory is
+// restored by itself, earlier stages do not run again, nothing is compiled, and a kernel that does
+// not terminate is stopped.
 #include "Trial.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -36,7 +36,7 @@ std::unique_ptr<llvm::Module> parse(const std::string &ir, llvm::LLVMContext &co
   return module;
 }
 
-/// Copies land when they are waited for, and warps run apart: the worst case on a GPU.
+/// Copies complete at their wait, and warps diverge: the worst case on a GPU.
 emulator::Options adverse() {
   return {.seed = 3,
           .schedule = emulator::Schedule::WarpAlone,
@@ -45,7 +45,7 @@ emulator::Options adverse() {
           .countTraffic = false};
 }
 
-/// The first violation, or nothing. A program with faults gets the fault's number.
+/// The first violation, or "". A program with faults receives the fault's number.
 std::string launchStage(emulator::Emulator &emulator, const Subject::SubjectStage &stage,
                         std::optional<uint64_t> fault = std::nullopt) {
   emulator::EmulatedLaunch launch = stage.launch;
@@ -106,7 +106,7 @@ struct Child {
   int output = -1;
 };
 
-/// After so much processor time the process ends by SIGPROF.
+/// SIGPROF ends the process after this processor time.
 void limitTime(double seconds) {
   auto whole = static_cast<time_t>(seconds);
   itimerval timer{{0, 0}, {whole, static_cast<suseconds_t>((seconds - double(whole)) * 1e6)}};
@@ -115,7 +115,7 @@ void limitTime(double seconds) {
 
 double processorSeconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
-/// The result of `work`, from a process of its own that may take `limit` seconds of processor time.
+/// The result of `work` in a separate process that may take `limit` seconds of processor time.
 Outcome inChild(double limit, const std::function<Outcome()> &work) {
   Child child([&](int to) {
     limitTime(limit);
@@ -137,7 +137,7 @@ Outcome inChild(double limit, const std::function<Outcome()> &work) {
   return {static_cast<Fate>(said[0] - '0'), said.substr(1)};
 }
 
-/// One line a function: its name and how often each of its blocks was entered.
+/// One line per function: its name and the execution count of each block.
 std::string coverageLine(const std::string &function, const emulator::Counters &counters) {
   std::string line = function;
   for (const emulator::BlockCount &block : counters.coverage) {
@@ -160,7 +160,7 @@ sluice::mutation::makeStage(const std::string &ir, const std::string &function,
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = parse(ir, *context);
   if (!mutations.empty()) {
-    plantAll(*module, mutations);
+    injectAll(*module, mutations);
   }
   for (llvm::Function &other : llvm::make_early_inc_range(*module)) {
     if (!other.isDeclaration() && other.getName() != function && other.use_empty()) {
@@ -174,7 +174,7 @@ sluice::mutation::makeStage(const std::string &ir, const std::string &function,
   return std::move(*made);
 }
 
-/// Made once, before processes part.
+/// Computed once, before processes fork.
 static std::shared_ptr<emulator::Emulator> buildEmulator(const Subject &subject, size_t stage) {
   const Subject::SubjectStage &it = subject.stages[stage];
   return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
@@ -283,11 +283,11 @@ Faults::Faults(const Subject &subject, std::vector<Mutation> mutations)
   }
 }
 
-/// A stage that has faults, and those after it as they are.
-Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &planted,
+/// A stage with faults, and the unchanged later ones.
+Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &injected,
                         const Stages &intact) const {
   for (size_t at = stage; at < intact.size(); ++at) {
-    std::string violation = at == stage ? launchStage(*planted[at], subject.stages[at], fault)
+    std::string violation = at == stage ? launchStage(*injected[at], subject.stages[at], fault)
                                         : launchStage(*intact[at], subject.stages[at]);
     if (!violation.empty()) {
       return {Fate::Judged, violation};
@@ -296,13 +296,13 @@ Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &planted,
   if (readOutputs(subject) == expected) {
     return {Fate::Survived, ""};
   }
-  limitTime(0); // the kernel has ended; the oracle may take its time
+  limitTime(0); // the kernel has ended; the oracle has no time limit
   std::string wrong = subject.judge();
   return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
 }
 
-/// Every `workers`th fault, stage by stage. A message is a head of two numbers and a text; short
-/// ones reach a pipe whole.
+/// Every `workers`th fault, stage by stage. A message is a header of two numbers and a text; short
+/// messages are written to a pipe atomically.
 void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned worker,
                   unsigned workers, int pipe) const {
   constexpr size_t longest = 3000;
@@ -311,21 +311,21 @@ void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned w
                        outcome.text.substr(0, longest) + '\0');
   };
   subject.prepare ? subject.prepare() : void();
-  Stages intact, planted;
+  Stages intact, injected;
   for (size_t i = 0; i < subject.stages.size(); ++i) {
     auto found = faults.stages.find(subject.stages[i].function);
     intact.push_back(buildEmulator(subject, i));
-    planted.push_back(found == faults.stages.end() ? nullptr : found->second);
+    injected.push_back(found == faults.stages.end() ? nullptr : found->second);
   }
   for (size_t at = 0; at < subject.stages.size(); ++at) {
-    if (worker == 0 && planted[at]) {
-      Outcome none = inChild(limit(), [&] { return runFrom(at, 0, planted, intact); });
+    if (worker == 0 && injected[at]) {
+      Outcome none = inChild(limit(), [&] { return runFrom(at, 0, injected, intact); });
       none.fate != Fate::Survived ? say(faults.all.size(), none) : void();
     }
     for (size_t i = worker; i < which.size(); i += workers) {
       if (faults.all[which[i]].function == subject.stages[at].function) {
         uint64_t number = faults.numbers[which[i]];
-        say(which[i], inChild(limit(), [&] { return runFrom(at, number, planted, intact); }));
+        say(which[i], inChild(limit(), [&] { return runFrom(at, number, injected, intact); }));
       }
     }
     launchStage(*intact[at], subject.stages[at]);
@@ -364,7 +364,7 @@ void Trials::run(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned wo
   while (::wait(nullptr) > 0) {
   }
   if (!differs.empty()) {
-    throw std::runtime_error(subject.name + ": with every fault planted and none chosen it " +
+    throw std::runtime_error(subject.name + ": with every fault injected and none chosen it " +
                              differs);
   }
 }

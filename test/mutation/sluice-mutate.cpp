@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Plants faults in an artifact's GPU kernels, one at a time, and asks the emulator and the float64
-// oracle about each.
+// Injects faults into an artifact's GPU kernels, one at a time, and runs the emulator and the
+// float64 oracle on each.
 #include "Step.h"
 
 #include "llvm/Support/CommandLine.h"
@@ -46,7 +46,7 @@ llvm::cl::opt<std::string>
               llvm::cl::desc("Fail unless the basic blocks that never run are those of this file: "
                              "lines of a kernel's name, their number and the reason"));
 
-/// The outcome of a fault: of the last step that it was tried in.
+/// The outcome of a fault in the last step that tried it.
 struct Tried {
   Mutation mutation;
   Outcome outcome;
@@ -79,13 +79,13 @@ struct Counts {
   }
 };
 
-/// The faults that are tried, by kernel; each step tries those that none before has caught.
+/// The faults to try, by kernel; each step tries the faults that no earlier one detected.
 class MutationRun {
 public:
   MutationRun();
   void tryKernel(const Subject &subject, const std::string &occasion);
-  bool report() const;         ///< whether as many are caught as should be
-  bool reportCoverage() const; ///< whether all blocks ran that should
+  bool report() const;         ///< whether enough faults are detected
+  bool reportCoverage() const; ///< whether all required blocks ran
 
 private:
   std::string getMutationKey(const std::string &occasion, const Mutation &mutation) const;
@@ -95,25 +95,25 @@ private:
   bool isDone(const std::string &kernel);
   void tryFaults(const Subject &subject, const std::string &occasion,
                  const std::vector<size_t> &open);
-  const Faults &plantedIn(const Subject &subject);
+  const Faults &compileFaults(const Subject &subject);
   void proveRest(const Subject &subject, const std::string &occasion);
   void write(const std::string &kernel, const std::string &occasion, const Mutation &mutation,
              const Outcome &outcome);
 
   std::string code; ///< hash of the kernel's IR
   std::map<std::string, std::vector<Tried>> faults;
-  std::map<std::string, Outcome> known; ///< trials of a run before
+  std::map<std::string, Outcome> known; ///< trials of an earlier run
   std::map<std::string, std::vector<uint64_t>> entered;
-  std::unique_ptr<Faults> planted;
-  std::string plantedKernel;
-  std::set<std::string> proved; ///< faults that a proof was tried of
+  std::unique_ptr<Faults> injected;
+  std::string injectedKernel;
+  std::set<std::string> proved; ///< faults with an attempted proof
   std::ofstream lines;
   int trials = 0;
 };
 
 } // namespace
 
-/// Times of this process and of the processes that it has waited for.
+/// Processor times of this process and of the processes it waited for.
 static int64_t processorSeconds() {
   int64_t seconds = 0;
   for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -139,7 +139,7 @@ MutationRun::MutationRun() {
       llvm::json::Object *object = parsed ? parsed->getAsObject() : nullptr;
       if (!object) {
         llvm::consumeError(parsed.takeError());
-        continue; // the last line of a run that was stopped
+        continue; // the last line of an interrupted run
       }
       known[object->getString("key")->str()] = {
           static_cast<Fate>(object->getInteger("fate").value_or(0)),
@@ -151,7 +151,7 @@ MutationRun::MutationRun() {
   }
 }
 
-/// One in so many of each kind, beginning elsewhere in each kernel.
+/// One in so many of each kind, with a different start in each kernel.
 void MutationRun::choose(const std::string &kernel, const std::vector<Mutation> &all) {
   std::map<Operator, unsigned> seen;
   auto phase = static_cast<unsigned>(faults.size());
@@ -182,7 +182,7 @@ void MutationRun::addCoverage(const std::string &kernel,
   }
 }
 
-/// No fault is left to be tried, no basic block to be reached.
+/// No fault is left to try, no basic block to reach.
 bool MutationRun::isDone(const std::string &kernel) {
   return llvm::all_of(faults[kernel], [](const Tried &tried) { return tried.isDone(); }) &&
          !llvm::is_contained(entered[kernel], 0);
@@ -223,15 +223,14 @@ void MutationRun::tryKernel(const Subject &subject, const std::string &occasion)
             << processorSeconds() << " s" << std::endl;
 }
 
-/// A fault is caught by numbers only where they are right without it: results are written once that
-/// is known.
+/// Numbers detect a fault only if they are right without it: writes results once that is known.
 void MutationRun::tryFaults(const Subject &subject, const std::string &occasion,
                             const std::vector<size_t> &open) {
   Trials kernel(subject, /*judges=*/false);
   addCoverage(subject.name, kernel.coverage());
   bool byNumbers = false;
   if (!open.empty()) {
-    kernel.run(plantedIn(subject), open, workers, [&](size_t i, Outcome outcome) {
+    kernel.run(compileFaults(subject), open, workers, [&](size_t i, Outcome outcome) {
       Tried &tried = faults[subject.name][i];
       byNumbers |= outcome.fate == Fate::Wrong;
       tried.outcome = std::move(outcome);
@@ -247,21 +246,21 @@ void MutationRun::tryFaults(const Subject &subject, const std::string &occasion,
   }
 }
 
-/// For the visited kernel: all chosen ones.
-const Faults &MutationRun::plantedIn(const Subject &subject) {
-  if (plantedKernel != subject.name) {
+/// All selected faults of the visited kernel.
+const Faults &MutationRun::compileFaults(const Subject &subject) {
+  if (injectedKernel != subject.name) {
     std::vector<Mutation> mutations;
     for (const Tried &tried : faults[subject.name]) {
       mutations.push_back(tried.mutation);
     }
-    planted = std::make_unique<Faults>(subject, std::move(mutations));
-    plantedKernel = subject.name;
+    injected = std::make_unique<Faults>(subject, std::move(mutations));
+    injectedKernel = subject.name;
   }
-  return *planted;
+  return *injected;
 }
 
-/// The survivors of the first step may be none; a fault that is caught must not be proved to be
-/// none.
+/// The survivors of the first step may be equivalent; a detected fault must not be proved
+/// equivalent.
 void MutationRun::proveRest(const Subject &subject, const std::string &occasion) {
   std::vector<Mutation> mutations;
   std::vector<Tried *> asked;
@@ -328,8 +327,8 @@ bool MutationRun::report() const {
   return all.share() >= least;
 }
 
-/// Kernels whose blocks did not all run, with how many did not: "name 5", names without the number
-/// that they end in.
+/// Kernels with blocks that did not run, and their number: "name 5", names without their trailing
+/// number.
 bool MutationRun::reportCoverage() const {
   size_t blocks = 0, missed = 0;
   std::set<std::string> found, expected;
@@ -361,7 +360,7 @@ bool MutationRun::reportCoverage() const {
 
 int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(
-      argc, argv, "Plants faults in an artifact's GPU kernels; who finds them?\n");
+      argc, argv, "Injects faults into an artifact's GPU kernels and counts the detected ones.\n");
   try {
     auto artifact = runtime::Artifact::load(artifactPath.getValue());
     MutationRun run;

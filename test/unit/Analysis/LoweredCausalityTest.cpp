@@ -121,8 +121,8 @@ bool differ(IntegerSet x, IntegerSet y) {
 }
 
 /// Injects a fault into every mask of ops of this kind; returns their number.
-template <typename Op> int plantMasks(Road &road, StringRef pass) {
-  int planted = 0;
+template <typename Op> int injectMaskFaults(Road &road, StringRef pass) {
+  int injected = 0;
   road.module->walk([&](Op op) {
     for (unsigned i = 0; i < op.getMask().getNumConstraints(); ++i) {
       if (!differ(op.getMask(), widened(op.getMask(), i))) {
@@ -130,10 +130,10 @@ template <typename Op> int plantMasks(Road &road, StringRef pass) {
       }
       ScopedAttribute mutant(op, "mask", IntegerSetAttr::get(widened(op.getMask(), i)));
       expectCaught(road, pass, op, "a mask widened by one");
-      ++planted;
+      ++injected;
     }
   });
-  return planted;
+  return injected;
 }
 
 AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor) {
@@ -143,7 +143,7 @@ AccessAttr changed(AccessAttr access, int64_t by, int64_t group, int64_t factor)
                          factor, access.getColumn(), access.getIndex(), access.getOutside());
 }
 
-/// Visits the rows of sequences that an op reads through maps, and calls `plant(change)` for each,
+/// Visits the rows of sequences that an op reads through maps, and calls `inject(change)` for each,
 /// where `change` replaces the access.
 void forEachAccess(
     ModuleOp module,
@@ -204,8 +204,9 @@ TEST(LoweredCausality, DetectsWrongMasksOfDispatches) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
     Road road(source + spec);
     road.formDispatches();
-    EXPECT_GT(plantMasks<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 5) << spec;
-    EXPECT_GT(plantMasks<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1) << spec;
+    EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 5) << spec;
+    EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1)
+        << spec;
   }
 }
 
@@ -214,8 +215,9 @@ TEST(LoweredCausality, DetectsWrongMasksOfDifferentiation) {
     Road road(source + spec);
     road.run(createDifferentiate());
     // Without an earlier correct check: a pass's mistake is detected immediately.
-    EXPECT_GT(plantMasks<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
-    EXPECT_GT(plantMasks<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1) << spec;
+    EXPECT_GT(injectMaskFaults<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
+    EXPECT_GT(injectMaskFaults<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1)
+        << spec;
     EXPECT_EQ(road.find("sluice-differentiate"), "");
   }
 }
@@ -229,8 +231,8 @@ TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
     {"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 200]}}, {"op": "head"}]})json";
   Road road(path);
   road.formDispatches();
-  EXPECT_GT(plantMasks<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 3);
-  EXPECT_GT(plantMasks<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1);
+  EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 3);
+  EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1);
   std::filesystem::remove(path);
 }
 
@@ -239,7 +241,7 @@ TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
 TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
   Road road(source + "/test/causality/causal/replaced-last-rows.json");
   road.formDispatches();
-  int planted = 0;
+  int injected = 0;
   road.module->walk([&](arith::SelectOp select) {
     if (!dispatch::findRowCondition(select.getCondition())) {
       return;
@@ -249,7 +251,7 @@ TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
     expectCaught(road, "sluice-form-dispatches", select, "a select of the other rows");
     if (on.getDefiningOp<arith::ConstantOp>() || off.getDefiningOp<arith::ConstantOp>()) {
       select->setOperands({select.getCondition(), on, off}); // an adjoint's
-      ++planted;
+      ++injected;
       return;
     }
     ImplicitLocOpBuilder b(select.getLoc(), select);
@@ -258,9 +260,9 @@ TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
     expectCaught(road, "sluice-form-dispatches", select, "a sum in place of a select");
     select->setOperands({select.getCondition(), on, off});
     sum.getDefiningOp()->erase();
-    ++planted;
+    ++injected;
   });
-  EXPECT_GT(planted, 2);
+  EXPECT_GT(injected, 2);
   EXPECT_EQ(road.find("sluice-form-dispatches"), "");
 }
 
@@ -269,8 +271,8 @@ class WrongMaps : public ::testing::TestWithParam<std::string> {};
 TEST_P(WrongMaps, DetectDispatchErrors) {
   Road road(source + GetParam());
   road.formDispatches();
-  int planted = 0;
-  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto plant) {
+  int injected = 0;
+  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto inject) {
     for (int64_t by : {1, -1}) {
       // The position after the last is null at every length: nothing is read.
       bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
@@ -278,12 +280,12 @@ TEST_P(WrongMaps, DetectDispatchErrors) {
         continue;
       }
       std::unique_ptr<ScopedAttribute> mutant =
-          plant(changed(access, by, access.getGroup(), access.getSourceFactor()));
+          inject(changed(access, by, access.getGroup(), access.getSourceFactor()));
       expectCaught(road, "sluice-form-dispatches", op, by > 0 ? "an index too far" : "too near");
-      ++planted;
+      ++injected;
     }
   });
-  EXPECT_GT(planted, 20);
+  EXPECT_GT(injected, 20);
 }
 
 namespace {
@@ -316,20 +318,20 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
 TEST_P(WrongMaps, DetectGuardErrors) {
   Road road(source + GetParam());
   road.formDispatches();
-  int planted = 0;
-  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto plant) {
+  int injected = 0;
+  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto inject) {
     int64_t factor = access.getSourceFactor();
     for (int64_t other : {factor > 1 ? factor - 1 : 0, factor + 1}) {
       bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
       if (factor == 0 || readsLast || !guardMatters(op, access, other)) {
         continue;
       }
-      auto mutant = plant(changed(access, 0, access.getGroup(), other));
+      auto mutant = inject(changed(access, 0, access.getGroup(), other));
       expectCaught(road, "sluice-form-dispatches", op, "a guard of " + std::to_string(other));
-      ++planted;
+      ++injected;
     }
   });
-  EXPECT_GT(planted, 2);
+  EXPECT_GT(injected, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(LoweredCausality, WrongMaps,
@@ -352,17 +354,17 @@ TEST(LoweredCausality, DetectsWrongAdjoints) {
         "/test/causality/causal/shift-after-upsample.json", "/models/tiny/hourglass.json"}) {
     Road road(source + spec);
     road.run(createDifferentiate());
-    int planted = 0;
+    int injected = 0;
     auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
     for (auto shift : gradient.getOps<ShiftOp>()) {
       if (isBackward(shift)) {
         int64_t by = static_cast<int64_t>(shift.getBy()) + 1;
         ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(by));
         expectCaught(road, "sluice-differentiate", shift, "an adjoint's shift");
-        ++planted;
+        ++injected;
       }
     }
-    EXPECT_GT(planted, 0) << spec;
+    EXPECT_GT(injected, 0) << spec;
     EXPECT_EQ(road.find("sluice-differentiate"), "");
   }
 }
@@ -371,18 +373,18 @@ TEST(LoweredCausality, DetectsWrongAdjoints) {
 TEST(LoweredCausality, DetectsWrongForwardShifts) {
   Road road(source + "/models/tiny/hourglass.json");
   road.run(createDifferentiate());
-  int planted = 0;
+  int injected = 0;
   for (auto shift : road.module->lookupSymbol<func::FuncOp>("gradient").getOps<ShiftOp>()) {
     for (int64_t by : {1, -1}) {
       if (!isBackward(shift)) {
         int64_t changed = static_cast<int64_t>(shift.getBy()) + by;
         ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(changed));
         expectCaught(road, "sluice-differentiate", shift, "a shift");
-        ++planted;
+        ++injected;
       }
     }
   }
-  EXPECT_GT(planted, 0);
+  EXPECT_GT(injected, 0);
 }
 
 //===----------------------------------------------------------------------===//
@@ -436,30 +438,30 @@ std::string writeTwoCuts() {
 TEST(LoweredSegments, DetectsWrongIndicesOfDifferentiation) {
   Road road(writeTwoCuts());
   road.run(createDifferentiate());
-  int planted = 0;
+  int injected = 0;
   auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
   gradient.walk([&](Operation *op) {
     if (isa<SpreadSegmentsOp, SpreadSegmentsBackwardOp>(op)) {
       for (int64_t by : {0, 2}) {
         ScopedAttribute mutant(op, "by", OpBuilder(op).getI64IntegerAttr(by));
         expectCaught(road, "sluice-differentiate", op, "a spread by " + std::to_string(by));
-        ++planted;
+        ++injected;
       }
     }
     if (isa<PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp>(op)) {
       ScopedAttribute mutant(op, "starts", UnitAttr::get(op->getContext()));
       expectCaught(road, "sluice-differentiate", op, "a mean of the segment behind");
-      ++planted;
+      ++injected;
     }
   });
-  EXPECT_EQ(planted, 2 * 4 + 5); // of both; a rule's bits have no gradient
+  EXPECT_EQ(injected, 2 * 4 + 5); // of both; a rule's bits have no gradient
   EXPECT_EQ(road.find("sluice-differentiate"), "");
 }
 
 TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
   Road road(writeTwoCuts());
   road.run(createDifferentiate());
-  int planted = 0;
+  int injected = 0;
   for (const char *name : {"evaluate", "gradient"}) {
     auto function = road.module->lookupSymbol<func::FuncOp>(name);
     SmallVector<SegmentOp> cuts(function.getOps<SegmentOp>());
@@ -473,10 +475,10 @@ TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
       Exchanged mutant(op->getOpOperand(counts), cuts[0].getCounts());
       Exchanged ends(op->getOpOperand(counts + 1), cuts[0].getEnds());
       expectCaught(road, "sluice-differentiate", op, "the words' boundaries");
-      ++planted;
+      ++injected;
     });
   }
-  EXPECT_EQ(planted, 2 + 5);
+  EXPECT_EQ(injected, 2 + 5);
 }
 
 /// Row passes that read rows of sequences by index, with the operand number.
@@ -510,10 +512,10 @@ protected:
   void expectCaughtWith(dispatch::RowsOp op, ArrayAttr accesses, const std::string &what) {
     ScopedAttribute mutant(op, "accesses", accesses);
     expectCaught(road, "sluice-form-dispatches", op, what);
-    ++planted;
+    ++injected;
   }
   Road road;
-  int planted = 0;
+  int injected = 0;
 };
 
 /// Results of an index or a range, one row too far and one too near. A range loses a row at one
@@ -526,7 +528,7 @@ TEST_P(WrongIndices, DetectRowErrors) {
                                     "rows " + std::to_string(by) + " away");
                  }
                });
-  EXPECT_GE(planted, 4);
+  EXPECT_GE(injected, 4);
 }
 
 /// A range that begins at an earlier end, or ends at a later one.
@@ -541,7 +543,7 @@ TEST_P(WrongIndices, DetectEndErrors) {
       }
     }
   });
-  EXPECT_GE(planted, 2);
+  EXPECT_GE(injected, 2);
 }
 
 /// Counts read one row away, and ends instead of counts.
@@ -556,7 +558,7 @@ TEST_P(WrongIndices, DetectCountErrors) {
     Exchanged mutant(op->getOpOperand(number), scan.getEnds());
     expectCaught(road, "sluice-form-dispatches", op, "an end for a count");
   });
-  EXPECT_GE(planted, 1);
+  EXPECT_GE(injected, 1);
 }
 
 // In a gradient of attention each row depends on all; bits reveal the values they are computed

@@ -33,14 +33,14 @@ TEST(BoundsClause, ReportsReadPastAConstantTable) {
 }
 
 TEST(InitializationClause, ReportsCopyOfUnwrittenBytes) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
 +  store float 1.0, ptr addrspace(1) %q, align 4
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   call void @llvm.nvvm.cp.async.ca.shared.global.4(ptr addrspace(3) %p, ptr addrspace(1) %q)
   call void @llvm.nvvm.cp.async.wait.all())",
-                    ViolationKind::Uninitialized, "cp.async", shared};
-  expectCaught(planted);
+                     ViolationKind::Uninitialized, "cp.async", shared};
+  expectCaught(injected);
 }
 
 TEST(InitializationClause, ReportsMatrixLoadOfUnwrittenBytes) {
@@ -53,19 +53,19 @@ TEST(InitializationClause, ReportsMatrixLoadOfUnwrittenBytes) {
 }
 
 TEST(OutputsClause, ReportsSecondWriteOfAnOutput) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 3.0, ptr addrspace(1) %q, align 4
 -  store float 3.0, ptr addrspace(1) %q, align 4)",
-                    ViolationKind::WrittenTwice, "store float 3.0"};
-  planted.writes = Writes::Once;
-  expectCaught(planted);
+                     ViolationKind::WrittenTwice, "store float 3.0"};
+  injected.writes = Writes::Once;
+  expectCaught(injected);
 }
 
 /// The last of 64 threads to count itself reads values that the others wrote before: valid only if
 /// the fences around the counting release and acquire.
 TEST(RacesClause, AtomicsThatNeitherReleaseNorAcquire) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
   store float 1.0, ptr addrspace(3) %p, align 4
   %first = icmp eq i64 %tid, 0
@@ -87,9 +87,10 @@ read:
   %y = load float, ptr addrspace(3) %r, align 4
   br label %end
 end:)",
-                    ViolationKind::Race, "%y = load float",
-                    std::string(shared) + "@n = internal addrspace(3) global i32 undef, align 4\n"};
-  expectCaught(planted);
+                     ViolationKind::Race, "%y = load float",
+                     std::string(shared) +
+                         "@n = internal addrspace(3) global i32 undef, align 4\n"};
+  expectCaught(injected);
 }
 
 TEST(RacesClause, TwoThreadsWriteOneByte) {
@@ -135,9 +136,9 @@ end:)",
 
 /// A parameter that declares more than its pointer has, even if no access needs it.
 TEST(AlignmentClause, PointerThatDiffersFromItsParameter) {
-  FaultCase planted{"", ViolationKind::Misaligned, ""};
-  planted.parameters = "ptr addrspace(1) align 16 %in, ptr addrspace(1) %out";
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected{"", ViolationKind::Misaligned, ""};
+  injected.parameters = "ptr addrspace(1) align 16 %in, ptr addrspace(1) %out";
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
   alignas(16) float numbers[132] = {};
   for (bool faulty : {false, true}) {
@@ -155,12 +156,12 @@ TEST(AlignmentClause, PointerThatDiffersFromItsParameter) {
 }
 
 TEST(LimitsClause, ReportsGridsThatAreTooLarge) {
-  FaultCase planted{"", ViolationKind::Limit, ""};
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected{"", ViolationKind::Limit, ""};
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
   for (Dim3 grid : {Dim3{1, 65536, 1}, Dim3{1, 1, 65536}}) {
-    planted.grid = grid;
-    Report report = runKernel(*emulator, planted).report;
+    injected.grid = grid;
+    Report report = runKernel(*emulator, injected).report;
     ASSERT_FALSE(report.passed());
     EXPECT_EQ(report.violations.front().kind, ViolationKind::Limit) << report.str();
   }

@@ -31,25 +31,25 @@ std::string copyAndRead(const std::string &between, const std::string &after = "
 }
 
 TEST(Copies, ReportsReadBeforeWait) {
-  FaultCase planted{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
-                                "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
-                    ViolationKind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
-  planted.rightWhenEarly = true;
-  expectCaught(planted);
+  FaultCase injected{copyAndRead("+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                                 "-  call void @llvm.nvvm.cp.async.wait.group(i32 0)"),
+                     ViolationKind::UnwaitedCopy, "%x = load <4 x float>", shared, 4};
+  injected.rightWhenEarly = true;
+  expectCaught(injected);
 }
 
 TEST(Copies, ReportsWaitForWrongGroup) {
-  FaultCase planted{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
-                                "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
-                                "  call void @llvm.nvvm.cp.async.wait.all()"),
-                    ViolationKind::UnwaitedCopy, "a copy that thread", shared, 4};
-  planted.rightWhenEarly = true;
-  expectCaught(planted);
+  FaultCase injected{copyAndRead("-  call void @llvm.nvvm.cp.async.wait.group(i32 1)\n"
+                                 "+  call void @llvm.nvvm.cp.async.wait.group(i32 0)",
+                                 "  call void @llvm.nvvm.cp.async.wait.all()"),
+                     ViolationKind::UnwaitedCopy, "a copy that thread", shared, 4};
+  injected.rightWhenEarly = true;
+  expectCaught(injected);
 }
 
 /// A thread's own wait does not cover another thread's copy: a barrier must follow it.
 TEST(Copies, ReportsBarrierBeforeWait) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %four = mul i64 %tid, 4
   %g = getelementptr float, ptr addrspace(1) %in, i64 %four
   %p = getelementptr float, ptr addrspace(3) @s, i64 %four
@@ -63,9 +63,9 @@ TEST(Copies, ReportsBarrierBeforeWait) {
   %x = load <4 x float>, ptr addrspace(3) %r, align 16
   %q = getelementptr float, ptr addrspace(1) %out, i64 %four
   store <4 x float> %x, ptr addrspace(1) %q, align 16)",
-                    ViolationKind::UnwaitedCopy, "", shared, 4};
-  planted.rightWhenEarly = true;
-  expectCaught(planted);
+                     ViolationKind::UnwaitedCopy, "", shared, 4};
+  injected.rightWhenEarly = true;
+  expectCaught(injected);
 }
 
 TEST(Copies, ReportsPendingCopiesAtEnd) {
@@ -78,7 +78,7 @@ TEST(Copies, ReportsPendingCopiesAtEnd) {
 }
 
 TEST(Copies, ReportsOverwrittenSource) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
   %p = getelementptr float, ptr addrspace(3) @s, i64 %tid
@@ -86,14 +86,14 @@ TEST(Copies, ReportsOverwrittenSource) {
 +  call void @llvm.nvvm.cp.async.wait.all()
   store float 2.0, ptr addrspace(1) %q, align 4
 -  call void @llvm.nvvm.cp.async.wait.all())",
-                    ViolationKind::UnwaitedCopy, "store float 2.0", shared};
-  planted.writes = Writes::Any;
-  expectCaught(planted);
+                     ViolationKind::UnwaitedCopy, "store float 2.0", shared};
+  injected.writes = Writes::Any;
+  expectCaught(injected);
 }
 
 /// A source size below 16 fills with zeros, and 0 reads nothing: past the end here.
 TEST(Copies, ReportsPartialCopyPastTheEnd) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %four = mul i64 %tid, 4
   %last = icmp eq i64 %tid, 63
   %from = select i1 %last, i64 100000, i64 %four
@@ -106,11 +106,11 @@ TEST(Copies, ReportsPartialCopyPastTheEnd) {
   %x = load <4 x float>, ptr addrspace(3) %p, align 16
   %q = getelementptr float, ptr addrspace(1) %out, i64 %four
   store <4 x float> %x, ptr addrspace(1) %q, align 16)",
-                    ViolationKind::OutOfBounds, "cp.async.cg", shared, 4};
-  expectCaught(planted);
-  auto emulator = compileKernel(kernelText(planted, false));
+                     ViolationKind::OutOfBounds, "cp.async.cg", shared, 4};
+  expectCaught(injected);
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
-  std::vector<float> out = runKernel(*emulator, planted).out;
+  std::vector<float> out = runKernel(*emulator, injected).out;
   for (size_t i = 0; i < out.size(); ++i) {
     EXPECT_EQ(out[i], i < 252 && i % 4 < 2 ? float(i + 1) : 0.0f) << i;
   }
@@ -165,12 +165,12 @@ TEST(Mbarriers, ReportsUseBeforeBarrierAfterInitialization) {
   std::string line = "  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)\n";
   auto without = text;
   without.replace(without.find(line), line.size(), "");
-  FaultCase planted{without, ViolationKind::Mbarrier, "", both};
-  auto emulator = compileKernel(kernelText(planted, true));
+  FaultCase injected{without, ViolationKind::Mbarrier, "", both};
+  auto emulator = compileKernel(kernelText(injected, true));
   ASSERT_TRUE(emulator);
   for (Schedule schedule : {Schedule::InOrder, Schedule::Random, Schedule::WarpAlone}) {
     Options options{.seed = 4, .schedule = schedule};
-    EXPECT_FALSE(runKernel(*emulator, planted, options).report.passed());
+    EXPECT_FALSE(runKernel(*emulator, injected, options).report.passed());
   }
 }
 

@@ -44,15 +44,15 @@ declare void @llvm.nvvm.mbarrier.complete.tx.scope.cta.space.cta(ptr addrspace(3
 declare void @llvm.nvvm.membar.cta()
 )";
 
-std::string test::kernelText(const FaultCase &planted, bool faulty) {
+std::string test::kernelText(const FaultCase &injected, bool faulty) {
   std::string result =
-      prelude + planted.globals + "\ndefine ptx_kernel void @k(" + planted.parameters + R"() {
+      prelude + injected.globals + "\ndefine ptx_kernel void @k(" + injected.parameters + R"() {
   %tid32 = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %tid = zext i32 %tid32 to i64
   %block32 = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
   %block = zext i32 %block32 to i64
 )";
-  std::istringstream lines(planted.body);
+  std::istringstream lines(injected.body);
   for (std::string line; std::getline(lines, line);) {
     bool marked = !line.empty() && (line[0] == '-' || line[0] == '+');
     if (!marked) {
@@ -73,24 +73,24 @@ std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
   return std::move(*emulator);
 }
 
-PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &planted,
+PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &injected,
                                const Options &options) {
-  size_t count = 64 * planted.words;
+  size_t count = 64 * injected.words;
   std::vector<float> in(count);
   std::iota(in.begin(), in.end(), 1.0f);
   PlantedOutcome outcome{{}, std::vector<float>(count, -1.0f)};
   EmulatedLaunch launch;
-  launch.grid = planted.grid;
-  launch.block = planted.block;
-  launch.dynamicSharedBytes = planted.dynamicSharedBytes;
+  launch.grid = injected.grid;
+  launch.block = injected.block;
+  launch.dynamicSharedBytes = injected.dynamicSharedBytes;
   launch.arguments = {reinterpret_cast<uint64_t>(in.data()),
                       reinterpret_cast<uint64_t>(outcome.out.data())};
   launch.buffers = {{"in", in.data(), count * 4},
-                    {"out", outcome.out.data(), count * 4, planted.writes, false}};
-  std::vector<uint32_t> counters(planted.counters);
-  if (planted.counters > 0) {
+                    {"out", outcome.out.data(), count * 4, injected.writes, false}};
+  std::vector<uint32_t> counters(injected.counters);
+  if (injected.counters > 0) {
     launch.arguments.push_back(reinterpret_cast<uint64_t>(counters.data()));
-    launch.buffers.push_back({"counters", counters.data(), planted.counters * 4, Writes::Any});
+    launch.buffers.push_back({"counters", counters.data(), injected.counters * 4, Writes::Any});
   }
   outcome.report = emulator.launch(launch, options);
   return outcome;
@@ -105,9 +105,9 @@ static const Violation *find(const Report &report, ViolationKind kind) {
   return nullptr;
 }
 
-void test::expectCaught(const FaultCase &planted) {
-  auto faulty = compileKernel(kernelText(planted, true));
-  auto right = compileKernel(kernelText(planted, false));
+void test::expectCaught(const FaultCase &injected) {
+  auto faulty = compileKernel(kernelText(injected, true));
+  auto right = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(faulty && right);
   std::vector<float> expected;
   for (Schedule schedule : {Schedule::InOrder, Schedule::Random, Schedule::WarpAlone}) {
@@ -116,18 +116,18 @@ void test::expectCaught(const FaultCase &planted) {
       options.seed = uint64_t(schedule) * 3 + uint64_t(copies);
       options.schedule = schedule;
       options.copies = copies;
-      PlantedOutcome good = runKernel(*right, planted, options);
+      PlantedOutcome good = runKernel(*right, injected, options);
       EXPECT_TRUE(good.report.passed()) << "seed " << options.seed << "\n" << good.report.str();
       if (expected.empty()) {
         expected = good.out;
       }
       EXPECT_EQ(good.out, expected) << "seed " << options.seed;
-      PlantedOutcome bad = runKernel(*faulty, planted, options);
-      const Violation *found = find(bad.report, planted.kind);
+      PlantedOutcome bad = runKernel(*faulty, injected, options);
+      const Violation *found = find(bad.report, injected.kind);
       ASSERT_TRUE(found) << "seed " << options.seed << ": not caught; found\n" << bad.report.str();
       EXPECT_EQ(found->kernel, "k");
-      EXPECT_NE(found->str().find(planted.says), std::string::npos) << found->str();
-      if (planted.rightWhenEarly && copies == Copies::Early) {
+      EXPECT_NE(found->str().find(injected.says), std::string::npos) << found->str();
+      if (injected.rightWhenEarly && copies == Copies::Early) {
         EXPECT_EQ(bad.out, expected);
       }
     }

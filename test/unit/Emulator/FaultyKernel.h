@@ -32,17 +32,17 @@ struct FaultCase {
 
 /// Runs both variants under every schedule and every timing of copies: the faulty one must be
 /// detected each time, the correct one never, and its numbers must not depend on either.
-void expectCaught(const FaultCase &planted);
+void expectCaught(const FaultCase &injected);
 
 /// LLVM IR for the NVPTX target, with the intrinsics that tests use.
-std::string kernelText(const FaultCase &planted, bool faulty);
+std::string kernelText(const FaultCase &injected, bool faulty);
 
 /// A run of one kernel: its report and the contents of `%out`.
 struct PlantedOutcome {
   emulator::Report report;
   std::vector<float> out;
 };
-PlantedOutcome runKernel(emulator::Emulator &emulator, const FaultCase &planted,
+PlantedOutcome runKernel(emulator::Emulator &emulator, const FaultCase &injected,
                          const emulator::Options &options = {});
 
 /// Null with a test failure if the text is rejected.

@@ -12,8 +12,8 @@ using namespace sluice::emulator;
 namespace {
 
 /// Returns the reason for rejecting the module.
-std::string refusal(const FaultCase &planted) {
-  auto emulator = Emulator::create(kernelText(planted, false), "k");
+std::string refusal(const FaultCase &injected) {
+  auto emulator = Emulator::create(kernelText(injected, false), "k");
   return emulator ? "accepted" : llvm::toString(emulator.takeError());
 }
 
@@ -79,67 +79,67 @@ wait:
   call void @llvm.nvvm.barrier.cta.sync.aligned.count(i32 1, i32 64)
   br label %end
 end:)";
-  FaultCase planted = withBody(body, "@m = internal addrspace(3) global i64 undef, align 8\n");
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected = withBody(body, "@m = internal addrspace(3) global i64 undef, align 8\n");
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
-  Report report = runKernel(*emulator, planted).report;
+  Report report = runKernel(*emulator, injected).report;
   EXPECT_TRUE(report.passed()) << report.str();
   EXPECT_EQ(report.counters.barriers, 2u);
 }
 
-std::string complaint(FaultCase planted) {
-  auto emulator = compileKernel(kernelText(planted, false));
-  return emulator ? runKernel(*emulator, planted).report.str() : "";
+std::string complaint(FaultCase injected) {
+  auto emulator = compileKernel(kernelText(injected, false));
+  return emulator ? runKernel(*emulator, injected).report.str() : "";
 }
 
 TEST(Limits, ReportsLimitsOfTheArchitecture) {
-  FaultCase planted = withBody("  store float 0.0, ptr addrspace(3) @d, align 4",
-                               "@d = external addrspace(3) global [0 x float], align 1024\n");
-  planted.block = {1, 1, 1};
-  planted.dynamicSharedBytes = 227 * 1024;
-  EXPECT_EQ(complaint(planted), "");
-  planted.dynamicSharedBytes += 16;
-  EXPECT_NE(complaint(planted).find("limit: "), std::string::npos);
-  planted.dynamicSharedBytes = 0;
-  EXPECT_NE(complaint(planted).find("out of bounds: "), std::string::npos);
-  planted = withBody("");
-  planted.block = {1024, 1, 1};
-  EXPECT_EQ(complaint(planted), "");
-  planted.block = {1025, 1, 1};
-  EXPECT_NE(complaint(planted).find("1025 x 1 x 1"), std::string::npos);
-  planted.block = {32, 1, 1};
-  planted.grid = {1, 65536, 1};
-  EXPECT_NE(complaint(planted).find("limit: "), std::string::npos);
+  FaultCase injected = withBody("  store float 0.0, ptr addrspace(3) @d, align 4",
+                                "@d = external addrspace(3) global [0 x float], align 1024\n");
+  injected.block = {1, 1, 1};
+  injected.dynamicSharedBytes = 227 * 1024;
+  EXPECT_EQ(complaint(injected), "");
+  injected.dynamicSharedBytes += 16;
+  EXPECT_NE(complaint(injected).find("limit: "), std::string::npos);
+  injected.dynamicSharedBytes = 0;
+  EXPECT_NE(complaint(injected).find("out of bounds: "), std::string::npos);
+  injected = withBody("");
+  injected.block = {1024, 1, 1};
+  EXPECT_EQ(complaint(injected), "");
+  injected.block = {1025, 1, 1};
+  EXPECT_NE(complaint(injected).find("1025 x 1 x 1"), std::string::npos);
+  injected.block = {32, 1, 1};
+  injected.grid = {1, 65536, 1};
+  EXPECT_NE(complaint(injected).find("limit: "), std::string::npos);
 }
 
 TEST(Limits, ReportsWrongArgumentsAndThreads) {
-  FaultCase planted = withBody("");
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected = withBody("");
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
   EXPECT_NE(emulator->launch({}).str().find("expected 2 arguments, found 0"), std::string::npos);
-  std::string text = kernelText(planted, false);
+  std::string text = kernelText(injected, false);
   text.replace(text.find("%out) {"), 7, "%out) \"nvvm.reqntid\"=\"128\" {");
   emulator = compileKernel(text);
   ASSERT_TRUE(emulator);
-  EXPECT_NE(runKernel(*emulator, planted).report.str().find("nvvm.reqntid"), std::string::npos);
-  planted.block = {128, 1, 1};
-  EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
+  EXPECT_NE(runKernel(*emulator, injected).report.str().find("nvvm.reqntid"), std::string::npos);
+  injected.block = {128, 1, 1};
+  EXPECT_TRUE(runKernel(*emulator, injected).report.passed());
 }
 
 /// A launch ends with its first fatal fault, and the emulator stays usable.
 TEST(Limits, RunsLaunchAfterAFault) {
-  FaultCase planted = withBody("  %i = add i64 %tid, %block\n"
-                               "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
-                               "  %x = load float, ptr addrspace(1) %p, align 4");
-  planted.grid = {2, 1, 1};
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected = withBody("  %i = add i64 %tid, %block\n"
+                                "  %p = getelementptr float, ptr addrspace(1) %in, i64 %i\n"
+                                "  %x = load float, ptr addrspace(1) %p, align 4");
+  injected.grid = {2, 1, 1};
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
-  Report report = runKernel(*emulator, planted).report;
+  Report report = runKernel(*emulator, injected).report;
   ASSERT_EQ(report.violations.size(), 1u);
   EXPECT_EQ(report.violations[0].block, (Dim3{1, 0, 0}));
   EXPECT_EQ(report.violations[0].thread, (Dim3{63, 0, 0}));
-  planted.grid = {1, 1, 1};
-  EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
+  injected.grid = {1, 1, 1};
+  EXPECT_TRUE(runKernel(*emulator, injected).report.passed());
 }
 
 /// A violation has the source location, if the module has one.
@@ -169,13 +169,14 @@ define ptx_kernel void @k(ptr addrspace(1) %in, ptr addrspace(1) %out) !dbg !3 {
 
 /// Each lane stores and loads a float of shared memory, `stride` floats apart.
 Counters countShared(int stride) {
-  FaultCase planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
+  FaultCase injected =
+      withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
   %p = getelementptr float, ptr addrspace(3) @s, i64 %i
   store float 1.0, ptr addrspace(3) %p, align 4
   %x = load float, ptr addrspace(3) %p, align 4)",
-                               "@s = internal addrspace(3) global [2112 x float] undef, align 4\n");
-  auto emulator = compileKernel(kernelText(planted, false));
-  return emulator ? runKernel(*emulator, planted).report.counters : Counters();
+               "@s = internal addrspace(3) global [2112 x float] undef, align 4\n");
+  auto emulator = compileKernel(kernelText(injected, false));
+  return emulator ? runKernel(*emulator, injected).report.counters : Counters();
 }
 
 TEST(Traffic, CountsBankConflicts) {
@@ -192,13 +193,13 @@ TEST(Traffic, CountsBankConflicts) {
 
 TEST(Traffic, CountsSectorsOfARequest) {
   for (int stride : {1, 8, 0}) {
-    FaultCase planted = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
+    FaultCase injected = withBody("  %i = mul i64 %tid, " + std::to_string(stride) + R"(
   %p = getelementptr float, ptr addrspace(1) %in, i64 %i
   %x = load float, ptr addrspace(1) %p, align 4)");
-    planted.words = 8;
-    auto emulator = compileKernel(kernelText(planted, false));
+    injected.words = 8;
+    auto emulator = compileKernel(kernelText(injected, false));
     ASSERT_TRUE(emulator);
-    Counters counters = runKernel(*emulator, planted).report.counters;
+    Counters counters = runKernel(*emulator, injected).report.counters;
     EXPECT_EQ(counters.globalRequests, 2u);
     EXPECT_EQ(counters.globalReadBytes, 256u);
     // 32 adjacent floats span 4 sectors, or 5 if the buffer is less aligned.
@@ -212,7 +213,7 @@ TEST(Traffic, CountsSectorsOfARequest) {
 }
 
 TEST(Traffic, CountsExecutedBasicBlocks) {
-  FaultCase planted = withBody(R"(
+  FaultCase injected = withBody(R"(
   %low = icmp ult i64 %tid, 10
   br i1 %low, label %few, label %end
 few:
@@ -220,9 +221,9 @@ few:
 never:
   br label %end
 end:)");
-  auto emulator = compileKernel(kernelText(planted, false));
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
-  std::vector<BlockCount> coverage = runKernel(*emulator, planted).report.counters.coverage;
+  std::vector<BlockCount> coverage = runKernel(*emulator, injected).report.counters.coverage;
   ASSERT_EQ(coverage.size(), 4u);
   EXPECT_EQ(coverage[0].entered, 64u);
   EXPECT_EQ(coverage[1].name, "k:%few");

@@ -91,9 +91,9 @@ std::string multiplyText(const Form &form) {
             " = getelementptr float, ptr addrspace(1) %out, i64 %o" + n + "\n  store float %d" + n +
             ", ptr addrspace(1) %q" + n + ", align 4\n";
   }
-  FaultCase planted{body, ViolationKind::Limit, ""};
-  planted.globals = "declare " + result + " " + name + "(" + types + ")\n";
-  return kernelText(planted, false);
+  FaultCase injected{body, ViolationKind::Limit, ""};
+  injected.globals = "declare " + result + " " + name + "(" + types + ")\n";
+  return kernelText(injected, false);
 }
 
 float smallInteger(int i, int j) { return float((i * 7 + j * 5 + i * j) % 13 - 6); }
@@ -161,10 +161,10 @@ std::string moveText(int count, bool transposed, bool stores, int stride) {
   %v = load <4 x i32>, ptr addrspace(1) %g, align 16
 )";
   std::string out = "  %o = getelementptr <4 x i32>, ptr addrspace(1) %out, i64 %tid\n";
-  FaultCase planted{"", ViolationKind::Limit, ""};
-  planted.globals = "@s = internal addrspace(3) global [4096 x i8] undef, align 16\n";
+  FaultCase injected{"", ViolationKind::Limit, ""};
+  injected.globals = "@s = internal addrspace(3) global [4096 x i8] undef, align 16\n";
   if (stores) {
-    planted.globals += "declare void " + name + "(ptr addrspace(3)" + types + ")\n";
+    injected.globals += "declare void " + name + "(ptr addrspace(3)" + types + ")\n";
     for (int i = 0; i < count; ++i) {
       std::string r = std::to_string(i);
       body += "  %r" + r + " = extractelement <4 x i32> %v, i32 " + r + "\n";
@@ -176,7 +176,7 @@ std::string moveText(int count, bool transposed, bool stores, int stride) {
             "  %x = load <4 x i32>, ptr addrspace(3) %row, align 16\n" +
             out + "  store <4 x i32> %x, ptr addrspace(1) %o, align 16\n";
   } else {
-    planted.globals += "declare " + result + " " + name + "(ptr addrspace(3))\n";
+    injected.globals += "declare " + result + " " + name + "(ptr addrspace(3))\n";
     body += "  store <4 x i32> %v, ptr addrspace(3) %row, align 16\n"
             "  call void @llvm.nvvm.bar.warp.sync(i32 -1)\n  %d = call " +
             result + " " + name + "(ptr addrspace(3) %row)\n" + out;
@@ -188,8 +188,8 @@ std::string moveText(int count, bool transposed, bool stores, int stride) {
               "\n  store i32 " + value + ", ptr addrspace(1) %q" + r + ", align 4\n";
     }
   }
-  planted.body = body;
-  return kernelText(planted, false);
+  injected.body = body;
+  return kernelText(injected, false);
 }
 
 class Moves : public testing::TestWithParam<std::tuple<int, bool, int>> {

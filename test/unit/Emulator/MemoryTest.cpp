@@ -57,31 +57,31 @@ TEST(Memory, ReportsSharedReadOfTheNextArray) {
 }
 
 TEST(Memory, ReportsMisalignedVector) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
 -  %p = getelementptr float, ptr addrspace(1) %in, i64 %tid
 +  %four = mul i64 %tid, 4
 +  %p = getelementptr float, ptr addrspace(1) %in, i64 %four
   %x = load <4 x float>, ptr addrspace(1) %p, align 16)",
-                    ViolationKind::Misaligned, "multiple of 16"};
-  planted.words = 4;
-  expectCaught(planted);
+                     ViolationKind::Misaligned, "multiple of 16"};
+  injected.words = 4;
+  expectCaught(injected);
 }
 
 /// A global is at an odd multiple of its declared alignment, so no kernel passes by chance.
 TEST(Memory, ReportsSharedArrayThatDeclaresTooLittle) {
   const char *body = "  %x = getelementptr <4 x float>, ptr addrspace(3) @s, i64 %tid\n"
                      "  store <4 x float> zeroinitializer, ptr addrspace(3) %x, align 16";
-  FaultCase planted{body, ViolationKind::Misaligned, "multiple of 16",
-                    "@s = internal addrspace(3) global [256 x float] undef, align 8\n"};
-  auto faulty = compileKernel(kernelText(planted, true));
+  FaultCase injected{body, ViolationKind::Misaligned, "multiple of 16",
+                     "@s = internal addrspace(3) global [256 x float] undef, align 8\n"};
+  auto faulty = compileKernel(kernelText(injected, true));
   ASSERT_TRUE(faulty);
-  Report report = runKernel(*faulty, planted).report;
+  Report report = runKernel(*faulty, injected).report;
   ASSERT_FALSE(report.passed());
   EXPECT_EQ(report.violations[0].kind, ViolationKind::Misaligned) << report.str();
-  planted.globals = "@s = internal addrspace(3) global [256 x float] undef, align 16\n";
-  auto right = compileKernel(kernelText(planted, false));
+  injected.globals = "@s = internal addrspace(3) global [256 x float] undef, align 16\n";
+  auto right = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(right);
-  EXPECT_TRUE(runKernel(*right, planted).report.passed());
+  EXPECT_TRUE(runKernel(*right, injected).report.passed());
 }
 
 TEST(Memory, ReportsSharedReadBeforeAnyWrite) {
@@ -109,7 +109,7 @@ TEST(Memory, ReportsOutputWrittenTwice) {
 }
 
 TEST(Memory, ReportsUnwrittenOutput) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
 -  %last = icmp eq i64 %tid, 63
 +  %last = icmp eq i64 %tid, 64
   br i1 %last, label %end, label %go
@@ -118,9 +118,9 @@ go:
   store float 3.0, ptr addrspace(1) %q, align 4
   br label %end
 end:)",
-                    ViolationKind::NeverWritten, "'out' + 252"};
-  planted.writes = Writes::Once;
-  expectCaught(planted);
+                     ViolationKind::NeverWritten, "'out' + 252"};
+  injected.writes = Writes::Once;
+  expectCaught(injected);
 }
 
 const char *const reversed = R"(
@@ -162,19 +162,19 @@ TEST(Memory, ReportsMissingBarrierBeforeReuse) {
 }
 
 TEST(Memory, ReportsRaceInGlobalMemory) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %tid
   store float 1.0, ptr addrspace(1) %q, align 4
 +  call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)
   %mirror = sub i64 63, %tid
   %r = getelementptr float, ptr addrspace(1) %out, i64 %mirror
   %y = load float, ptr addrspace(1) %r, align 4)",
-                    ViolationKind::Race, "'out' + "};
-  expectCaught(planted);
+                     ViolationKind::Race, "'out' + "};
+  expectCaught(injected);
 }
 
 TEST(Memory, ReportsNonAtomicAdd) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %first = icmp eq i64 %tid, 0
   br i1 %first, label %zero, label %go
 zero:
@@ -186,46 +186,46 @@ go:
 -  %y = add i32 %x, 1
 -  store i32 %y, ptr addrspace(1) %out, align 4
 +  %x = atomicrmw add ptr addrspace(1) %out, i32 1 monotonic)",
-                    ViolationKind::Race, "'out' + 0"};
-  planted.writes = Writes::Any;
-  expectCaught(planted);
+                     ViolationKind::Race, "'out' + 0"};
+  injected.writes = Writes::Any;
+  expectCaught(injected);
 }
 
 TEST(Memory, ReportsTwoBlocksWritingOneElement) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
 -  %i = add i64 %tid, 0
 +  %first = mul i64 %block, 32
 +  %i = add i64 %tid, %first
   %q = getelementptr float, ptr addrspace(1) %out, i64 %i
   store float 1.0, ptr addrspace(1) %q, align 4)",
-                    ViolationKind::BlockConflict, "wrote it"};
-  planted.grid = {2, 1, 1};
-  planted.block = {32, 1, 1};
-  planted.writes = Writes::Any;
-  expectCaught(planted);
+                     ViolationKind::BlockConflict, "wrote it"};
+  injected.grid = {2, 1, 1};
+  injected.block = {32, 1, 1};
+  injected.writes = Writes::Any;
+  expectCaught(injected);
 }
 
 TEST(Memory, ReportsReadOfBytesOfAnotherBlock) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %q = getelementptr float, ptr addrspace(1) %out, i64 %block
   store float 1.0, ptr addrspace(1) %q, align 4
 -  %other = xor i64 %block, 1
 +  %other = xor i64 %block, 0
   %p = getelementptr float, ptr addrspace(1) %out, i64 %other
   %x = load float, ptr addrspace(1) %p, align 4)",
-                    ViolationKind::BlockConflict, "expected a byte that no other block"};
-  planted.grid = {2, 1, 1};
-  planted.block = {1, 1, 1};
-  expectCaught(planted);
+                     ViolationKind::BlockConflict, "expected a byte that no other block"};
+  injected.grid = {2, 1, 1};
+  injected.block = {1, 1, 1};
+  expectCaught(injected);
 }
 
 TEST(Memory, ReportsAliasOfNoaliasArguments) {
   std::string body = copy("  %i = add i64 %tid, 0");
-  FaultCase planted{body, ViolationKind::AliasedArguments, ""};
-  planted.parameters = "ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out";
-  auto emulator = compileKernel(kernelText(planted, false));
+  FaultCase injected{body, ViolationKind::AliasedArguments, ""};
+  injected.parameters = "ptr addrspace(1) noalias %in, ptr addrspace(1) noalias %out";
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
-  EXPECT_TRUE(runKernel(*emulator, planted).report.passed());
+  EXPECT_TRUE(runKernel(*emulator, injected).report.passed());
   std::vector<float> both(96);
   EmulatedLaunch launch;
   launch.block = {64, 1, 1};

@@ -30,7 +30,7 @@ struct Protocol {
   std::string close; ///< work of the leading thread of the last block at its end
   std::string leave = "  store float %x, ptr addrspace(1) %part, align 4\n";
 
-  FaultCase plant(ViolationKind kind, const std::string &says) const {
+  FaultCase inject(ViolationKind kind, const std::string &says) const {
     std::string body = R"(
   %first = mul i64 %block, 64
   %mine = add i64 %first, %tid
@@ -67,12 +67,12 @@ done:
   br i1 %leads, label %close, label %end
 close:
 )" + close + "  br label %end\nend:\n";
-    FaultCase planted{body, kind, says, "@s = internal addrspace(3) global i32 undef, align 4\n"};
-    planted.words = 5;
-    planted.grid = {4, 1, 1};
-    planted.parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out, ptr addrspace(1) %counters";
-    planted.counters = 1;
-    return planted;
+    FaultCase injected{body, kind, says, "@s = internal addrspace(3) global i32 undef, align 4\n"};
+    injected.words = 5;
+    injected.grid = {4, 1, 1};
+    injected.parameters = "ptr addrspace(1) %in, ptr addrspace(1) %out, ptr addrspace(1) %counters";
+    injected.counters = 1;
+    return injected;
   }
 };
 
@@ -94,7 +94,7 @@ void expectConflict(std::string Protocol::*piece, const std::string &wrong,
                     ViolationKind kind = ViolationKind::BlockConflict) {
   Protocol protocol;
   protocol.*piece = wrongly(wrong, protocol.*piece);
-  expectCaught(protocol.plant(kind, says));
+  expectCaught(protocol.inject(kind, says));
 }
 
 TEST(Order, ReportsMissingBarrierBeforeRelease) { expectConflict(&Protocol::before, ""); }
@@ -118,7 +118,7 @@ TEST(Order, ReportsReleaseAfterArrival) {
   std::string right = protocol.release + protocol.arrive;
   protocol.arrive = wrongly(protocol.arrive + protocol.release, right);
   protocol.release = "";
-  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.inject(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, ReportsMissingAcquire) { expectConflict(&Protocol::acquire, ""); }
@@ -136,7 +136,7 @@ TEST(Order, ReportsAcquireBeforeArrival) {
   std::string right = protocol.arrive + protocol.acquire;
   protocol.arrive = wrongly(protocol.acquire + protocol.arrive, right);
   protocol.acquire = "";
-  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.inject(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, ReportsAtomicOfBlockScope) {
@@ -176,18 +176,18 @@ TEST(Order, ReportsShuffleInsteadOfBarrierAfterAcquire) {
       "  %sum1 = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %t2, i32 1, i32 31)\n"
       "  %told = add i32 %t2, %sum1\n";
   protocol.hear = shuffle + std::string("+") + barrier;
-  FaultCase planted =
-      protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x");
-  planted.block = {32, 1, 1};
+  FaultCase injected =
+      protocol.inject(ViolationKind::BlockConflict, "which wrote it at 'store float %x");
+  injected.block = {32, 1, 1};
   // Lines of 64 of which the upper half stays unwritten and unread.
-  expectCaught(planted);
+  expectCaught(injected);
 }
 
 TEST(Order, ReportsWriteAfterRelease) {
   Protocol protocol;
   protocol.leave = "+  store float %x, ptr addrspace(1) %part, align 4\n";
   protocol.after = "-  store float %x, ptr addrspace(1) %part, align 4\n";
-  expectCaught(protocol.plant(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
+  expectCaught(protocol.inject(ViolationKind::BlockConflict, "which wrote it at 'store float %x"));
 }
 
 TEST(Order, ReportsSumBeforeAllArrivals) {
@@ -204,9 +204,9 @@ TEST(Order, ReportsReadWithoutArrival) {
                             "syncscope(\"device\") monotonic\n"
                             "  %count = select i1 %arrives, i32 0, i32 3\n",
                             protocol.arrive);
-  FaultCase planted = protocol.plant(ViolationKind::BlockConflict, "");
-  planted.counters = 2;
-  expectCaught(planted);
+  FaultCase injected = protocol.inject(ViolationKind::BlockConflict, "");
+  injected.counters = 2;
+  expectCaught(injected);
 }
 
 /// The fence precedes the arrivals, and so orders none of them before the last block's store.
@@ -215,14 +215,15 @@ TEST(Order, ReportsCounterResetByPlainStore) {
   protocol.close = wrongly("  store i32 0, ptr addrspace(1) %counters, align 4\n",
                            "  store atomic i32 0, ptr addrspace(1) %counters "
                            "syncscope(\"device\") monotonic, align 4\n");
-  expectCaught(protocol.plant(ViolationKind::BlockConflict, "address 'counters' + 0"));
+  expectCaught(protocol.inject(ViolationKind::BlockConflict, "address 'counters' + 0"));
 }
 
 /// LLVM 22 gives NVPTX's atom.add no order, whatever ordering the instruction requests.
 TEST(Order, RejectsAtomicsWithUnsupportedOrdering) {
   Protocol protocol;
   protocol.arrive = "  %count = atomicrmw add ptr addrspace(1) %counters, i32 1 acq_rel\n";
-  auto emulator = Emulator::create(kernelText(protocol.plant(ViolationKind::Race, ""), false), "k");
+  auto emulator =
+      Emulator::create(kernelText(protocol.inject(ViolationKind::Race, ""), false), "k");
   ASSERT_FALSE(bool(emulator));
   EXPECT_NE(llvm::toString(emulator.takeError()).find("expected atomicrmw of monotonic order"),
             std::string::npos);

@@ -139,7 +139,7 @@ end:)",
 
 /// Every shuffle and vote, against the PTX ISA's result for each lane.
 TEST(Warps, ShufflesAndVotes) {
-  FaultCase planted{R"(
+  FaultCase injected{R"(
   %lane = and i32 %tid32, 31
   %value = mul i32 %tid32, 10
   %slot = mul i64 %tid, 6
@@ -168,14 +168,14 @@ TEST(Warps, ShufflesAndVotes) {
   %o5 = getelementptr i32, ptr addrspace(1) %o, i64 5
   store i32 %sign, ptr addrspace(1) %o5, align 4
 )",
-                    ViolationKind::Limit, ""};
-  planted.words = 6;
-  auto emulator = compileKernel(kernelText(planted, false));
+                     ViolationKind::Limit, ""};
+  injected.words = 6;
+  auto emulator = compileKernel(kernelText(injected, false));
   ASSERT_TRUE(emulator);
   for (Schedule schedule : {Schedule::InOrder, Schedule::Random}) {
     Options options;
     options.schedule = schedule;
-    PlantedOutcome outcome = runKernel(*emulator, planted, options);
+    PlantedOutcome outcome = runKernel(*emulator, injected, options);
     ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
     for (int thread = 0; thread < 64; ++thread) {
       int lane = thread % 32, warp = thread - lane;
@@ -203,7 +203,7 @@ TEST(Warps, Reductions) {
         WarpForm{"umax", -1}, WarpForm{"and", 4}, WarpForm{"or", -1},
         WarpForm{"xor", int32_t(0xffffffffu ^ 5 ^ 12)}}) {
     std::string intrinsic = std::string("@llvm.nvvm.redux.sync.") + name + "(i32";
-    FaultCase planted{R"(
+    FaultCase injected{R"(
   %bit = shl i32 1, %tid32
   %in3 = and i32 %bit, 26
   %takes = icmp ne i32 %in3, 0
@@ -214,16 +214,16 @@ go:
   %v1 = select i1 %three, i32 5, i32 -1
   %v2 = select i1 %four, i32 12, i32 %v1
   %x = call i32 )" + intrinsic +
-                          R"( %v2, i32 26)
+                           R"( %v2, i32 26)
   %q = getelementptr i32, ptr addrspace(1) %out, i64 %tid
   store i32 %x, ptr addrspace(1) %q, align 4
   br label %end
 end:)",
-                      ViolationKind::Limit, "", "declare i32 " + intrinsic + ", i32)\n"};
-    planted.block = {32, 1, 1};
-    auto emulator = compileKernel(kernelText(planted, false));
+                       ViolationKind::Limit, "", "declare i32 " + intrinsic + ", i32)\n"};
+    injected.block = {32, 1, 1};
+    auto emulator = compileKernel(kernelText(injected, false));
     ASSERT_TRUE(emulator);
-    PlantedOutcome outcome = runKernel(*emulator, planted);
+    PlantedOutcome outcome = runKernel(*emulator, injected);
     ASSERT_TRUE(outcome.report.passed()) << outcome.report.str();
     for (size_t lane : {1, 3, 4}) {
       int32_t found;

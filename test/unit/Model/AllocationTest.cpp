@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A token costs no allocation. Every `new` of this program is counted, the runtime's too, on all
-// threads.
+// Generation of a token allocates nothing. Counts every `new` of this program and of the runtime,
+// on all threads.
 #include "Harness.h"
 #include "StepSpecs.h"
 #include "sluice/Runtime/Generate/Generator.h"
@@ -40,7 +40,7 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// Three texts side by side, from the second token to the end of the context, on two threads.
+/// Three texts in parallel, from the second token to the end of the context, on two threads.
 TEST(Generation, AllocatesNothingPerToken) {
   Folder folder;
   std::string target = machineTargets().front();

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The same bits: from run to run, for any number of threads, for a prefix, from compilation to
-// compilation.
+// Bitwise equality: between runs, for any number of threads, for a prefix, between compilations.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -65,8 +64,8 @@ std::string trace(const std::string &artifact, const std::string &target, int th
   return text.str();
 }
 
-/// Matrices of more numbers than a flat row has, and of fewer, next to parameters that begin
-/// otherwise.
+/// Matrices of more numbers than a flat row, and of fewer, next to parameters with another
+/// initialization.
 TEST(Initialization, SetsZerosAndIdentities) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
@@ -98,7 +97,7 @@ TEST(Initialization, SetsZerosAndIdentities) {
   for (double number : weights.at("stages.0.token.weight")) {
     squares += number * number;
   }
-  // 740 numbers of deviation 0.02: the mean square is off by its deviation sqrt(2 / 740) of itself,
+  // 740 numbers of deviation 0.02: the mean square is off by its relative deviation sqrt(2 / 740),
   // times 5 at most.
   EXPECT_NEAR(squares / (20 * 37) / (0.02 * 0.02), 1, 5 * std::sqrt(2.0 / 740));
 }
@@ -111,8 +110,8 @@ TEST_F(SameBits, BetweenRunsAndThreadCounts) {
   EXPECT_TRUE(one == trace(artifact, target, 5)) << "five threads differ from one";
 }
 
-/// Nothing that a row computes depends on whether later rows are there, to the last bit: losses of
-/// a prefix are the first losses of the whole, and its logits give its last loss.
+/// No row depends on the presence of later rows, bit for bit: losses of a prefix are the first
+/// losses of the complete text, and its logits give its last loss.
 TEST_F(SameBits, OfEveryPrefix) {
   Model model(artifact, target);
   model.setWeights(randomWeights(model.shapes(), 2));
@@ -149,8 +148,8 @@ TEST_F(SameBits, BetweenCompilations) {
                                              someGenerationRows)));
 }
 
-/// Places of the arena must not follow from the compiler's own addresses, which allocations between
-/// two compilations move.
+/// Arena offsets must not depend on addresses in the compiler, which allocations between two
+/// compilations change.
 TEST_F(SameBits, OfThePlanForAnyAllocationOrder) {
   std::string first = emit(source, "plan");
   std::vector<std::string> ballast;

@@ -104,7 +104,7 @@ std::string test::takeRoad(const RoadRequest &request) {
   return code ? code.message() : "";
 }
 
-/// `text` after the passes that `add` adds; empty where one fails.
+/// Returns `text` after the passes that `add` adds; empty if one fails.
 static std::string runPasses(const std::string &text, void (*add)(PassManager &)) {
   MLIRContext context;
   loadDialects(context);

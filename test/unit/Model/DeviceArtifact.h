@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Entries written as dispatches, down the road from kernels to an artifact. No MLIR in this header.
+// Compiles entries written as dispatches to an artifact. No MLIR in this header.
 #pragma once
 
 #include <string>
@@ -11,20 +11,19 @@ struct RoadRequest {
   std::string text;                 ///< a module of parameters and entries of dispatches
   std::vector<std::string> targets; ///< cpu-avx2, sm_80, sm_90a
   std::string path;                 ///< of the artifact
-  bool claimsLess = false;    ///< plant a fault: the first kernel's results are 64 bytes short
-  int64_t workspaceBytes = 0; ///< that the first kernel claims to need
+  bool claimsLess = false;    ///< inject a fault: the first kernel's results are 64 bytes short
+  int64_t workspaceBytes = 0; ///< declared requirement of the first kernel
   int64_t counters = 0;       ///< likewise
 };
 
-/// Empty, or what went wrong.
+/// Empty, or the error.
 std::string takeRoad(const RoadRequest &request);
 
-/// Dispatches with their entries of `text`, a module of the gradient level; empty where a pass
-/// fails.
+/// Dispatches with their entries of `text`, a module of the gradient level; empty if a pass fails.
 std::string lowerGradient(const std::string &text);
 
 /// `text`, a module of any level, after upstream's canonicalize, cse and symbol-dce, each twice.
-/// Empty where a pass fails or leaves what does not verify.
+/// Empty if a pass fails or its result does not verify.
 std::string runUpstreamPasses(const std::string &text);
 
 } // namespace sluice::test

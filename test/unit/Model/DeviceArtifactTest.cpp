@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// From dispatches to an artifact with GPU code, and that code in the runtime, on the emulator.
+// Lowers dispatches to an artifact with GPU code, and runs that code in the runtime on the
+// emulator.
 #include "DeviceArtifact.h"
 
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
@@ -21,8 +22,8 @@ using namespace sluice::test;
 
 namespace {
 
-/// A feed-forward layer between an embedding and a head, on the last row, of bf16 with masters of
-/// f32: no size is a multiple of anything.
+/// A feed-forward layer between an embedding and a head, on the last row, of bf16 with f32 master
+/// weights; no size is a multiple of another.
 const char *feedForward = R"(
 #row = #dispatch.access<row, factor = 1>
 #out = #dispatch.access<row>
@@ -113,8 +114,8 @@ protected:
   std::string folder;
 };
 
-/// Small integers, four a row of the layer's matrices: every product and sum is exact in bf16 and
-/// f32, so targets must agree bit for bit.
+/// Small integers, four per row of the layer's matrices: every product and sum is exact in bf16 and
+/// f32, so targets must agree bitwise.
 void setWeights(Executor &executor) {
   std::mt19937 generator(1);
   auto draw = [&](int from, int to) {
@@ -243,7 +244,7 @@ TEST_F(DeviceArtifact, CountersPrecedeTheWorkspaceAndStayZero) {
   uint8_t *middle = device->host() + find("workspace").offset - 8;
   Executor emulated(std::move(device));
   predict(emulated, 21, 3);
-  *middle = 1; // as if a block had arrived and the others had not
+  *middle = 1; // as if one block had arrived and the others had not
   try {
     predict(emulated, 21, 3);
     FAIL() << "a kernel left a counter that is not zero";

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiled models against another framework's results: losses, gradients, logits of every row, ten
-// training steps. test/golden/README.md describes the bound and its reason.
+// Compiled models compared with another framework: losses, gradients, logits of every row, ten
+// training steps. test/golden/README.md derives the bound.
 #include "Harness.h"
 #include "Safetensors.h"
 
@@ -30,8 +30,8 @@ public:
     training = spec.at("training");
   }
 
-  /// A bias whose gradient is zero in theory holds the noise of the input of its map's weight too:
-  /// one evaluation's noise is a poor measure of another's, so the weight's error counts if it is
+  /// A bias whose gradient is zero in theory also has the noise of the input of its map's weight:
+  /// one evaluation's noise is a poor measure of another's, so uses the weight's error if it is
   /// larger.
   Yardstick yardstick(const std::string &what) const {
     const nlohmann::json &entry = errors.at(what);
@@ -43,7 +43,7 @@ public:
     }
     return {.exact = results.at(what), .error = error, .magnitude = magnitude, .slack = {}};
   }
-  /// Batch `index`, whole rows.
+  /// Batch `index`, complete rows.
   Inputs batch(const sluice::runtime::Plan &plan, int64_t index) const {
     int64_t size = plan.model.batch * (plan.model.context + 1);
     auto begin = results.at("tokens").begin() + index * size;
@@ -87,7 +87,7 @@ Inputs prefix(const Inputs &inputs, int64_t length) {
   return result;
 }
 
-/// Logits [rows, length, vocabulary], each row predicted from its own prefix; zeros where the model
+/// Logits [rows, length, vocabulary], each row predicted from its own prefix; zeros if the model
 /// scores no row.
 std::vector<double> logitsOfEveryRow(Model &model, const Inputs &inputs) {
   size_t vocabulary = static_cast<size_t>(model.plan().model.vocabulary),
@@ -153,7 +153,7 @@ void compareFirstBatch(Comparison &comparison, const Golden &golden, Model &mode
   }
   std::string evaluated = golden.results.contains("evaluated") ? "evaluated" : "losses";
   comparison.expect(evaluated, model.evaluate(inputs), golden.yardstick(evaluated));
-  if (!leaks) { // a prefix's logits equal the whole row's only where no row looks ahead
+  if (!leaks) { // a prefix's logits equal the complete row's only if no row looks ahead
     comparison.expect("logits", logitsOfEveryRow(model, inputs), golden.yardstick("logits"));
   }
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GPU code over the memory of few segments, on the emulator: a model begins in the minimum memory,
-// continues in a larger one, and has the same results as in all of it. No launch touches memory
+// GPU code with memory for few segments, on the emulator: a model starts in the minimum memory,
+// continues in a larger one, and has the same results as in the maximum. No launch touches memory
 // between the rows of its operands.
 #include "Harness.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t context = 24, batch = 2;
 
-/// A model with segments, of which there may be as many as tokens.
+/// A model with up to one segment per token.
 struct RoomModel {
   const char *name;
   int64_t width;
@@ -50,7 +50,7 @@ void fill(Executor &executor, int64_t step, int64_t length = context, int64_t ro
   setInputs(executor, inputs);
 }
 
-/// Whatever a step leaves.
+/// The results of a step.
 struct Left {
   float loss = 0, norm = 0;
   std::vector<float> losses;
@@ -76,7 +76,7 @@ Left train(Executor &executor, int64_t step, int64_t length = context, int64_t r
   return left;
 }
 
-/// Losses and logits of the second text, of the entries that train nothing.
+/// Losses and logits of the second text, of the entries without training.
 std::vector<float> score(Executor &executor) {
   fill(executor, 7);
   executor.run("evaluate");
@@ -93,7 +93,7 @@ void begin(Executor &executor) {
   executor.run("initialize");
 }
 
-/// The least memory that holds a text with a segment every `step` tokens, and the one still open.
+/// The minimum memory for a text with a segment every `step` tokens, and the open one.
 int64_t roomFor(const Plan &plan, int64_t step, int64_t length) {
   for (const sluice::runtime::Bucket &bucket : plan.memoryBuckets) {
     if (length / step + 1 <= bucket.rows) {
@@ -115,7 +115,7 @@ TEST_P(GpuSegmentMemory, GrowsWithoutChangingResults) {
       whole(sluice::runtime::makeEmulatorDevice(artifact));
   fill(whole, 1);
   begin(whole);
-  whole.run("evaluate"); // a batch of as many segments as tokens
+  whole.run("evaluate"); // a batch with one segment per token
   ASSERT_EQ(whole.room(), 0);
   begin(grows);
   EXPECT_EQ(grows.room(), plan.memoryBuckets[0].rows);
@@ -142,13 +142,14 @@ constexpr const char *distances =
     {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
     {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
     {"op": "add", "with": "fine"}, {"op": "head"}])";
-/// No row of a head, and no row of a matrix, starts where copies of 16 bytes do.
+/// No row of a head or of a matrix is aligned to copies of 16 bytes.
 constexpr const char *oddHeads =
     R"("defaults": {"heads": 5, "feed_forward": 25}, "stages": [{"op": "embedding", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
     {"op": "shorten", "segments": "words"}, {"op": "layer"},
     {"op": "upsample", "segments": "words"}, {"op": "add", "with": "fine"}, {"op": "head"}])";
-/// Groups on segments are computed whole, and segments of segments have rows of their own.
+/// Groups on segments are computed completely, and segments of segments have their own number of
+/// rows.
 constexpr const char *groups = R"("defaults": {"heads": 2, "feed_forward": 16},
   "stages": [{"op": "embedding", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
@@ -180,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GpuSegmentMemory,
                                            RoomModel{"Attends", 16, attends}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// The first launch of an entry that has runs of such an operand, with these alone cut short.
+/// The first launch of an entry with runs of such an operand, with only these truncated.
 std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std::string &entry,
                                                     bool isWritten) {
   const auto &launches = plan.entries.at(entry);
@@ -197,7 +198,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
   return {launches.size(), {}};
 }
 
-/// Memory between the rows of an operand is another tensor's.
+/// Memory between the rows of an operand belongs to another tensor.
 TEST(GpuSegmentMemory, ReportsAccessesBetweenRuns) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
@@ -228,12 +229,12 @@ TEST(GpuSegmentMemory, ReportsAccessesBetweenRuns) {
                 std::string::npos)
           << message;
     }
-    device->launch(launches[number]); // as it is, nothing is wrong
+    device->launch(launches[number]); // unchanged, there is no violation
   }
 }
 
-/// Bits of a router, against the launches of the whole capacity. It begins as the identity, and so
-/// sets no bit between equal tokens: runs of four leave room.
+/// Compares bits of a router with launches of the complete capacity. The router starts as the
+/// identity, and so sets no bit between equal tokens: runs of four leave space.
 TEST(GpuSegmentMemory, FitsSegmentsOfARouter) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiles, runs and compares whole models.
+// Compiles, runs and compares complete models.
 #include "Harness.h"
 
 #include "sluice/Driver/Driver.h"
@@ -46,7 +46,7 @@ static std::string done(const driver::Outcome &outcome) {
   return outcome.output;
 }
 
-/// True if data selects the rows that are read: no pass can be compared by that.
+/// True if data selects the rows to read: causality checks cannot compare such passes.
 static bool hasSegments(const std::string &source) {
   std::ifstream file(source);
   std::string text(std::istreambuf_iterator<char>(file), {});
@@ -69,7 +69,7 @@ std::string compile(const Folder &folder, const std::string &source, const std::
 }
 
 namespace {
-/// A PATH without the folders that have ptxas, save where the linker is there, too.
+/// A PATH without the folders of ptxas, unless they contain the linker too.
 struct PathWithoutPtxas {
   PathWithoutPtxas() {
     std::string kept;
@@ -159,7 +159,7 @@ Tensors Model::weights() {
 }
 
 /// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5 around 1 for gains and 0 for
-/// biases: no gradient is then small for lack of a signal.
+/// biases: no gradient is then small.
 Tensors randomWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::normal_distribution<float> normal;
@@ -235,7 +235,7 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     std::ranges::copy(given.tokens, into.tokens.begin());
     std::ranges::copy(given.counts, into.counts.begin());
   }
-  for (auto &[name, labels] : executor.inputs().labels) { // as the reference has them
+  for (auto &[name, labels] : executor.inputs().labels) { // in the order of the reference
     std::ranges::fill(labels.rows, 3e38F);
     for (int64_t row = 0; row < inputs.rows; ++row) {
       const int32_t *text = inputs.tokens.data() + row * (inputs.length + 1);
@@ -246,7 +246,7 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     }
   }
   for (auto &[name, numbers] : executor.inputs().numbers) { // likewise
-    bool isTarget = numbers.stride > 1;                     // rows are padded, and weights are not
+    bool isTarget = numbers.stride > 1;                     // rows are padded, weights are not
     int64_t width = isTarget ? executor.plan().model.vocabulary : 1;
     std::ranges::fill(numbers.rows, 3e38F);
     for (int64_t row = 0; row < inputs.rows; ++row) {
@@ -279,7 +279,7 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
 
 void Model::set(const Inputs &inputs) { setInputs(running, inputs); }
 
-/// Losses of valid rows; the others must be zero.
+/// Losses of valid rows; expects zeros in the others.
 std::vector<double> Model::losses(const Inputs &inputs) {
   std::vector<double> result;
   for (int64_t row = 0; row < plan().model.batch; ++row) {

@@ -12,7 +12,7 @@
 
 namespace sluice::testing {
 
-/// A folder that lives as long as the object.
+/// A folder with the lifetime of the object.
 class Folder {
 public:
   Folder();
@@ -27,28 +27,28 @@ private:
   std::filesystem::path folder;
 };
 
-/// Rows that generate at once where a test runs the incremental step.
+/// Rows that generate at the same time in tests of the incremental step.
 constexpr int64_t someGenerationRows = 16;
-/// Compiles `source` (a spec's or model IR's path) for one target; the artifact's path. Throws
-/// where that fails. Without `generationRows` there is no incremental step: half of the code, of
-/// which a test that only trains, evaluates and predicts runs nothing.
+/// Compiles `source` (a spec's or model IR's path) for one target and returns the artifact's path.
+/// Throws on failure. Without `generationRows` there is no incremental step: half of the code,
+/// which a test of training, evaluation and prediction does not run.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak = false, int64_t generationRows = 0);
-/// For a GPU's target and the emulator, which runs no cubin: without ptxas, which would take a
-/// third of a test. CUDA kernels' tests and gpu-models.slow.sh assemble each kind of kernel.
+/// For a GPU target on the emulator, which runs no cubin: skips ptxas, which would take a third of
+/// a test. CUDA kernel tests and gpu-models.slow.sh assemble each kind of kernel.
 std::string compileForEmulator(const Folder &folder, const std::string &source,
                                const std::string &target, int64_t generationRows);
-/// One artifact a target of this machine, by target, compiled at the same time.
+/// One artifact per target of this machine, compiled in parallel.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false,
                                                  int64_t generationRows = 0);
-/// The same, not checked, and scored against tokens this far ahead.
+/// Without the causality check, and scored against tokens this far ahead.
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch);
-/// Output of `--emit stage`. Throws where the compiler refuses.
+/// Output of `--emit stage`. Throws if the compiler rejects the source.
 std::string emit(const std::string &source, const std::string &stage, bool allowLeak = false);
 
-/// Random weights of the size that training would give them, the same for the same shapes and seed.
+/// Random weights of the magnitude of trained ones, the same for the same shapes and seed.
 Tensors randomWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed);
 /// Random tokens for the named inputs of a model of `rows` rows: the first row is full, the next
 /// has none, others have some.
@@ -61,8 +61,8 @@ Inputs randomInputs(int64_t vocabulary, int64_t rows, int64_t length, uint64_t s
 /// A compiled model and its arena.
 /// Sets every tensor, and the copies that kernels read.
 void setWeights(runtime::Executor &executor, const Tensors &weights);
-/// A batch, and the seed and step of its draws. What no entry may read, the tokens beyond `rows`
-/// and `length`, is no token at all.
+/// A batch, and the seed and step of its random numbers. Tokens beyond `rows` and `length`, which
+/// no entry may read, are invalid.
 void setInputs(runtime::Executor &executor, const Inputs &inputs);
 
 class Model {
@@ -95,18 +95,17 @@ private:
 struct Yardstick {
   std::vector<double> exact;
   double error = 0, magnitude = 0;
-  std::vector<double> slack = {}; ///< added to the bound of each element; none where empty
+  std::vector<double> slack = {}; ///< added to the bound of each element; none if empty
 
   /// 8 (error + 2^-24 magnitude).
   double bound() const { return 8 * (error + 0x1p-24 * magnitude); }
 };
 Yardstick yardstick(std::vector<double> exact, const std::vector<double> &inFloat);
 
-/// Largest difference over the bound: at most 1 where `found` is right. Infinite where sizes
-/// differ.
+/// Maximum difference over the bound: at most 1 if `found` is right. Infinite if sizes differ.
 double ratio(const std::vector<double> &found, const Yardstick &yardstick);
 
-/// Checks ratios and keeps the worst of them, which it prints in the end.
+/// Checks ratios and stores the maximum, which it prints at the end.
 class Comparison {
 public:
   explicit Comparison(std::string name) : name(std::move(name)) {}

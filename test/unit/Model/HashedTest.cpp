@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention by hashes, compiled, against the reference: losses, gradients and logits.
+// Compiled LSH attention compared with the reference: losses, gradients and logits.
 #include "Harness.h"
 #include "sluice/Driver/Driver.h"
 
@@ -11,7 +11,7 @@ using namespace sluice::testing;
 
 namespace {
 
-/// Chunks that a bucket fills many times and that none fills, on two scales.
+/// Chunks smaller and larger than buckets, on two scales.
 std::string buildSpec(const Folder &folder, const std::string &fine, const std::string &coarse) {
   return folder.write("hashed.json",
                       R"({"sluice": 1, "vocabulary": 37, "context": 67, "batch": 2, "width": 20,
@@ -61,8 +61,8 @@ TEST_P(HashedModel, EqualsTheReference) {
   }
 }
 
-/// No pass is watched, so the program itself is asked: to the last bit, rows before the one that
-/// predicts a changed token, or that a longer text adds, do not change.
+/// No pass is compared, so tests the program itself: rows before the one that predicts a changed
+/// token, or before an appended token, do not change bitwise.
 TEST(HashedProgram, LaterTokensChangeNoEarlierRow) {
   Folder folder;
   std::string spec =

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Launches that a stage adds to a training step. The whole list of one model is in
-// test/Driver/launches.test.
+// Launches per stage of a training step. test/Driver/launches.test has the complete list of one
+// model.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -49,14 +49,14 @@ Launches operator-(const Launches &left, const Launches &right) {
 
 const std::string layer = R"({"op": "layer"}, )", norm = R"({"op": "norm"}, )";
 
-/// Forward: norm, qkv, attention, output, norm, in, out. Backward: two a linear map, one for
-/// attention, two a norm.
+/// Forward: norm, qkv, attention, output, norm, in, out. Backward: two per linear map, one for
+/// attention, two per norm.
 TEST(Launches, PreNormLayer) {
   EXPECT_EQ(getLaunches(layer + layer + layer) - getLaunches(layer + layer), (Launches{7, 13}));
 }
 
-/// The norm's backward includes dropout's, so the last layer's needs a norm after it, as every
-/// pre-norm stack has.
+/// The norm's backward includes dropout's, so the last layer needs a norm after it, as in every
+/// pre-norm stack.
 TEST(Launches, DropoutAndActivationsAddNoLaunch) {
   EXPECT_EQ(
       getLaunches(
@@ -71,8 +71,8 @@ TEST(Launches, ShiftShortenUpsampleAndSkipAddNoLaunch) {
   EXPECT_EQ(getLaunches(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )"), flat);
 }
 
-/// Two linear maps, and rows side by side, stored: forward what shortening reads, backward the
-/// gradient of what upsampling wrote.
+/// Two linear maps, and concatenated rows that are stored: forward the input of shortening,
+/// backward the gradient of the upsampled rows.
 TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
   Launches plain = getLaunches(R"({"op": "hourglass", "hierarchy": "1@1 2@3 1@1"}, )");
   Launches linear = getLaunches(
@@ -80,8 +80,8 @@ TEST(Launches, LinearResamplingAddsItsLinearMapsAndFolds) {
   EXPECT_EQ(linear - plain, (Launches{3, 5}));
 }
 
-/// Launches of a step of one of models/, update included, without 20 a layer and 3 a norm after an
-/// inner stack.
+/// Launches of a step of a model of models/, with the update, without 20 per layer and 3 per norm
+/// after an inner stack.
 int64_t outsideLayers(const std::string &model, int64_t layers, int64_t innerStacks) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/" + model, "plan");
   std::string step = getEntryText(plan, "gradient") + getEntryText(plan, "update");
@@ -94,14 +94,14 @@ TEST(Launches, AtMostTwelveOutsideTheLayers) {
   EXPECT_LE(outsideLayers("small/hourglass.json", 8, 2), 12);
 }
 
-/// However many rows a batch has.
+/// For any number of rows in a batch.
 TEST(Launches, HeadAndLossTakeTwoInTrainingAndOneInEvaluation) {
   std::string plan = emit(std::string(SLUICE_SOURCE_DIR) + "/models/small/vanilla.json", "plan");
   EXPECT_EQ(count(getEntryText(plan, "gradient"), "@cross_entropy"), 2);
   EXPECT_EQ(count(getEntryText(plan, "evaluate"), "@cross_entropy"), 1);
 }
 
-/// Parameters, their gradients and moments lie in one buffer each; nothing else comes near 134 x
+/// Parameters, their gradients and moments share one buffer each; no other tensor is near 134 x
 /// 4001.
 TEST(Memory, NoBufferHoldsTheLogits) {
   Folder folder;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Training within a budget of memory: the same bits, in an arena that keeps to it.
+// Training within a memory budget: bitwise equal results, in an arena within the budget.
 #include "Harness.h"
 
 #include "sluice/Driver/Driver.h"
@@ -11,8 +11,8 @@ using namespace sluice::testing;
 
 namespace {
 
-/// Resampling by attention, a loss of the coarse stream in addition to the head's, dropout wherever
-/// it can be.
+/// Resampling by attention, a loss of the coarse stream in addition to the head's, dropout at every
+/// place.
 const char *const spec =
     R"json({"sluice": 1, "vocabulary": 48, "context": 24, "batch": 2, "width": 16,
   "defaults": {"heads": 2, "feed_forward": 32, "dropout": 0.1, "attention_dropout": 0.1},
@@ -35,7 +35,7 @@ protected:
     request.replay = {.targetOffset = 1, .batch = 2}; // no entries of generation: half the code
     return sluice::driver::compile(request);
   }
-  /// The least that the compiler names where it refuses.
+  /// The minimum that the compiler reports on rejection.
   int64_t least() const {
     sluice::driver::Outcome refused = compileWithin(1);
     EXPECT_EQ(refused.status, 2);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows after the end of a line, in models with named inputs: they weigh nothing in any loss.
+// Rows after the end of a line, in models with named inputs: they have no weight in any loss.
 #include "Harness.h"
 
 #include <cmath>
@@ -22,7 +22,7 @@ protected:
   }
   static void TearDownTestSuite() { delete model; }
 
-  /// Texts of `scored` rows each, in rows of `length` that `filler` fills up.
+  /// Texts of `scored` rows each, in rows of `length` filled with `filler`.
   static Inputs texts(std::vector<int64_t> scored, int64_t length, int32_t filler) {
     Inputs whole = randomInputs(19, rows, context, 4), inputs = whole;
     inputs.given = randomGiven({{"source", {7, 13}}}, rows, 5);
@@ -41,8 +41,8 @@ protected:
 };
 Model *Padding::model = nullptr;
 
-/// All lines end where shorter rows would: the loss is theirs to the last bit, and gradients differ
-/// in the order of sums.
+/// All lines end at the length of shorter rows: the loss is bitwise equal, and gradients differ in
+/// the order of sums.
 TEST_F(Padding, MatchesShorterRows) {
   ReferenceGradient padded = model->gradient(texts({4, 4, 4}, context, 7));
   ReferenceGradient shorter = model->gradient(texts({4, 4, 4}, 4, 0));

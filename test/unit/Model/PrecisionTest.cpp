@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Families, MixedModel, ::testing::ValuesIn(families),
                          [](const auto &info) { return std::string(info.param.name); });
 
 //===----------------------------------------------------------------------===//
-// Recomputed maps
+// Rematerialized maps
 //===----------------------------------------------------------------------===//
 
 double inBf16(double number) {
@@ -117,8 +117,8 @@ double inBf16(double number) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
 }
 
-/// Weights that make every row before the activation whole numbers, which f32 holds: 8 columns of
-/// an embedding to 16, to 8. The second matrix is so small that losses are not saturated.
+/// Weights for which every row before the activation is an integer, exact in f32: 8 columns of an
+/// embedding to 16, to 8. The second matrix is so small that losses are not saturated.
 Tensors wholeNumbers() {
   Tensors weights;
   auto &embedding = weights["stages.0.token.weight"], &first = weights["stages.1.weight"],
@@ -141,9 +141,9 @@ Tensors wholeNumbers() {
   return weights;
 }
 
-/// Results of the backward pass for one row: max(0, h)^2 of h as it is stored, rounded, and its
-/// derivative by h. In bf16 257 is stored as 256, so its square is 256^2 there. The forward pass
-/// squares 257. A row's weight gradients are products of two bf16 numbers, which f32 holds.
+/// Backward results for one row: max(0, h)^2 of h as stored, rounded, and its derivative by h. In
+/// bf16 257 is stored as 256, so its square is 256^2 there. The forward pass squares 257. A row's
+/// weight gradients are products of two bf16 numbers, which f32 represents.
 void expectRecomputedSquares(const std::string &residual,
                              const std::function<double(double)> &stored) {
   Folder folder;
@@ -188,7 +188,7 @@ void expectRecomputedSquares(const std::string &residual,
 
 TEST(RecomputedSquares, MatchRowsRoundedToBf16) { expectRecomputedSquares("bf16", inBf16); }
 
-/// Rows before the activation are a stream's, so they are f32; recomputed values are bf16.
+/// Rows before the activation belong to a stream, so they are f32; rematerialized values are bf16.
 TEST(RecomputedSquares, MatchRowsInF32) {
   expectRecomputedSquares("f32", [](double row) { return row; });
 }
@@ -290,7 +290,7 @@ TEST(MixedTraining, DoesNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(runs[0] == runs[2]) << "five threads differ from one";
 }
 
-/// A checkpoint holds masters alone: loading must rebuild the copies.
+/// A checkpoint stores only master weights: loading must rebuild the copies.
 TEST(MixedTraining, ResumesExactly) {
   std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();
@@ -314,7 +314,7 @@ TEST(MixedTraining, ResumesExactly) {
   EXPECT_TRUE(toBits(resumed, found) == toBits(whole, expected));
 }
 
-/// The optimizer's copies are its masters rounded: making them again from those changes nothing.
+/// The optimizer's copies are its rounded master weights: rebuilding them changes nothing.
 TEST(MixedTraining, CopiesAreRoundedMasterWeights) {
   std::string text = readFileText(source + "/docs/spec.md");
   std::string target = sluice::runtime::machineTargets().front();

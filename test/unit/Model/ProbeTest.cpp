@@ -1,12 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Differential probes of the finished binary, for each instruction set and 1, 2 and 5 threads: one
-// token is changed at a time, and every row and every position's gradient that may not depend on it
-// must be the same to the last bit.
+// Differential probes of the compiled binary, for each instruction set and 1, 2 and 5 threads:
+// changes one token at a time; every row and every position's gradient that may not depend on it
+// must be bitwise equal.
 //
-// Targets are separate from inputs: rows are scored against tokens half a context ahead. Then an
-// input is no target, and a target is no input. Tokens of a sequence all differ, so that rows of
-// the embedding's gradient are positions.
+// Targets are separate from inputs: rows are scored against tokens half a context ahead. Then no
+// input is a target. Tokens of a sequence are distinct, so rows of the embedding's gradient are
+// positions.
 #include "Harness.h"
 #include "RowDependences.h"
 #include "Specs.h"
@@ -25,10 +25,10 @@ namespace {
 
 const std::string source = SLUICE_SOURCE_DIR;
 constexpr int64_t context = 32, vocabulary = 64, batch = 2;
-/// Tokens a row that are read; targets begin here.
+/// Tokens per row that are read; targets start here.
 constexpr int64_t ahead = context / 2;
 
-/// Different bits, or another number of them.
+/// Different bits, or different lengths.
 bool differ(std::span<const float> x, std::span<const float> y) {
   return x.size() != y.size() || std::memcmp(x.data(), y.data(), x.size_bytes()) != 0;
 }
@@ -86,7 +86,7 @@ public:
   int32_t &token(int64_t b, int64_t position) {
     return inputs[static_cast<size_t>(b * (context + 1) + position)];
   }
-  /// One that no position of the first sequence holds.
+  /// A token that no position of the first sequence has.
   int32_t unused() const {
     for (int32_t id = 0;; ++id) {
       if (std::find(inputs.begin(), inputs.begin() + context + 1, id) ==
@@ -142,13 +142,13 @@ private:
   std::vector<int32_t> inputs;
 };
 
-/// Results of the probes: as text, empty where nothing.
+/// Results of the probes as text, empty on success.
 struct Findings {
   std::string leaks, silent;
 };
 
 /// Every token of the first sequence, as an input: no earlier row and no row of the other sequence
-/// may change; `silent` names tokens that no row noticed although some row sees them.
+/// may change; `silent` lists tokens without effect although some row sees them.
 void probeInputs(Program &program, const std::vector<std::vector<bool>> &seen, int64_t length,
                  Findings &findings) {
   std::vector<std::vector<float>> before = program.evaluate(length);
@@ -247,7 +247,7 @@ std::string read(const std::string &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Between them every op, method and mask, and every way to shift.
+/// Together every op, method and mask, and every way to shift.
 std::vector<std::string> causalSpecs() {
   std::vector<std::string> specs{read("/test/causality/causal/windows.json"),
                                  read("/test/causality/causal/factors-2-3-7-nested.json"),
@@ -261,7 +261,7 @@ std::vector<std::string> causalSpecs() {
   return specs;
 }
 
-/// The others: most of the time goes into compiling them.
+/// The others: compilation takes most of the time.
 std::vector<std::string> moreSpecs() {
   std::vector<std::string> specs;
   for (const char *path : {"/models/tiny/vanilla.json", "/models/tiny/hourglass.json",
@@ -294,7 +294,7 @@ INSTANTIATE_TEST_SUITE_P(Slow, CausalBinary, ::testing::ValuesIn(moreSpecs()));
 
 class LeakyBinary : public ::testing::TestWithParam<std::string> {};
 
-/// The same probe fails where there is something to find.
+/// The same probe fails on a leak.
 TEST_P(LeakyBinary, IsDetected) {
   Probe program(read(GetParam()));
   for (const auto &[target, artifact] : program.artifacts) {

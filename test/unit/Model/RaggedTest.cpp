@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Batches whose texts have different numbers of segments: each has the rows that it needs, and its
-// results do not depend on the others.
+// Batches whose texts have different numbers of segments: each has its required rows, and its
+// results do not depend on the other texts.
 #include "Harness.h"
 
 #include <cmath>
@@ -75,8 +75,8 @@ std::vector<float *> listTemporaries(Model &model) {
   return all;
 }
 
-/// A model of the spec whose memory holds NaN wherever nothing is yet; it gives the same gradients
-/// as one whose memory holds zeros, with any number of threads.
+/// A model of the spec whose unwritten memory holds NaN; it gives the same gradients as one with
+/// zeroed memory, on any number of threads.
 void expectOwnRows(const std::string &artifact, const std::string &target,
                    const std::map<std::string, std::vector<int64_t>> &rows) {
   Inputs inputs = raggedInputs();
@@ -121,7 +121,7 @@ TEST(Ragged, HandlesRowsPerText) {
   }
 }
 
-/// A word of every two ends a group. One that is open has a row, too.
+/// Every second word ends a group. An open group has a row too.
 TEST(Ragged, HandlesSegmentsOfSegments) {
   Folder folder;
   for (const auto &[target, artifact] :
@@ -131,7 +131,7 @@ TEST(Ragged, HandlesSegmentsOfSegments) {
   }
 }
 
-/// Groups of three words are whole.
+/// Groups of three words are complete.
 TEST(Ragged, GroupsOfSegmentsAreComplete) {
   Folder folder;
   for (const auto &[target, artifact] :

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A whole model under the reference evaluator.
+// A complete model under the reference evaluator.
 #include "ReferenceModel.h"
 
 #include "../../../lib/Dialect/Sluice/Reference/Numbers.h"
@@ -105,7 +105,7 @@ template <typename T> static std::vector<T> makeTable(ParameterOp parameter) {
   return table;
 }
 
-/// Contents of a parameter: the tensors that files know it by, one after the other.
+/// Contents of a parameter: its tensors in files, one after the other.
 template <typename T> static std::vector<T> pack(ParameterOp parameter, const Tensors &weights) {
   std::vector<T> packed;
   for (auto name : parameter.getNames().getAsRange<StringAttr>()) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A whole model under the reference evaluator. No MLIR in this header, so that it meets the runtime
-// in one program.
+// A complete model under the reference evaluator. No MLIR in this header, so a program can also use
+// the runtime.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace sluice::testing {
 /// Numbers by the names that weights have in files, dense and row-major.
 using Tensors = std::map<std::string, std::vector<double>>;
 
-/// A named input's tokens, [rows, capacity], and how many of them each row has.
+/// A named input's tokens, [rows, capacity], and their number per row.
 struct GivenTokens {
   int64_t capacity = 0;
   std::vector<int32_t> tokens;
@@ -38,7 +38,7 @@ struct ReferenceGradient {
   Tensors gradients;
 };
 
-/// A trained tensor as files know it.
+/// A trained tensor by its name in files.
 struct ReferenceShape {
   std::string name;
   std::vector<int64_t> sizes;
@@ -47,14 +47,14 @@ struct ReferenceShape {
   int64_t elements() const;
 };
 
-/// F32 and F64: arithmetic, nothing rounded to bf16. Bf16: float64 arithmetic, and every value that
-/// the model stores as bf16 rounded to it.
+/// F32 and F64: arithmetic, nothing rounded to bf16. Bf16: float64 arithmetic, with every value
+/// that the model stores as bf16 rounded to it.
 enum class Precision { F32, F64, Bf16 };
 
-/// Model IR, parsed. The functions end the program where the IR is wrong: it is the compiler's own.
+/// Parsed model IR. The functions end the program if the IR is invalid: it is the compiler's own.
 class ReferenceModel {
 public:
-  /// `text`: a module as `--emit model` or `--emit gradient` prints it.
+  /// `text`: a module printed by `--emit model` or `--emit gradient`.
   explicit ReferenceModel(const std::string &text);
   ~ReferenceModel();
   ReferenceModel(const ReferenceModel &) = delete;
@@ -67,11 +67,11 @@ public:
   /// `vocabulary`, `context` or `batch`.
   int64_t size(const std::string &name) const;
 
-  /// Evaluates @gradient, which sluice-differentiate made.
+  /// Evaluates @gradient, the result of sluice-differentiate.
   ReferenceGradient gradient(const Inputs &inputs, const Tensors &weights,
                              Precision precision) const;
-  /// The mean loss of @evaluate, or of @train where there is dropout: what @gradient is the
-  /// derivative of, in float64.
+  /// The mean loss of @evaluate, or of @train if there is dropout: the function that @gradient
+  /// differentiates, in float64.
   double loss(const Inputs &inputs, const Tensors &weights) const;
   /// @predict: logits of the last valid position of each row, [rows, vocabulary].
   std::vector<double> predict(const Inputs &inputs, const Tensors &weights,

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiled models against the float64 reference of their own IR, at odd sizes and run-time lengths;
-// and the reference's gradient of the whole model, which sluice-differentiate wrote, against
+// Compiled models compared with the float64 reference of their own IR, at odd sizes and run-time
+// lengths; and the gradient of the complete model from sluice-differentiate compared with finite
 // differences of the reference's loss.
 #include "Harness.h"
 #include "Specs.h"
@@ -15,8 +15,7 @@ using namespace sluice::testing;
 
 namespace {
 
-/// The references of one spec: of its forward functions, and of what sluice-differentiate makes of
-/// them.
+/// The references of one spec: its forward functions, and the result of sluice-differentiate.
 struct References {
   explicit References(const std::string &spec)
       : forward(emit(spec, "model")), gradient(emit(spec, "gradient")) {}
@@ -87,8 +86,8 @@ void compare(Comparison &comparison, const ExpectedResult &expected, Model &mode
   comparison.expect("logits" + at, {logits.begin(), logits.end()}, expected.logits);
 }
 
-/// Rows and lengths up to the capacities; shorter inputs come after longer ones, whose values are
-/// then still in memory.
+/// Rows and lengths up to the capacities; shorter inputs follow longer ones, whose values are then
+/// still in memory.
 std::vector<Inputs> someInputs(const ReferenceModel &model) {
   int64_t batch = model.size("batch"), context = model.size("context");
   std::vector<Inputs> inputs;
@@ -121,7 +120,7 @@ TEST_P(CompiledModel, EqualsTheReference) {
   for (const Inputs &one : inputs) {
     expected.emplace_back(references, one, weights);
   }
-  emit(spec, "dispatches"); // with the steps of generation, which what follows leaves out
+  emit(spec, "dispatches"); // with the steps of generation, which the following tests omit
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
     Model model(artifact, target);
     model.setWeights(weights);

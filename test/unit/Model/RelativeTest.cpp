@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Scores by distance of docs/spec.md, written out: one layer on a scale of factor 2,
-// every pair by itself, in float64. Only weights are taken from the compiler's reference.
+// Explicit scores by distance of docs/spec.md: one layer on a scale of factor 2, every pair
+// separately, in float64. Only weights come from the compiler's reference.
 #include "Harness.h"
 
 #include <cmath>
@@ -38,7 +38,7 @@ struct Layer {
   const std::vector<double> &at(const std::string &name) const {
     return weights.at("stages.3.attention." + name);
   }
-  /// W x, W [out, in] of that name.
+  /// W x, with W [out, in] of that name.
   RowValues times(const std::string &name, const RowValues &x) const {
     const std::vector<double> &matrix = at(name);
     RowValues result;
@@ -144,7 +144,7 @@ TEST(ByDistance, EqualsTheSpecification) {
     std::string relative = isXl ? "\"xl\"" : "{\"bias\": " + std::to_string(distances) + "}";
     ReferenceModel reference(emit(folder.write("relative.json", buildSpec(relative)), "model"));
     Tensors weights = randomWeights(reference.shapes(), 5);
-    for (const char *name : {"weight", "bias"}) { // leaves attention alone
+    for (const char *name : {"weight", "bias"}) { // omits only attention
       std::ranges::fill(weights.at(std::string("stages.3.feed_forward.out.") + name), 0);
     }
     for (int64_t length : {1, 2, 8, 15}) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dependences of rows, walked in model IR. No MLIR in this header, so that it meets the runtime
-// in one program.
+// Dependences of rows, walked in model IR. No MLIR in this header, so a program can also use the
+// runtime.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A score written in IR alone: a soft cap and a linear position bias are put into the text of a
-// model, which is then compiled unchanged; and a score that is rectified and reads a table its
-// own way. Forward and backward must follow with no launch more.
+// Scores written only in IR: inserts a soft cap and a linear position bias into the text of a
+// model, which is then compiled unchanged; and a rectified score that reads a table in its own way.
+// Forward and backward must follow with no additional launch.
 #include "Harness.h"
 #include "Specs.h"
 
@@ -40,7 +40,7 @@ int64_t launches(const Model &model) {
   return static_cast<int64_t>(model.plan().entries.at("gradient").size());
 }
 
-/// Every attention's `yield x`, x with the row e of a table by distance in it, becomes: yield
+/// Every attention's `yield x`, where x contains row e of a table by distance, becomes: yield
 /// max(x, 0) + h tanh(e).
 std::string withRectifiedTerm(const std::string &model, int &regions) {
   static const std::regex region(
@@ -73,7 +73,7 @@ std::string withGates(const std::string &model, int &regions) {
                             "$4 = arith.divf $2, %all : f32\n");
 }
 
-/// A model of these stages with other scores, on every target, against the reference.
+/// Compares a model of these stages with other scores, on every target, with the reference.
 void expectCompiled(const std::string &stages, std::string (*change)(const std::string &, int &),
                     int expected) {
   Folder folder;
@@ -100,7 +100,7 @@ void expectCompiled(const std::string &stages, std::string (*change)(const std::
       comparison.expect("gradient of " + name, values,
                         yardstick(exact.gradients.at(name), inFloat.gradients.at(name)));
     }
-    // The region matters: without it the losses are others.
+    // The region matters: without it the losses differ.
     Yardstick losses = yardstick(exact.losses, inFloat.losses);
     EXPECT_GT(ratio(plain.gradient(inputs).losses, losses), 100);
   }

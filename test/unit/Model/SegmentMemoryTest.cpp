@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Memory for batches of few segments: chosen by the batch, and whatever is computed is the same.
+// Memory for batches of few segments: the batch determines it, and results do not depend on it.
 #include "Harness.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Transforms/PackMemory.h"
@@ -45,7 +45,7 @@ void expectSame(const ReferenceGradient &found, const ReferenceGradient &expecte
   EXPECT_EQ(found.gradients, expected.gradients);
 }
 
-/// Rows that the memory has room for after each of some batches.
+/// Row capacity of the memory after each of some batches.
 void followBatches(Model &model, const std::vector<std::pair<int64_t, int64_t>> &rooms) {
   for (auto [step, room] : rooms) {
     SCOPED_TRACE("a segment of " + std::to_string(step) + " tokens");
@@ -64,7 +64,7 @@ void followBatches(Model &model, const std::vector<std::pair<int64_t, int64_t>> 
   }
 }
 
-/// Against a search byte by byte.
+/// Compared with a search byte by byte.
 TEST(SegmentMemory, RunsBetweenOtherTensors) {
   std::mt19937 random(5);
   auto below = [&](int64_t most) { return static_cast<int64_t>(random() % uint64_t(most)); };
@@ -108,7 +108,8 @@ TEST(SegmentMemory, IsTheMaximumOfTheBatches) {
   followBatches(model, {{8, 16}, {4, 21}, {8, 21}, {2, 0}, {8, 0}});
 }
 
-/// Groups on segments are computed whole, and segments of segments have rows of their own.
+/// Groups on segments are computed completely, and segments of segments have their own number of
+/// rows.
 TEST(SegmentMemory, FitsGroupsAndSegmentsOfSegments) {
   Folder folder;
   std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},
@@ -123,7 +124,7 @@ TEST(SegmentMemory, FitsGroupsAndSegmentsOfSegments) {
   followBatches(model, {{8, 15}, {4, 21}, {2, 0}});
 }
 
-/// Memory is chosen by the axis with the most rows; one with fewer may be full before.
+/// The axis with the most rows determines the memory; one with fewer may be full earlier.
 TEST(SegmentMemory, IsRequiredOfEachAxis) {
   Folder folder;
   std::string spec = wordsSpec(folder, R"({"op": "layer", "to": "word"},

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments in a model written in IR: losses and gradients of compiled code against the reference,
-// among them the straight-through gradient of the boundaries.
+// Segments in a model written in IR: losses and gradients of compiled code compared with the
+// reference, including the straight-through gradient of the boundaries.
 #include "Harness.h"
 #include "Specs.h"
 #include "sluice/Driver/Driver.h"
@@ -17,8 +17,8 @@ using namespace sluice::testing;
 
 namespace {
 
-/// Adds up three poolings of the embedded tokens, read from the next segment on. A bit is set where
-/// its logit is positive; backward it is the sigmoid. `spare` rows stay free.
+/// Adds three poolings of the embedded tokens, read from the next segment on. A bit is set if its
+/// logit is positive; backward it is the sigmoid. `spare` rows stay unused.
 std::string segmentedText(int64_t spare) {
   return R"mlir(
     %bit_weight = sluice.read @bit.weight : tensor<1x16xf32>
@@ -101,7 +101,7 @@ std::string segmented(const Folder &folder, int64_t rows, int64_t spare) {
 )" + text);
 }
 
-/// Not checked: a sum over all positions is no prediction's to read.
+/// Not checked: predictions may not read a sum over all positions.
 driver::Outcome compileUnchecked(driver::CompileRequest request) {
   request.replay = {.targetOffset = 1, .batch = 3};
   driver::Outcome outcome = driver::compile(request);
@@ -148,7 +148,7 @@ TEST(Segmented, GradientsEqualTheReference) {
   }
 }
 
-/// A predictor that learns labels, by tokens and by the tokens that end a word, in both modes.
+/// A predictor that learns labels, by tokens and by word-final tokens, in both modes.
 TEST(Segmented, LabelsTrainAPredictor) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
@@ -205,8 +205,8 @@ std::string wordsSpec(const Folder &folder) {
         {"op": "head"}]})");
 }
 
-/// Equal rows: the segment's maximum is the value of its first row, and so is the gradient, bit for
-/// bit.
+/// Equal rows: the segment's maximum has the value of its first row, and its gradient flows there,
+/// bitwise.
 TEST(Segmented, MaximaOfEqualRowsSelectTheFirst) {
   Folder folder;
   std::string target = runtime::machineTargets().front();
@@ -242,7 +242,8 @@ TEST(Segmented, MaximaOfEqualRowsSelectTheFirst) {
   EXPECT_EQ(rows, (std::vector<size_t>{0, 4, 6}));
 }
 
-/// A batch of segments of one token leaves NaN in every row. Few segments then read none of it.
+/// A batch of one-token segments leaves NaN in every row. Batches of few segments then read none of
+/// it.
 TEST(Segmented, IgnoresRowsAfterTheLastSegment) {
   Folder folder;
   std::string target = runtime::machineTargets().front();

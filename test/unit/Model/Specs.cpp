@@ -13,7 +13,7 @@ static const char *const postNorm =
              {"op": "hourglass", "hierarchy": "1@1 1@2 1@6 1@2 1@1"},
              {"op": "head", "tied": true, "bias": true}]})json";
 
-/// Every dropout there is, with rotary positions and one key/value head.
+/// Every dropout, with rotary positions and one key/value head.
 static const char *const dropout =
     R"json({"sluice": 1, "vocabulary": 257, "context": 17, "batch": 3, "width": 40,
   "defaults": {"heads": 5, "key_value_heads": 1, "rotary": {"base": 500}, "feed_forward": 50, "dropout": 0.1,
@@ -23,8 +23,8 @@ static const char *const dropout =
              {"op": "dropout", "rate": 0.3},
              {"op": "head", "bias": true}]})json";
 
-/// Windows, one of which leaves the first rows nothing to see; heads wider than the width and a
-/// head size of 6.
+/// Windows, one of which is empty for the first rows; heads wider than the width and a head size of
+/// 6.
 static const char *const windows =
     R"json({"sluice": 1, "vocabulary": 100, "context": 21, "batch": 3, "width": 20,
   "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "activation": "relu", "bias": false},
@@ -40,8 +40,8 @@ static const char *const resampling =
              {"op": "hourglass", "hierarchy": "0@1 1@5 0@1", "shorten": "convolution", "shorten_window": 3, "upsample": "linear", "shift": 6},
              {"op": "head"}]})json";
 
-/// Streams joined by name; shifts that are not shortened, a shift before an upsampling, a shift of
-/// an upsampling.
+/// Streams joined by name; shifts without shortening, a shift before an upsampling, a shift of an
+/// upsampling.
 static const char *const streams =
     R"json({"sluice": 1, "vocabulary": 37, "context": 19, "batch": 3, "width": 16,
   "defaults": {"heads": 2, "feed_forward": 20},
@@ -88,8 +88,8 @@ static const char *const losses =
              {"op": "norm"},
              {"op": "head", "tied": true, "label_smoothing": 0.1}]})json";
 
-/// Losses against distributions, of fine rows and of groups, tied and not; rows that count by
-/// weights, some of them nothing. The head's training target differs from its evaluation target.
+/// Losses against distributions, of fine rows and of groups, tied and not; rows with weights, some
+/// of them zero. The head's training target differs from its evaluation target.
 static const char *const softTargets =
     R"json({"sluice": 1, "vocabulary": 37, "context": 19, "batch": 3, "width": 24,
   "inputs": {"teacher": {"axis": "tokens", "role": "target"},
@@ -108,7 +108,7 @@ static const char *const softTargets =
              {"op": "norm"},
              {"op": "head", "tied": true, "target": "teacher", "weights": "mask"}]})json";
 
-/// The least of everything.
+/// The minimum of every size.
 static const char *const least =
     R"json({"sluice": 1, "vocabulary": 2, "context": 1, "batch": 1, "width": 1,
   "defaults": {"heads": 1, "feed_forward": 1, "norm": "rms"},
@@ -116,7 +116,7 @@ static const char *const least =
              {"op": "hourglass", "hierarchy": "1@1 1@2 1@1"},
              {"op": "head"}]})json";
 
-/// A linear upsampling that two readers look through: the folds of its two gradients are added.
+/// A linear upsampling with two lazy readers: adds the folds of its two gradients.
 static const char *const foldedTwice =
     R"json({"sluice": 1, "vocabulary": 29, "context": 14, "batch": 2, "width": 12,
   "defaults": {"heads": 2, "feed_forward": 16},
@@ -141,8 +141,8 @@ static const char *const overStreams =
              {"op": "add", "with": "x"},
              {"op": "head"}]})json";
 
-/// Factors of which neither divides the other, groups that are complete, windows, a stream read by
-/// two layers, and every dropout.
+/// Factors of which neither divides the other, complete groups, windows, a stream read by two
+/// layers, and every dropout.
 static const char *const overScales =
     R"json({"sluice": 1, "vocabulary": 43, "context": 37, "batch": 3, "width": 20,
   "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "placement": "post", "norm": "rms",
@@ -156,8 +156,8 @@ static const char *const overScales =
              {"op": "layer", "over": "x", "mask": {"window": [0, 5]}},
              {"op": "head"}]})json";
 
-/// Maxima of groups, of maxima again, after shifts that leave groups with nothing inside, and of
-/// groups of an hourglass.
+/// Maxima of groups, of maxima again, after shifts that leave empty groups, and of groups of an
+/// hourglass.
 static const char *const maxima =
     R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
   "defaults": {"heads": 2, "feed_forward": 24, "activation": "relu_squared"},
@@ -174,8 +174,9 @@ static const char *const maxima =
              {"op": "hourglass", "hierarchy": "1@1 1@4 1@1", "shorten": "max", "shorten_window": 6},
              {"op": "head"}]})json";
 
-/// Windows apart from their step: whole groups and parts of them, gaps, a moving maximum and a
-/// causal convolution; a transposed convolution, and a repeat read by windows past its end.
+/// Windows of another size than their step: complete groups and parts of them, gaps, a moving
+/// maximum and a causal convolution; a transposed convolution, and a repeat read by windows past
+/// its end.
 static const char *const convolutions =
     R"json({"sluice": 1, "vocabulary": 41, "context": 19, "batch": 3, "width": 20,
   "defaults": {"heads": 2, "feed_forward": 24},
@@ -264,7 +265,7 @@ static const char *const distanceBlocks =
              {"op": "layer", "relative": {"bias": 50}},
              {"op": "head"}]})json";
 
-/// Scales from the coarsest down, each from a row of its own on, with losses of bags; every
+/// Scales from the coarsest down, each from its own first row on, with losses of bags; every
 /// dropout.
 static const char *const topDown =
     R"json({"sluice": 1, "vocabulary": 47, "context": 29, "batch": 3, "width": 20,
@@ -288,8 +289,8 @@ static const char *const firstKeys =
              {"op": "shift", "by": 3},
              {"op": "project", "with": "fine"},
              {"op": "head", "bias": true, "first": 11}]})json";
-/// Distances between scales: coarse queries over fine keys and the other way, between ends, under a
-/// window, and of factors that have a step of their own.
+/// Distances between scales: coarse queries over fine keys and vice versa, between ends, under a
+/// window, and of factors with their own step.
 static const char *const overDistances =
     R"json({"sluice": 1, "vocabulary": 37, "context": 43, "batch": 2, "width": 20,
   "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24},
@@ -320,8 +321,7 @@ static const char *const starts =
               "scales": [{"factor": 1, "tokens": [0, 5]}, {"factor": 4, "tokens": [3, 26], "grid": "moving"}]},
              {"op": "head", "first": 3}]})json";
 
-/// Segments of segments, whose bits are by position and by the token that ends a word; groups of
-/// either.
+/// Segments of segments, whose bits are by position and by the word-final token; groups of either.
 static const char *const nestedSegments =
     R"json({"sluice": 1, "vocabulary": 37, "context": 29, "batch": 3, "width": 20,
   "defaults": {"heads": 2, "head_size": 6, "feed_forward": 24, "relative": {"bias": 5}},
@@ -359,7 +359,7 @@ static const char *const groupedSegments =
              {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"},
              {"op": "layer"}, {"op": "head"}]})json";
 
-/// Segments that begin at bits: of space-like bytes, whose first rows go back to them alone, and
+/// Segments that start at bits: of space-like bytes, whose first rows return only to them, and
 /// means of threes.
 static const char *const begunSegments =
     R"json({"sluice": 1, "vocabulary": 60, "context": 27, "batch": 3, "width": 20,

@@ -13,15 +13,15 @@ struct Family {
   const char *text;
 };
 
-/// A family of architectures each, between them every stage, setting and method of docs/spec.md.
+/// One spec per family of architectures; together every stage, setting and method of docs/spec.md.
 const std::vector<Family> &families();
 
-/// Families with named inputs in addition to their tokens, which have no step.
+/// Families with named inputs in addition to their tokens, without a step.
 const std::vector<Family> &familiesOfInputs();
 
 /// Families with segments of segments, and groups and segments of each other.
 const std::vector<Family> &familiesOfSegments();
-/// The same of routers, whose gates have another derivative than the computed function.
+/// Families of routers, whose gates have another derivative than the computed function.
 const std::vector<Family> &familiesOfRouters();
 
 /// A stack of width 32 on a context of 24: `stages` are between embedding and head.

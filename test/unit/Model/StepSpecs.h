@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Small models for tests of the step, each with something of its own.
+// Small models for tests of the step, each with one distinct feature.
 #pragma once
 
 namespace sluice::testing {
@@ -28,8 +28,8 @@ constexpr const char *bottomUpAndRetina =
     {"op": "layer", "scales": [{"factor": 1, "tokens": [0, 3]}, {"factor": 4, "tokens": [3, 15]}]},
     {"op": "head"}]})json";
 
-/// Rows that wait for their group at the rows that take them alone: at others, rows that a step's
-/// select does not take are not computed yet, or were overwritten.
+/// Rows that wait for their group only at the rows that use them: at other rows, the operands that
+/// a step's select does not use are not computed yet, or overwritten.
 constexpr const char *replaced = R"json({"sluice": 1, "vocabulary": 17, "context": 14, "batch": 3,
   "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "rows"}, {"op": "shift", "by": 1}, {"op": "shorten", "factor": 3},
@@ -80,7 +80,7 @@ constexpr const char *headGroups = R"json({"sluice": 1, "vocabulary": 9, "contex
     {"op": "layer", "from": "x", "over": "groups", "mask": "complete", "relative": {"bias": 4}},
     {"op": "head"}]})json";
 
-/// For GPU code: means of words, and a text of the batch that ends none for some steps.
+/// For GPU code: means of words, and a text of the batch that ends no word for some steps.
 constexpr const char *closedMeans = R"json({"sluice": 1, "vocabulary": 14, "context": 7, "batch": 2,
   "precision": {"compute": "bf16"}, "width": 8, "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "fine"},
@@ -112,8 +112,8 @@ constexpr const char *encoder = R"json({"sluice": 1, "vocabulary": 11, "context"
     {"op": "add", "with": "text"}, {"op": "head"}]})json";
 
 /// Segments whose rows close at different steps of a batch: means after a learned first row and
-/// attention by distance; last rows, groups of rows ahead of the closed segments, and
-/// predicted bits, read from the closed segment on.
+/// attention by distance; last rows, groups of rows ahead of the closed segments, and predicted
+/// bits, read from the closed segment on.
 constexpr const char *words =
     R"json({"sluice": 1, "vocabulary": 40, "context": 23, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "placement": "post", "relative": "xl_shared"},
@@ -136,7 +136,7 @@ constexpr const char *lastAndPredicted =
     {"op": "upsample", "segments": "guessed", "by": 2},
     {"op": "add", "with": "more"}, {"op": "head"}]})json";
 
-/// As many segments as the axis has rows, and rows by distance that are due ahead of them.
+/// One segment per row of the axis, and rows by distance that are due ahead of them.
 constexpr const char *fullAxis =
     R"json({"sluice": 1, "vocabulary": 17, "context": 7, "batch": 2, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "relative": "xl"},
@@ -157,7 +157,7 @@ constexpr const char *everyToken =
     {"op": "upsample", "segments": "ones", "by": 0}, {"op": "add", "with": "fine"},
     {"op": "head"}]})json";
 
-/// Attention by hashes on two scales: chunks that a bucket fills many times.
+/// LSH attention on two scales, with chunks smaller than buckets.
 constexpr const char *hashes = R"json({"sluice": 1, "vocabulary": 17, "context": 29, "batch": 3,
   "width": 10, "defaults": {"heads": 2, "feed_forward": 12},
   "stages": [{"op": "embedding", "positions": "learned"},
@@ -165,8 +165,8 @@ constexpr const char *hashes = R"json({"sluice": 1, "vocabulary": 17, "context":
     {"op": "hourglass", "hierarchy": "0@1 1@3 0@1", "lsh": {"buckets": 4, "chunk": 1}},
     {"op": "head"}]})json";
 
-/// Two inputs, one that fills several parts of the kernel's keys, read on two scales; rows of the
-/// batch have all of an input, none and some.
+/// Two inputs, one of which fills several parts of the kernel's keys, read on two scales; rows of
+/// the batch have a full input, none and some.
 constexpr const char *encoders =
     R"json({"sluice": 1, "vocabulary": 17, "context": 7, "batch": 3, "width": 8,
   "inputs": {"source": {"context": 70}, "hint": {"context": 3, "vocabulary": 5}},
@@ -180,8 +180,8 @@ constexpr const char *encoders =
     {"op": "layer", "over": "advice", "key_value_heads": 1}, {"op": "upsample", "factor": 2},
     {"op": "add", "with": "fine"}, {"op": "head"}]})json";
 
-/// Bits that begin segments: rows at bits of space-like bytes, spread to them alone, means of the
-/// segments before by drawn bits, and a router's rows as moving averages.
+/// Bits that start segments: rows at bits of space-like bytes, spread only to them, means of the
+/// segments before by sampled bits, and a router's rows as moving averages.
 constexpr const char *begun =
     R"json({"sluice": 1, "vocabulary": 64, "context": 21, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
@@ -198,8 +198,8 @@ constexpr const char *begun =
     {"op": "upsample", "segments": "routed", "method": "smooth"}, {"op": "add", "with": "sum"},
     {"op": "head"}]})json";
 
-/// Segments that attend to their rows, by two queries made from maxima, and tokens to the parts of
-/// a segment; then segments that bits begin, with heads of one column.
+/// Segments that attend to their rows, by two queries computed from maxima, and tokens to the parts
+/// of a segment; then segments that bits start, with heads of one column.
 constexpr const char *attends =
     R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
@@ -223,8 +223,8 @@ constexpr const char *attendsOnce =
     {"op": "attend", "over": "fine", "segments": "words", "to": "global"},
     {"op": "attend", "from": "fine", "over": "global", "segments": "words", "parts": 2}, {"op": "head"}]})json";
 
-/// Segments that begin where a small model's entropy is above the entropies of the three rows
-/// before, and a predictor that learns where the head's own is.
+/// Segments that start where a small model's entropy exceeds the entropies of the three rows
+/// before, and a predictor that learns where the head's own entropy does.
 constexpr const char *spikes =
     R"json({"sluice": 1, "vocabulary": 40, "context": 19, "batch": 3, "width": 8,
   "defaults": {"heads": 2, "feed_forward": 8, "rotary": true},
@@ -277,7 +277,7 @@ constexpr const char *partsOfGroups =
     {"op": "upsample", "segments": "parts"}, {"op": "add", "with": "twos"},
     {"op": "upsample", "factor": 2}, {"op": "add", "with": "x"}, {"op": "head"}]})json";
 
-/// Two segmentations of words: means of drawn segments that begin at bits, after groups of them,
+/// Two segmentations of words: means of sampled segments that start at bits, after groups of them,
 /// and last rows of threes.
 constexpr const char *phrasesOfWords =
     R"json({"sluice": 1, "vocabulary": 17, "context": 24, "batch": 3, "width": 8,

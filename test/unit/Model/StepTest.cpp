@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Generation step by step: logits of every step against the reference's whole forward, rows of the
-// batch at different places; the same text as without a cache.
+// Generation step by step: logits of every step compared with the reference's complete forward
+// pass, rows of the batch at different positions; the text does not depend on the cache.
 #include "Harness.h"
 #include "Specs.h"
 #include "StepSpecs.h"
@@ -21,8 +21,8 @@ using sluice::runtime::Executor;
 
 namespace {
 
-/// Rows of a batch that take part at different times: row b begins with a prompt of its own length,
-/// and leaves out a step now and then.
+/// Rows of a batch that take part at different times: row b starts with its own prompt length, and
+/// skips a step now and then.
 struct Ragged {
   explicit Ragged(const ReferenceModel &model)
       : batch(model.size("batch")), context(model.size("context")),
@@ -124,8 +124,8 @@ Yardsticks yardsticks(ReferenceModel &reference, const Tensors &weights, const R
 }
 
 /// Windows of different lengths that are evaluated in one batch: a file ends in a short window,
-/// every `stride`-th length, after a whole one. The losses of each are those that it has alone,
-/// bit for bit.
+/// every `stride`-th length, after a complete one. The losses of each equal its losses alone,
+/// bitwise.
 void expectScoresOfShortWindows(Executor &executor, const std::string &name, int64_t stride = 1) {
   int64_t context = executor.plan().model.context;
   for (int64_t rest = 1; rest <= context; rest += stride) {
@@ -178,7 +178,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
     if (model.plan().model.first == 0 && model.plan().given.empty()) { // else windows overlap
       expectScoresOfShortWindows(model.executor(), family.name + (" on " + target));
     }
-    // A row alone, on another number of threads, on states that were in use.
+    // A row alone, on another number of threads, on reused states.
     Model other(artifact, target, 1);
     other.setWeights(weights);
     for (int64_t row = ragged.batch - 1; row >= 0; --row) {
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          [](const auto &info) { return std::string(info.param.name); });
 
 /// Steps sum in another order than the forward pass, so a few sums round to the other bf16
-/// neighbour. Both are within the same bound of float64.
+/// neighbor. Both are within the same bound of float64.
 INSTANTIATE_TEST_SUITE_P(Mixed, Stepped,
                          ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"TopDown", topDown}),
                          [](const auto &info) { return std::string(info.param.name); });
@@ -260,7 +260,7 @@ TEST(Generation, TextDoesNotDependOnTheCache) {
   }
 }
 
-/// The same where a prompt may end within a segment and a window may begin in one.
+/// Greedy text with prompts that end, and windows that start, within a segment.
 TEST(Generation, SegmentedTextDoesNotDependOnTheCache) {
   Folder folder;
   std::string text = words;
@@ -281,8 +281,8 @@ TEST(Generation, SegmentedTextDoesNotDependOnTheCache) {
   }
 }
 
-/// GPU code on the emulator, which holds every launch to float64: ragged rows, and each row alone
-/// with the same bits; a gradient.
+/// GPU code on the emulator, which compares every launch with float64: ragged rows, and each row
+/// alone with the same bits; a gradient.
 class EmulatedSteps : public ::testing::TestWithParam<Family> {};
 
 TEST_P(EmulatedSteps, MatchForwardPassAtEveryPositionOfRaggedRows) {
@@ -314,7 +314,7 @@ TEST_P(EmulatedSteps, MatchForwardPassAtEveryPositionOfRaggedRows) {
   if (ragged.batch > 1 && executor.plan().model.first == 0 && ragged.inputs.given.empty()) {
     expectScoresOfShortWindows(executor, name + " on the emulator", ragged.context - 2);
   }
-  // A step of training, whose launches are held to float64 too.
+  // A step of training; the emulator compares its launches with float64 too.
   setInputs(executor, ragged.inputs);
   executor.run("gradient");
   ReferenceModel backward(emit(spec, "gradient"));
@@ -347,7 +347,7 @@ INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encode
 
 std::vector<uint8_t> countBytes(const std::string &text) { return {text.begin(), text.end()}; }
 
-/// Texts for `prompts`, as many at once as there are rows.
+/// Texts for `prompts`, one row each at the same time.
 std::vector<std::string> generateTexts(Executor &executor, const std::vector<std::string> &prompts,
                                        int64_t count,
                                        const sluice::runtime::SamplingOptions &options,
@@ -404,8 +404,8 @@ TEST(Generation, TextDoesNotDependOnTheBatch) {
   EXPECT_GT(sizes.size(), 3u) << "no text ended early";
 }
 
-/// A session continues as if it had not been saved, on another number of threads, at every phase of
-/// a group and past the context; also with more of a prompt.
+/// A session continues as without saving, on another number of threads, at every phase of a group
+/// and past the context; also with a longer prompt.
 TEST(Generation, ContinuesASession) {
   using namespace sluice;
   using namespace sluice::runtime;
@@ -463,7 +463,7 @@ TEST(Generation, RejectsASessionOfAnotherModel) {
 }
 
 /// A stage at factor k runs ceil((P + T) / k) - ceil(P / k) times in T steps after a prompt of P:
-/// launches are skipped by the scalars that guard them.
+/// its guard scalars skip the other launches.
 TEST(Generation, RunsCoarseStageWhenItsGroupCloses) {
   Tiny model(1);
   Executor &executor = model.executor();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// IR that other people's passes can run on: what trains after them trains to the same bits.
+// Runs upstream MLIR passes on the IR; training then gives bitwise equal results.
 #include "DeviceArtifact.h"
 #include "Harness.h"
 
@@ -12,7 +12,7 @@ using namespace sluice::testing;
 
 namespace {
 
-/// Tied weights, dropout and a coarse scale; the optimizer and the steps of generation are there.
+/// Tied weights, dropout and a coarse scale, with the optimizer and the steps of generation.
 const char *const spec =
     R"json({"sluice": 1, "vocabulary": 40, "context": 24, "batch": 2, "width": 16,
   "defaults": {"heads": 2, "rotary": true, "feed_forward": 32, "dropout": 0.1},

@@ -31,7 +31,7 @@ CudaRun getRun(const KernelInputs &launch);
 /// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
 class EmulatedKernel : public GeneratedKernel {
 public:
-  /// `edit` may plant a fault; then `reports` has the outcome, and violations are no failure.
+  /// `edit` may inject a fault; then `reports` has the outcome, and violations are no failure.
   using Edit = void (*)(llvm::Module &);
   explicit EmulatedKernel(const std::string &text, Edit edit = nullptr);
 

@@ -213,7 +213,7 @@ TEST_F(KernelCacheTest, ReturnsTheStoredEntry) {
   EXPECT_EQ(cache.getProblem(), "");
   struct stat status{};
   ASSERT_EQ(::stat((folder / "new").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 077, 0u) << "other users could plant code";
+  EXPECT_EQ(status.st_mode & 077, 0u) << "other users could inject code";
 }
 
 TEST_F(KernelCacheTest, ReturnsTheStoredParts) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A bigram model reads the token before alone: the right results of the analyses are known.
+// A bigram model reads only the previous token, so the correct results of the analyses are known.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Analyze/Analyses.h"
@@ -97,7 +97,7 @@ TEST_F(Analyses, SpreadsWindowsOverTheText) {
 }
 
 TEST_F(Analyses, BinsHoldEqualSharesAndAllTokens) {
-  // 'a' is half of all, 'b' a quarter, 'c' and 'd' the rest.
+  // 'a' has a half, 'b' a quarter, 'c' and 'd' the rest.
   std::string text = "abacabadabacabadabacabadabacabad";
   auto files = read(text);
   FrequencyResult result = measureFrequency(executor, files, files, 4);

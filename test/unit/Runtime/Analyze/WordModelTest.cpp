@@ -65,7 +65,7 @@ TEST(WordModel, BleuOfAReferenceIsOne) {
   EXPECT_EQ(bleu("a b c d", {"a b c x"}), 0); // no 4-gram matches: no smoothing
   EXPECT_EQ(bleu("", {"a b c d"}), 0);
   EXPECT_EQ(bleu("a b c d", {}), 0);
-  // A text as long as half of its reference, all right: the brevity penalty alone.
+  // A correct text of half the reference's length: only the brevity penalty.
   EXPECT_NEAR(bleu("a b c d", {"a b c d e f g h"}), std::exp(-1), 1e-12);
 }
 
@@ -74,12 +74,12 @@ TEST(WordModel, BleuClipsByTheReferences) {
   double expected = std::pow(5 / 6.0 * 4 / 5.0 * 3 / 4.0 * 2 / 3.0, 0.25);
   EXPECT_NEAR(bleu("a b c d e x", {"a b c d e"}), expected, 1e-12);
   EXPECT_NEAR(bleu("a b c d e", {"a b c d e x"}), std::exp(-0.2), 1e-12);
-  // Three references: a counts twice, as one of them has it so often, and not three times.
+  // Three references: a counts twice, as one of them contains it twice, and not three times.
   EXPECT_NEAR(bleu("a a a b c d e", {"a a z", "a b c d e", "a"}),
               std::pow(6 / 7.0 * 5 / 6.0 * 3 / 5.0 * 2 / 4.0, 0.25), 1e-12);
 }
 
-/// Grams of all texts are counted before the mean is taken, and lengths are added.
+/// Counts n-grams of all texts before taking the mean, and adds lengths.
 TEST(WordModel, BleuIsComputedOverTheCorpus) {
   CorpusBleu corpus;
   corpus.add(splitWords("a b c d"), {splitWords("a b c d"), splitWords("a b c d e")});

@@ -31,7 +31,7 @@ protected:
     return openByteFile(folder / name, "data file", reading);
   }
 
-  /// The bytes that `open` reads from a pipe that `text` is written to.
+  /// The bytes that `open` reads from a pipe with `text`.
   ByteFile openPipe(const std::string &text, const ReadingOptions &reading = {}) {
     removeAll(folder / "pipe");
     EXPECT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
@@ -97,7 +97,7 @@ TEST_F(ByteFiles, ReadsPipesWithoutACopy) {
   EXPECT_TRUE(openPipe(text).copy.empty());
 }
 
-/// Neither a file of the kernel nor an open file of this process is found by a later run.
+/// A later run finds neither a file of the kernel nor an open file of this process.
 TEST_F(ByteFiles, TreatsProcFilesAsStreams) {
   auto copies = std::make_shared<StreamCopies>(folder / "run", "data-", folder.path, false);
   ByteFile file = openByteFile("/proc/version", "data file", {false, copies});
@@ -111,7 +111,7 @@ TEST_F(ByteFiles, TreatsProcFilesAsStreams) {
   EXPECT_EQ(file.source(), folder / "run/data-2");
 }
 
-/// No disk failed: it is not the machine's fault.
+/// No disk failed: it is not a system error.
 TEST_F(ByteFiles, RejectsEmptyProcFiles) {
   std::string message = userError([&] { openByteFile("/proc/self/mem", "data file"); });
   EXPECT_NE(message.find("/proc/self/mem: expected a data file, found a file of the kernel that "
@@ -139,7 +139,7 @@ TEST_F(ByteFiles, ReadsTheCopyOfAStream) {
   EXPECT_FALSE(again->hasRead());
   ASSERT_EQ(reread.notes.size(), 1u);
   EXPECT_NE(reread.notes[0].find("the run's own copy is read instead"), std::string::npos);
-  removeAll(folder / "run"); // as where a killed run begins anew
+  removeAll(folder / "run"); // as if a killed run restarts
   again->save();
   EXPECT_EQ(readFile(folder / "run/data-1"), text);
 }

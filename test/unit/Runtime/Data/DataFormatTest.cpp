@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Formats that a file's structure verifies, and compressed text.
+// Formats recognized by a file's structure, and compressed text.
 #include "Fixture.h"
 
 #include "Data/DataFormat.h"
@@ -111,7 +111,7 @@ TEST(DataFormat, VerifiedStructures) {
   std::string npyHeader = "{'descr': '<u2', 'fortran_order': False, 'shape': (4,), }";
   std::string npy = "\x93NUMPY\x01\x00"s + char(npyHeader.size()) + '\0' + npyHeader;
   EXPECT_EQ(findFormatName(npy + "12345678"), "a NumPy array (.npy)");
-  EXPECT_EQ(findFormatName(npy.substr(0, 40)), "none"); // its header is cut
+  EXPECT_EQ(findFormatName(npy.substr(0, 40)), "none"); // its header is truncated
   std::string parquet = "PAR1" + std::string(50, 'x') + "\x0a\0\0\0"s + "PAR1";
   EXPECT_EQ(findFormatName(parquet), "a Parquet file");
   EXPECT_EQ(findFormatName("PAR1" + std::string(50, 'x') + "\xff\0\0\0"s + "PAR1"), "none");
@@ -146,7 +146,7 @@ TEST(DataFormat, VerifiedStructures) {
   EXPECT_EQ(findFormatName("\xff\xfe\0\0a\0\0\0"s), "text in UTF-32");
   std::string tar = tarHeader();
   EXPECT_EQ(findFormatName(tar + std::string(512, 'x')), "a tar archive");
-  EXPECT_EQ(findFormatName(tar + std::string(99, 'x')), "a tar archive"); // cut short
+  EXPECT_EQ(findFormatName(tar + std::string(99, 'x')), "a tar archive"); // truncated
   tar[0] = 'b';                                                           // another checksum
   EXPECT_EQ(findFormatName(tar + std::string(512, 'x')), "none");
   EXPECT_EQ(findFormatName("SQLite format 3\0\x10\0"s + std::string(100, 'x')),
@@ -248,7 +248,7 @@ TEST(Decompress, ReadsAllMembers) {
                      &members),
               text + "more");
     EXPECT_EQ(members, 3);
-    // Compresses so well that much output comes of few bytes.
+    // Compresses so well that few bytes give much output.
     std::string same(5'000'000, 'a');
     EXPECT_EQ(unpack(packer.pack(same), packer.compression), same);
   }
@@ -315,8 +315,7 @@ TEST(Decompress, RejectsEveryTruncation) {
   }
 }
 
-/// A changed byte is found, or is one of the few that do not affect the text, such as the time in
-/// gzip's header.
+/// A changed byte is detected, or does not affect the text, such as the time in gzip's header.
 TEST(Decompress, DamageNeverGivesDifferentText) {
   std::string text = easyText(300);
   for (const Packer &packer : packers) {

@@ -68,7 +68,7 @@ TEST(Data, EpochReadsEachRowOfEveryFileOnce) {
   }
 }
 
-/// Each byte of a file is predicted once an epoch, but for those that fill no row.
+/// Each byte of a file is predicted once per epoch, except bytes that fill no row.
 TEST(Data, CyclicFilesRepeat) {
   TemporaryFolder folder;
   std::string text(100, 0);
@@ -103,7 +103,7 @@ TEST(Data, LabelsAlignWithBytes) {
   for (size_t i = 0; i < text.size(); ++i) {
     labels[i] = text[i] == ' ' ? '1' : '0';
   }
-  writeFile(folder / "short", "x"); // skipped, and its labels are checked alone
+  writeFile(folder / "short", "x"); // skipped, and only its labels are checked
   writeFile(folder / "a", text);
   writeFile(folder / "none", "0");
   writeFile(folder / "bits", labels);

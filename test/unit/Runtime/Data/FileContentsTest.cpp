@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Files that are read piece by piece, and that other programs change meanwhile.
+// Files read piece by piece while other programs change them.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Data/FileContents.h"
@@ -37,7 +37,7 @@ protected:
     writeFile(folder / "data", text);
     return FileContents::open(folder / "data", "data file");
   }
-  /// Gives the file another time of change, as writing does on a file system of any resolution.
+  /// Sets another modification time, as writing does on a file system of any resolution.
   void makeOlder() {
     timespec times[2] = {{1'000'000, 0}, {1'000'000, 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, (folder / "data").c_str(), times, 0), 0);
@@ -106,7 +106,7 @@ TEST_F(Contents, ReportsChangeAfterHashing) {
             std::string::npos);
 }
 
-/// Also before the hash is known, and where the file has grown.
+/// Also before the hash is known, and if the file has grown.
 TEST_F(Contents, ReportsRewrittenFile) {
   for (size_t size : {large, large + 5000}) {
     FileContents contents = open(easyText(large));
@@ -163,10 +163,10 @@ TEST_F(Contents, TemporaryFilesHaveNoNameBeforeSaving) {
     EXPECT_TRUE(listFolder(folder.path).empty());
     EXPECT_EQ(readFileText(contents.readAll()), text);
     contents.saveAs(folder / "copy");
-    contents.saveAs(folder / "copy"); // in the first one's place
+    contents.saveAs(folder / "copy"); // at the path of the first one
     EXPECT_EQ(readFile(folder / "copy"), text);
     removeAll(folder / "copy");
-    contents.saveAs(folder / "copy"); // the file has lost its name
+    contents.saveAs(folder / "copy"); // the file has no name anymore
     EXPECT_EQ(readFile(folder / "copy"), text);
     removeAll(folder / "copy");
   }

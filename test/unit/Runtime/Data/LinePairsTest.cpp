@@ -100,7 +100,7 @@ TEST_F(LinePairsTest, RejectsMismatchedPairs) {
               buildLinePairs("a\n", "xyz\n");
             }).find("source: byte 1: expected token ids below the vocabulary of 121, found 121"),
             std::string::npos);
-  plan.given["source"].vocabulary = 2; // below the line end, which is no token of it
+  plan.given["source"].vocabulary = 2; // below the line end, which is not its token
   EXPECT_NE(userError([&] {
               buildLinePairs("a\n", "\1\5\n");
             }).find("source: expected token ids below the vocabulary of 2, found 5"),

@@ -64,11 +64,11 @@ TEST(Npy, RejectsInvalidPaths) {
   EXPECT_NE(message(folder / "nowhere/a.npy").find("found no folder"), std::string::npos);
 }
 
-// Each row is what NumPy 2.4 (numpy.lib.format.read_array_header_1_0, Python 3.11) reads, written
-// down once. Besides, NumPy reads complex numbers, ... and set() as values that another of the same
-// key replaces, characters by their names, and more than 64 brackets; this reader refuses them.
+// Each row holds the result of NumPy 2.4 (numpy.lib.format.read_array_header_1_0, Python 3.11).
+// Besides, NumPy reads complex numbers, ... and set() as values that another of the same key
+// replaces, characters by their names, and more than 64 brackets; this reader rejects them.
 struct HeaderCase {
-  const char *text, *shape; // null: refused
+  const char *text, *shape; // null: rejected
   const char *type = "<f4";
 };
 constexpr HeaderCase headers[] = {

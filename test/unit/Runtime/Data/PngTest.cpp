@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PNG files written by hand: images that the standard allows are read, others are rejected.
+// Hand-written PNG files: reads images that the standard allows, rejects others.
 #include "Data/Png.h"
 
 #include <gtest/gtest.h>
@@ -45,21 +45,21 @@ DecodedPng decode(const std::string &file, int64_t channels) {
   return decodePng({reinterpret_cast<const uint8_t *>(file.data()), file.size()}, 2, 2, channels);
 }
 
-// Lines begin with their filter, 0.
+// Lines start with their filter, 0.
 const std::string lines("\0\x01\x02\0\x03\x04", 6);
 const std::string image = header(2, 2, 8, gray) + chunk("IDAT", deflated(lines)) + end;
 using Pixels = std::vector<uint8_t>;
 
 TEST(Png, ReadsStoredPixels) {
   EXPECT_EQ(decode(image, 1).pixels, (Pixels{1, 2, 3, 4}));
-  // Bits are scaled to 8; colors of a palette take their place.
+  // Scales bits to 8; replaces palette indices by colors.
   std::string bits = header(2, 2, 1, gray) + chunk("IDAT", deflated({"\0\x40\0\x80", 4})) + end;
   EXPECT_EQ(decode(bits, 1).pixels, (Pixels{0, 255, 255, 0}));
   std::string colors = header(2, 2, 2, palette) + chunk("PLTE", "abcdefghi") +
                        chunk("IDAT", deflated({"\0\x10\0\x80", 4})) + end;
   DecodedPng found = decode(colors, 3);
   EXPECT_EQ(std::string(found.pixels.begin(), found.pixels.end()), "abcdefghiabc");
-  // Data in several chunks, one of which is empty; chunks that may be left out.
+  // Data in several chunks, one of which is empty; optional chunks.
   std::string data = deflated(lines);
   std::string parts = header(2, 2, 8, gray) + chunk("gAMA", bigEndian(100000)) +
                       chunk("IDAT", data.substr(0, 3)) + chunk("IDAT", "") +

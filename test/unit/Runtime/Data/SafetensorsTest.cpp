@@ -90,7 +90,7 @@ TEST(Safetensors, IgnoresTensorCopiesWithANote) {
   decodeSafetensors(encodeSafetensors(stored), "w", to.list(), {}, notice);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0], "w: left out \"lm_head.weight\", which holds the numbers of \"a\" once more");
-  copy[5] += 1; // no copy any more
+  copy[5] += 1; // not a copy anymore
   std::string message =
       userError([&] { decodeSafetensors(encodeSafetensors(stored), "w", to.list()); });
   EXPECT_NE(message.find("found \"lm_head.weight\"; give weights of this model, or leave out what "
@@ -147,7 +147,7 @@ TEST(Safetensors, ReadsMetadataOfOtherWriters) {
   EXPECT_FALSE(checked);
 }
 
-// Every bit of the file, in a name, a number, a checksum or the data.
+// Every bit of the file: in a name, a number, a checksum or the data.
 TEST(Safetensors, FlippedBitIsDetectedOrHarmless) {
   Tensors from;
   const std::vector<uint8_t> whole = encodeSafetensors(from.list());

@@ -11,7 +11,7 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// Share of each id among many drawn.
+/// Share of each id among many samples.
 std::vector<double> countShares(int64_t vocabulary, int64_t count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count), -1);
   fillTextLike(tokens, vocabulary);
@@ -22,7 +22,7 @@ std::vector<double> countShares(int64_t vocabulary, int64_t count) {
   return shares;
 }
 
-// Four standard deviations of a share p of 100,000 draws are at most 4 sqrt(p / 100,000).
+// Four standard deviations of a share p of 100,000 samples are at most 4 sqrt(p / 100,000).
 TEST(TextLike, ByteFrequenciesMatchAnEnglishDictionary) {
   std::vector<double> shares = countShares(256, 100000);
   EXPECT_NEAR(shares[' '], 0.238, 4 * std::sqrt(0.238e-5));

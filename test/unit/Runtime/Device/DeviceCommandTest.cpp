@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// --device cuda for a user, with the fake driver of FakeCuda.cpp.
+// Commands with --device cuda, on the fake driver of FakeCuda.cpp.
 #include "Fixture.h"
 #include "sluice/Support/Json.h"
 
@@ -20,7 +20,7 @@ protected:
     writeFile(folder / "heldout", easyText(500, 9));
   }
 
-  /// Runs `sluice WORDS` with the fake driver, or `settings` in its place; its status.
+  /// Runs `sluice WORDS` with the fake driver, or with `settings` instead; returns its status.
   int sluice(const std::string &words, std::string settings = "SLUICE_CUDA_DRIVER=" FAKE_CUDA) {
     settings += " FAKE_CUDA_KERNELS=" BIGRAM_GPU_LIBRARY " ";
     std::string command = "cd " + folder.path.string() + " && " + settings + SLUICE_PROGRAM + " " +
@@ -57,7 +57,7 @@ TEST_F(DeviceCommand, TrainingMatchesTheCpu) {
   }
 }
 
-/// The bigram's plan has no facts of its spec, as one of an earlier version.
+/// The bigram's plan has no facts of its spec, like one of an earlier version.
 TEST_F(DeviceCommand, ReportsArtifactWithoutRequiredFacts) {
   for (const char *words : {"boundaries gpu.slc -w run --data text",
                             "logits gpu.slc -w run --data text --stream stages.0 -o rows.npy",
@@ -103,7 +103,7 @@ TEST_F(DeviceCommand, InspectShowsTheLedgerAndExtractsCode) {
 }
 
 TEST_F(DeviceCommand, FindsTheEmulatorNextToTheRuntime) {
-  EXPECT_EQ(sluice("bench gpu.slc --device emulator"), 1); // the model's bitcode is none
+  EXPECT_EQ(sluice("bench gpu.slc --device emulator"), 1); // the model's bitcode is invalid
   EXPECT_NE(err.find("the emulator does not take kernel initialize_table of sm_80"),
             std::string::npos)
       << err;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Recorded launches on the fake of NVIDIA's driver, and the program that a bundle carries to a
+// Recorded launches on the fake of NVIDIA's driver, and the program that a bundle contains for a
 // machine with a GPU. The references are the CPU's numbers: the fake's kernels are the CPU's.
 #include "Fixture.h"
 
@@ -28,8 +28,8 @@ std::vector<float> toFloats(const std::vector<uint8_t> &bytes) {
   return numbers;
 }
 
-/// Launch 0 of "gradient" (scores: losses and probabilities) as the CPU runs it, held to its bits.
-/// All tokens of three rows are valid; the fourth row's results are anything.
+/// Launch 0 of "gradient" (scores: losses and probabilities) on the CPU, compared bitwise. All
+/// tokens of three rows are valid; the fourth row's results are arbitrary.
 Recording recordOnCpu(const std::shared_ptr<const Artifact> &artifact) {
   std::unique_ptr<Device> cpu = makeCpuDevice(artifact, 1);
   const Plan &plan = cpu->plan();
@@ -85,7 +85,7 @@ protected:
     return checkLaunch(*gpu, recording.launches[0], goldens);
   }
 
-  /// Runs `sluice-gpu-check WORDS` in the folder; its status.
+  /// Runs `sluice-gpu-check WORDS` in the folder; returns its status.
   int program(const std::string &words, const std::string &settings = "") {
     std::string command = "cd " + folder.path.string() + " && " + settings + " " +
                           GPU_CHECK_PROGRAM + " " + words + " >out.txt 2>err.txt </dev/null";
@@ -95,7 +95,7 @@ protected:
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  /// A bundle of the recording, and of the model to be timed.
+  /// A bundle of the recording, and of the timed model.
   void makeBundle() {
     writeRecording(folder / "gpu.rec", recording);
     Json timed = {{{"artifact", "gpu.slc"}, {"label", "bigram"}}},
@@ -222,7 +222,7 @@ TEST_F(RecordedLaunches, ProgramRunsABundle) {
   EXPECT_NE(out.find("12.25"), std::string::npos) << out;
 }
 
-// As it is unpacked elsewhere: the script, the program and the list in one folder.
+// As unpacked elsewhere: the script, the program and the list in one folder.
 TEST_F(RecordedLaunches, ScriptPrintsItsTableLast) {
   makeBundle();
   for (const char *file : {"gpu-check.sh", "gpu_check_torch.py"}) {
@@ -259,7 +259,7 @@ TEST_F(RecordedLaunches, FailingLaunchIsReported) {
   EXPECT_NE(out.find("FAILED bigram: "), std::string::npos) << out;
 }
 
-// A probability changes its sign after each launch: the order of launches is in the gradient.
+// A probability changes its sign after each launch: the order of launches shows in the gradient.
 TEST_F(RecordedLaunches, ComparesGraphsWithSerialLaunches) {
   makeBundle();
   int64_t probability = artifact->plan().entries.at("gradient")[0].arguments[4] + 3;

@@ -80,7 +80,7 @@ TEST(Evaluator, LimitsTokensAndAddsFiles) {
   EvaluationResult both = evaluate(executor, files, {});
   EXPECT_EQ(both.tokens, 49 + 6);
   ASSERT_EQ(both.files.size(), 2u);
-  for (size_t i = 0; i < 2; ++i) { // each as if it were alone
+  for (size_t i = 0; i < 2; ++i) { // each as if alone
     EvaluationResult alone = evaluate(executor, {files[i]}, {});
     EXPECT_EQ(both.files[i].file, files[i].path);
     EXPECT_EQ(both.files[i].tokens, alone.tokens);

@@ -21,7 +21,7 @@ int64_t pick(SamplingOptions options, double uniform) {
 }
 
 TEST(Generator, SamplesInProportion) {
-  // Likeliest first: id 1 to 4/8, id 2 to 6/8, id 0 to 7/8, id 3.
+  // Most likely first: id 1 to 4/8, id 2 to 6/8, id 0 to 7/8, id 3.
   EXPECT_EQ(pick({}, 0), 1);
   EXPECT_EQ(pick({}, 0.499), 1);
   EXPECT_EQ(pick({}, 0.501), 2);
@@ -69,7 +69,7 @@ TEST(Generator, RepetitionsBecomeLessLikely) {
   EXPECT_EQ(greedy({-3, -1, -2}, 2.5, {1}), 2);
 }
 
-/// The bytes that come through, and whether a stop text was found, when `text` comes byte by byte.
+/// The emitted bytes, and whether a stop text was found, when `text` arrives byte by byte.
 std::pair<std::string, bool> filtered(const std::vector<std::string> &stops,
                                       const std::string &text) {
   StopFilter filter(stops);
@@ -126,8 +126,8 @@ TEST(Generator, RejectsWrongOptionsAndNumbers) {
   EXPECT_THROW(pickToken(std::vector<float>{0, NAN}, {}, 0), JobError);
 }
 
-/// A window stays until it is full; then it keeps the newest, at most half of the context and whole
-/// groups.
+/// A window grows until it is full; then it retains the newest tokens, at most half of the context
+/// and complete groups.
 TEST(Generator, RefillsTheWindowFromCompleteGroups) {
   EXPECT_EQ(windowStart(64, 0, 64, 4), 0);
   EXPECT_EQ(windowStart(65, 0, 64, 4), 36); // the first multiple of 4 from 33 on

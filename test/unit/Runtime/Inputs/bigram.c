@@ -49,8 +49,7 @@ static float noise(uint64_t x) {
   return (float)((x ^ (x >> 32)) & 0xffff) / 65536.0f - 0.5f;
 }
 
-/// Items: rows of the table, then the bias (which lies behind it, as its states lie behind the
-/// table's).
+/// Items: rows of the table, then the bias (stored after the table, as are their states).
 KERNEL(initialize_table) {
   (void)scratch;
   for (int j = 0; j < V; ++j) {
@@ -62,7 +61,7 @@ KERNEL(initialize_table) {
   }
 }
 
-/// Items: rows of the batch. Probabilities go through scratch, as a kernel's temporaries would.
+/// Items: rows of the batch. Probabilities are stored in scratch, like a kernel's temporaries.
 KERNEL(score_rows) {
   const float *table = FLOATS(0), *bias = FLOATS(1);
   int64_t length = INTEGER(5), rows = INTEGER(6);

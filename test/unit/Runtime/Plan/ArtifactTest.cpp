@@ -38,7 +38,7 @@ TEST(Artifact, TargetCanBeForced) {
   ::unsetenv("SLUICE_CPU_TARGET");
 }
 
-// Two artifacts open at once, and one after another, are different libraries.
+// Two artifacts open at the same time, and one after another, are different libraries.
 TEST(Artifact, LoadsRepeatedly) {
   TemporaryFolder folder;
   auto first = bigramArtifact(folder);
@@ -77,7 +77,7 @@ TEST(Artifact, RejectsAnotherFormatVersion) {
   std::string elf = bigramLibrary();
   auto trailer = makeTrailer(countBytes(elf));
   trailer[8] = 1;
-  // The trailer's own checksum must fit, else it is rejected.
+  // The trailer's own checksum must match, else it is rejected.
   std::string head(trailer.begin(), trailer.begin() + 56);
   std::string sealed = withTrailer(head); // hashes are of `head`, at 24 of its trailer
   std::string own = sealed.substr(head.size() + 24, 8);

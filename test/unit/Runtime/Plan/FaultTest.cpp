@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Random damage to the files of a run: a reader refuses it with a UserError, or it reads the bytes
-// that were written. SLUICE_FAULTS sets the number of trials a kind.
+// Random damage to the files of a run: a reader rejects it with a UserError, or it reads the
+// written bytes. SLUICE_FAULTS sets the number of trials per kind.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Device/Recording.h"
@@ -54,7 +54,7 @@ protected:
     return all;
   }
 
-  /// True if the reader rejected its input; a failure of the test where it read other numbers.
+  /// True if the reader rejected its input; fails the test if it read other numbers.
   bool refuses(const std::function<void()> &read, const std::string &fault) {
     try {
       read();
@@ -67,7 +67,7 @@ protected:
     return false;
   }
 
-  /// One to four bytes become others.
+  /// Changes one to four bytes.
   std::string spoil(std::string bytes) {
     for (size_t left = 1 + draw(4); left > 0; --left) {
       bytes[draw(bytes.size())] ^= static_cast<char>(1 + draw(255));
@@ -133,7 +133,7 @@ TEST_F(Faults, RejectsTruncatedFiles) {
   }
 }
 
-/// Where in a JSON text no string is open.
+/// Offsets of a JSON text outside strings.
 std::vector<size_t> outsideStrings(const std::string &text) {
   std::vector<size_t> places;
   bool inString = false;
@@ -150,7 +150,7 @@ std::vector<size_t> outsideStrings(const std::string &text) {
   return places;
 }
 
-/// Puts a value of up to 100,000 levels at the place of a value, or of anything else, in `text`.
+/// Replaces a value, or any text, in `text` by a value of up to 100,000 levels.
 std::string deepen(const std::string &text, const std::function<size_t(size_t)> &draw) {
   std::vector<size_t> places = outsideStrings(text);
   size_t levels = 1000 + draw(100000), at = places[draw(places.size())];
@@ -160,7 +160,7 @@ std::string deepen(const std::string &text, const std::function<size_t(size_t)> 
     deep += objects ? "{\"a\":" : "[";
   }
   deep += closed ? "0" + std::string(levels, objects ? '}' : ']') : "";
-  if (draw(2) == 0) { // after a colon: a well-formed value in the place of another
+  if (draw(2) == 0) { // after a colon: a valid value instead of another
     size_t colon = text.find(':', at), comma = text.find_first_of(",}", colon);
     if (colon != std::string::npos && comma != std::string::npos) {
       return text.substr(0, colon + 1) + deep + text.substr(comma);
@@ -204,7 +204,7 @@ TEST_F(Faults, RejectsDeepJson) {
   }
 }
 
-// Logged lines stay, byte for byte; the garbage is found again next to it.
+// Logged lines are unchanged, byte for byte; the garbage is found next to it.
 TEST_F(Faults, HandlesGarbageInMetrics) {
   Path path = folder / "metrics.jsonl", beside = folder / "metrics.jsonl.damaged";
   for (int i = 0; i < trials(); ++i) {
@@ -216,7 +216,7 @@ TEST_F(Faults, HandlesGarbageInMetrics) {
       kept += step <= 15 ? line : "";
       if (draw(4) == 0) {
         switch (draw(3)) {
-        case 0: // cut short
+        case 0: // truncated
           garbage = line.substr(0, 1 + draw(line.size() - 2));
           break;
         case 1: // bytes
@@ -224,7 +224,7 @@ TEST_F(Faults, HandlesGarbageInMetrics) {
             garbage += static_cast<char>(128 + draw(128));
           }
           break;
-        default: // JSON, but no line of metrics
+        default: // JSON, but not a line of metrics
           garbage =
               std::array{"{\"loss\":1}", "[]", "7", "{\"step\":-1}", "{\"step\":1.5}"}[draw(5)];
         }

@@ -16,7 +16,7 @@ DeviceStage stage(int64_t threads, int64_t registers, int64_t sharedBytes) {
   return made;
 }
 
-// Worked out by hand from CUDA's tables of compute capabilities 8.0 and 9.0.
+// Computed by hand from CUDA's tables of compute capabilities 8.0 and 9.0.
 TEST(Ledger, OccupancyFollowsTheLimitingResource) {
   const Chip &a100 = getChip("sm_80"), &h200 = getChip("sm_90a");
   EXPECT_EQ(computeOccupancy(stage(128, 32, 0), a100), 1);     // 16 blocks of 4 warps

@@ -11,7 +11,7 @@ using sluice::Json;
 
 namespace {
 
-/// A change to a right plan, and the name that the message must have.
+/// A change to a valid plan, and the name that the message must contain.
 struct WrongPlan {
   const char *name;
   void (*change)(Json &);
@@ -130,7 +130,7 @@ TEST(Plan, ReadsEveryField) {
   EXPECT_EQ(plan.buffers.at(0).kind, "activation");
 }
 
-/// A plan with segments within segments and two losses, all called whatever they like.
+/// A plan with segments within segments and two losses, with arbitrary names.
 Json planOfSegments() {
   Json plan = bigramPlan();
   plan["scalars"]["length.rows"] = {{"offset", 0}, {"type", "i32"}};
@@ -168,7 +168,7 @@ TEST(Plan, ListsSegmentsAndLossesOfAnyName) {
   EXPECT_EQ(plan.entries.at("gradient")[0].axis, "");
 }
 
-/// Which arena is enough for an entry, and where the host learns how many segments there are.
+/// The sufficient arena of an entry, and the source of the number of segments on the host.
 TEST(Plan, ReadsBuckets) {
   Json text = planOfSegments();
   text["scalars"]["room"] = {{"offset", 128}, {"type", "i64"}};
@@ -218,7 +218,7 @@ TEST(Plan, ReadsTheEntriesOfOtherFactors) {
   }
 }
 
-/// The contents of the arena, and the budget: as read, and as a table.
+/// The contents of the arena, and the budget: as parsed, and as a table.
 TEST(Plan, ReadsTheContentsOfTheArena) {
   Json text = bigramPlan();
   text["memory"]["contents"] = {{{"scale", 1}, {"kind", "kept"}, {"bytes", 1536}},
@@ -412,7 +412,7 @@ const WrongPlan wrongPlans[] = {
 INSTANTIATE_TEST_SUITE_P(Plan, PlanRefuses, testing::ValuesIn(wrongPlans),
                          [](const auto &test) { return test.param.name; });
 
-/// The bigram plan with a kernel that is the product of 8 x 16 and 16 x 4, which no entry launches.
+/// The bigram plan with a kernel for the product of 8 x 16 and 16 x 4, which no entry launches.
 Json planWithProduct() {
   Json plan = bigramPlan(), kernel = plan["kernels"][0];
   kernel["operands"] = {{{"bytes", 7 * 64 + 32}, {"written", false}},
@@ -465,7 +465,7 @@ TEST(Plan, RejectsWrongProducts) {
           "128 hexadecimal digits");
 }
 
-// cuBLASLt is promised that operands start at multiples of 64 bytes.
+// cuBLASLt requires that operands start at multiples of 64 bytes.
 TEST(Plan, AlignsProducts) {
   Json plan = planWithProduct();
   Json launch = {{"launch", plan["kernels"].size() - 1}, {"arguments", {0, 64, 128}}};

@@ -34,8 +34,8 @@ size_t countCharacters(const std::string &text) {
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
 }
 
-/// The boxes of the texts of an SVG, whose groups are translated only. Letters take 0.6 of the font
-/// size, as the digits of most sans-serif fonts do.
+/// The boxes of the texts of an SVG with translated groups. Letters take 0.6 of the font size, like
+/// the digits of most sans-serif fonts.
 std::vector<Box> findTexts(const std::string &svg, double font) {
   std::vector<Box> boxes;
   std::vector<std::pair<double, double>> moves = {{0, 0}};
@@ -65,7 +65,7 @@ std::vector<Box> findTexts(const std::string &svg, double font) {
   return boxes;
 }
 
-/// Mistakes in the texts of an SVG; empty where they fit.
+/// Mistakes in the texts of an SVG; empty if they fit.
 std::string judgeTexts(const std::string &svg, double font) {
   std::istringstream viewBox(findAttribute(svg.substr(svg.find("viewBox") - 1), "viewBox"));
   double ignored, width, height;
@@ -87,7 +87,7 @@ std::string judgeTexts(const std::string &svg, double font) {
   return problems;
 }
 
-/// The chart's own picture in a figure, after the pictures of its legend.
+/// The chart itself in a figure, after the pictures of its legend.
 std::string findPlot(const std::string &figure) {
   return figure.substr(figure.find("<svg class=\"chart\""));
 }

@@ -94,7 +94,7 @@ TEST_F(Checkpoint, RejectsNonFiniteNumbers) {
   EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
 }
 
-// A training that keeps one checkpoint removes the one that a concurrent evaluation is about to
+// A training that retains one checkpoint removes the one that a concurrent evaluation is about to
 // open.
 TEST_F(Checkpoint, LoadsWeightsDuringTraining) {
   Executor other(bigramArtifact(folder), 1);
@@ -135,8 +135,8 @@ TEST_F(Checkpoint, RetainsTheNewest) {
   EXPECT_EQ(names, (std::vector<std::string>{"15", "16"}));
 }
 
-// A crash before `latest` moves leaves a folder, whole or not; neither disturbs what `latest`
-// names.
+// A crash before `latest` moves leaves a folder, complete or not; neither affects the checkpoint of
+// `latest`.
 TEST_F(Checkpoint, IgnoresUnfinishedSave) {
   std::filesystem::create_directories(run / "checkpoints/.tmp-99-1");
   std::filesystem::create_directories(run / "checkpoints/99");
@@ -177,7 +177,7 @@ TEST_F(Checkpoint, RejectsInvalidLatestLink) {
     writeFile(run / "latest", text);
     EXPECT_THROW(loadCheckpoint(run, executor), UserError) << text;
   }
-  writeFile(run / "latest", "12"); // as an editor may leave it
+  writeFile(run / "latest", "12"); // as an editor may write it
   EXPECT_EQ(loadCheckpoint(run, executor).step, 12);
   writeFile(run / "latest", "13\n");
   std::string message = userError([&] { loadCheckpoint(run, executor); });

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program as a user meets it: statuses, messages, JSON.
+// The program from a user's view: statuses, messages, JSON.
 #include "Fixture.h"
 #include "sluice/Support/Json.h"
 
@@ -45,7 +45,7 @@ protected:
   TemporaryFolder folder;
 };
 
-/// Every command that reads text reads it from standard input and compressed, and refuses other
+/// Every command that reads text reads it from standard input and compressed, and rejects other
 /// formats.
 TEST_F(CommandLine, CommandsReadTheSameData) {
   auto withInput = [&](const std::string &words) {
@@ -204,7 +204,7 @@ TEST_F(CommandLine, FullOrClosedOutputFails) {
     EXPECT_EQ(status(std::string(words) + " >&-"), 1) << words;
     EXPECT_NE(readFile(folder / "err.txt").find("standard output"), std::string::npos) << words;
   }
-  // A reader that leaves early is none. The pipe's status is the program's.
+  // A reader that closes early is not an error. The pipe's status is the program's.
   for (const char *words :
        {"generate bigram.slc -w run -n 2000 --no-cache", "inspect bigram.slc --json --memory"}) {
     std::string pipe = "bash -c 'set -o pipefail; cd " + folder.path.string() + "; " +
@@ -218,15 +218,15 @@ TEST_F(CommandLine, UnwritablePathHasStatusTwo) {
   refuses("train bigram.slc --data text -o text/run", "text/run: ");
   writeFile(folder / "metrics.jsonl", "{\"step\":1,\"bits_per_byte\":3}\n");
   refuses("report . -o text/page.html", "text/page.html");
-  // A name that is no file does not change: a rename over /dev/null would take it from the whole
-  // machine.
+  // A path that is not a file does not change: a rename over /dev/null would remove it for the
+  // complete system.
   std::filesystem::create_symlink("/dev/null", folder / "device");
   refuses("report . -o device", "not a regular file");
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "device"));
 }
 
-// Every option that names a file to write, with a file that its command reads. The rule comes
-// before the rest: the flags need no GPU, and nothing is compiled.
+// Every option that names an output file, with a file that its command reads. The check precedes
+// all work: the flags need no GPU, and nothing is compiled.
 TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2").status, 0);
   std::filesystem::copy(folder / "bigram.slc", folder / "other.slc");
@@ -358,7 +358,7 @@ TEST_F(CommandLine, EvalPrintsOneLinePerFile) {
   EXPECT_EQ(json["files"][0]["bits_per_byte"], alone["bits_per_byte"]);
 }
 
-// The signal comes once a step has been logged, however long that takes.
+// The signal is sent once a step has been logged, however long that takes.
 TEST_F(CommandLine, CtrlCSavesACheckpoint) {
   std::string command =
       "cd " + folder.path.string() + " && { " + SLUICE_PROGRAM +

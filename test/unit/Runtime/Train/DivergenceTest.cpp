@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The judge alone, on series of losses: runs that go well, and runs that do not.
+// The divergence monitor alone, on series of losses of good and diverging runs.
 #include "sluice/Runtime/Train/Divergence.h"
 
 #include <gtest/gtest.h>
@@ -166,7 +166,7 @@ TEST(Divergence, NineteenStepsAreNotReported) {
   };
   addUntil(4, 19);
   EXPECT_FALSE(judge.trend().isDiverged());
-  judge.add(++step, -60); // far below: the average is not above the bound any more
+  judge.add(++step, -60); // far below: the average is not above the bound anymore
   EXPECT_EQ(judge.trend().above, 0);
   EXPECT_FALSE(judge.trend().isDiverged());
   addUntil(4, 20);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The lines of long jobs, by a clock that the test moves.
+// Progress lines of long jobs, with a clock that the test controls.
 #include "Progress.h"
 #include "TrainProgress.h"
 
@@ -18,7 +18,7 @@ struct Screen {
   Progress progress;
 
   explicit Screen(bool isTerminal) : progress(out, isTerminal, [this] { return now; }) {}
-  /// Lines that stay, in order.
+  /// Permanent lines, in order.
   std::vector<std::string> lines() {
     progress.clear();
     std::vector<std::string> list;
@@ -54,7 +54,7 @@ TEST(ProgressLines, DurationsAreShort) {
   EXPECT_EQ(describeDuration(190800), "2 days 5 h");
 }
 
-// A fast run has few lines, a slow one has one for each step: the time decides.
+// A fast run has few lines, a slow one has one per step: the time decides.
 TEST(ProgressLines, AppearAtTimeIntervals) {
   EXPECT_EQ(trainLines(false, 100000, 0.001).size(), 2u + 3u); // 100 s
   EXPECT_EQ(trainLines(true, 100000, 0.001).size(), 2u + 19u);
@@ -67,7 +67,7 @@ TEST(ProgressLines, AppearAtTimeIntervals) {
 
 TEST(ProgressLines, ReportTheTimeLeft) {
   std::vector<std::string> lines = trainLines(false, 100, 50);
-  EXPECT_EQ(lines[0].find("left"), std::string::npos) << lines[0]; // nothing is known yet
+  EXPECT_EQ(lines[0].find("left"), std::string::npos) << lines[0]; // no estimate yet
   EXPECT_TRUE(lines[3].ends_with("  1 h 20 min left")) << lines[3];
   EXPECT_EQ(lines[99].find("left"), std::string::npos) << lines[99];
 }

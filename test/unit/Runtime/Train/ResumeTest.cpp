@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Runs that end early and continue: the contents of a run's record, and signals inside a step, an
+// Runs that end early and continue: the contents of a run's record, and signals during a step, an
 // evaluation and a sample.
 #include "TrainerFixture.h"
 
@@ -46,7 +46,7 @@ TEST_F(Resume, NeedsOnlyTheRun) {
   EXPECT_EQ(metrics("straight"), metrics("elsewhere/run"));
   EXPECT_TRUE(metrics("straight")[15].contains("eval_loss"));
   ASSERT_EQ(sluice("train --resume elsewhere/run -n 22 --eval-every 3"), 0)
-      << err; // holds from now
+      << err; // valid from now on
   ASSERT_EQ(sluice("train -n 24 --resume elsewhere/run"), 0) << err;
   EXPECT_NE(err.find("--eval-every 3"), std::string::npos) << err;
   EXPECT_EQ(err.find("--eval-every 4"), std::string::npos) << err;
@@ -63,7 +63,7 @@ TEST_F(Resume, RecordContainsAbsolutePathsSizesAndHashes) {
   EXPECT_EQ(text["path"], (folder / "text").string());
   EXPECT_EQ(text["bytes"], 3000);
   EXPECT_EQ(text["sha256"].get<std::string>().size(), 64u);
-  EXPECT_FALSE(command["flags"].contains("--steps")); // which the record has otherwise
+  EXPECT_FALSE(command["flags"].contains("--steps")); // otherwise in the record
 }
 
 TEST_F(Resume, ReportsMovedOrChangedFilesWithBothValues) {
@@ -146,7 +146,7 @@ TEST_F(Resume, AcceptsTheOldCommandLine) {
   refuses("train bigram.slc --data text", {"expected --out, found none"});
 }
 
-// A patience that a run was given can be taken back.
+// A run's patience can be revoked.
 TEST_F(Resume, RecordsAndRevokesPatience) {
   const std::string flags = "--data text --eval-data heldout --eval-every 1 --no-keep-best";
   ASSERT_EQ(sluice("train bigram.slc " + flags + " -o run -n 400 --patience 1"), 0) << err;
@@ -165,7 +165,7 @@ TEST_F(Resume, RecordsAndRevokesPatience) {
   refuses("train --resume run --patience none", {"--patience: expected an integer"});
 }
 
-// The record is JSON, which holds no text but UTF-8.
+// The record is JSON, which contains only UTF-8.
 TEST_F(Resume, AcceptsAnyBytesInFileNames) {
   const std::string flags = "--eval-every 4 --keep 2 -j 1 ";
   ASSERT_EQ(sluice("train bigram.slc --data text --eval-data heldout -o straight -n 8 " + flags), 0)
@@ -190,7 +190,7 @@ TEST_F(Resume, AcceptsAnyBytesInFileNames) {
   EXPECT_TRUE(record["data"][0].contains("path_hex"));
   EXPECT_FALSE(record["held_out"][0].contains("path_hex")); // it is UTF-8
   EXPECT_FALSE(record["command"].contains("flags_hex"));
-  // The way back writes the record into its journal, and from there into the run.
+  // Rolling back writes the record into its journal, and from there into the run.
   ASSERT_EQ(sluice("train --resume 'run\xff' --from 4"), 0) << err;
   EXPECT_EQ(metrics("straight"), metrics("run\xff"));
   ASSERT_EQ(sluice("train 'art \xfe.slc' --data 't\xff\xc3(\n\"\\x' --weights 'run\xff' -o new "
@@ -219,7 +219,7 @@ TEST_F(Resume, AcceptsAnyBytesInFlags) {
             std::string::npos);
 }
 
-// Flags of the weights that a run began from are not flags of its resumes.
+// Flags of the initial weights of a run are not flags of its resumes.
 TEST_F(Resume, ResumesRunThatStartedFromWeights) {
   ASSERT_EQ(sluice("train bigram.slc -o start -n 0"), 0) << err;
   ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2 --weights start --match 'stages.*'"),
@@ -229,7 +229,7 @@ TEST_F(Resume, ResumesRunThatStartedFromWeights) {
   EXPECT_EQ(metrics("run").size(), 3u);
 }
 
-// A wrapper always gives --resume, whatever a kill has left.
+// A wrapper always passes --resume, whatever state a kill leaves.
 TEST_F(Resume, StartsRunWithoutCheckpoint) {
   TrainingOptions flags = options("straight");
   flags.steps = 5;
@@ -255,7 +255,7 @@ TEST_F(Resume, RestartsRunKilledBeforeItsFirstCheckpoint) {
   EXPECT_EQ(metrics("run"), metrics("straight"));
 }
 
-// Also where the last step is the one that is evaluated.
+// Also if the last step is the evaluated one.
 TEST_F(Resume, SignalDuringEvaluationPreservesTheStep) {
   TrainingOptions flags = options("straight");
   flags.samplePrompt = "a";
@@ -295,7 +295,7 @@ TEST_F(Resume, SignalDuringSamplingPreservesTheStep) {
   observer.part = [&](int64_t done, int64_t, const std::string &, double share, bool) {
     evaluated = share == 1 ? done : evaluated;
   };
-  // The first question after the last batch of the evaluation comes from the sample.
+  // The first query after the last batch of the evaluation comes from the sample.
   observer.interrupted = [&] { return evaluated == 15 && ++asked > 20; };
   EXPECT_EQ(run(flags, observer), TrainingEnd::interrupted);
   EXPECT_EQ(readFile(flags.run / "latest"), "15\n");
@@ -329,7 +329,7 @@ TEST_F(Resume, ReportsSaves) {
   EXPECT_TRUE(hasBegun);
 }
 
-// Terminals and wrappers send two; the third of them ends the program, but not within a save.
+// Terminals and wrappers send two; the third ends the program, but not during a save.
 TEST_F(Resume, SecondSignalLosesNothing) {
   std::string command =
       "cd " + folder.path.string() + " && { " + SLUICE_PROGRAM +

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Processes that end while they take a run back to a checkpoint.
+// Processes that end while they roll a run back to a checkpoint.
 #include "TrainerFixture.h"
 
 #include "sluice/Runtime/Train/RollBack.h"
@@ -16,8 +16,8 @@ struct Killed {};
 
 class RollBack : public Trainer {
 protected:
-  /// The run "spoiled" has checkpoints of the steps 8, 16, 24, 32 and 40, of which those after 16
-  /// are of other weights than the run "straight" has.
+  /// The run "spoiled" has checkpoints of the steps 8, 16, 24, 32 and 40; the ones after 16 have
+  /// other weights than the run "straight".
   RollBack() {
     run(flags("straight"));
     Executor executor(artifact, 1);
@@ -47,7 +47,7 @@ protected:
                           std::filesystem::copy_options::recursive);
   }
 
-  /// Ends the process after `changes` changes on the disk. Returns whether there were so many.
+  /// Ends the process after `changes` changes on the disk. Returns true if there were that many.
   template <typename Work> static bool kill(int changes, Work work) {
     try {
       work([&] {
@@ -66,7 +66,8 @@ protected:
                 [&](const auto &afterEach) { rollBack(folder / "run", step, record, afterEach); });
   }
 
-  /// Each checkpoint is in the run or where abandoned ones are, and the latest one can be read.
+  /// Each checkpoint is in the run or in the folder of abandoned ones, and the latest one can be
+  /// read.
   void expectNothingLost() {
     for (int64_t each : {8, 16, 24, 32, 40}) {
       std::string name = "checkpoints/" + std::to_string(each) + "/weights.safetensors";
@@ -76,7 +77,7 @@ protected:
     loadWeights(folder / "run", executor);
   }
 
-  /// A resume that names no step ends as if the run had never been spoiled.
+  /// A resume without a step ends as if the run had never been spoiled.
   void expectResumes() {
     TrainingOptions resumed = flags("run");
     resumed.resume = true;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Data of runs that are raw bytes, come through a pipe, or are cut short.
+// Data of runs that are raw bytes, read from a pipe, or truncated.
 #include "TrainerFixture.h"
 
 #include "sluice/Support/Error.h"
@@ -17,7 +17,7 @@ using namespace sluice::test;
 
 namespace {
 
-/// A run of a version that read compressed files as they are, and one that was begun with --raw.
+/// A run of a version that read compressed files as raw bytes, and one started with --raw.
 TEST_F(Trainer, ResumesRunOnRawBytes) {
   auto pack = [&](const std::string &name, const std::string &text) {
     gzFile file = gzopen((folder / name).c_str(), "wb");
@@ -65,7 +65,7 @@ TEST_F(Trainer, ResumesRunOnRawBytes) {
         << said;
   }
   tar.back() = '!';
-  writeFile(folder / "text.tar", tar); // not the data that the run began with
+  writeFile(folder / "text.tar", tar); // not the data that the run started with
   flags.steps = 7;
   EXPECT_NE(userError([&] { run(flags); }).find("found a tar archive"), std::string::npos);
 }

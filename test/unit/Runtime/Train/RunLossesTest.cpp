@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Which checkpoint of a run is recommended and kept, and the runs that train to one: divergence,
-// the best held-out loss, patience, going back.
+// Recommended and retained checkpoints of a run, and the runs that train to one: divergence, the
+// best held-out loss, patience, rolling back.
 #include "TrainerFixture.h"
 
 #include "sluice/Runtime/Report/Report.h"
@@ -17,7 +17,7 @@ using namespace sluice::test;
 
 namespace {
 
-/// A checkpoint whose moving average and own loss are these.
+/// A checkpoint with this moving average and loss.
 CheckpointLosses checkpoint(int64_t step, double average, double own, double best,
                             std::optional<double> heldOut = {}) {
   RunLosses losses;
@@ -35,7 +35,7 @@ TEST(ChooseCheckpoint, SelectsNewestAmongEquallyGood) {
       checkpoint(40, 3.5, 4, 1.9), checkpoint(50, 9, 300, 1.9)};
   EXPECT_EQ(chooseSound(list)->step, 30);
   EXPECT_EQ(chooseBest(list)->step, 20);
-  list = {checkpoint(5, 5.5, 317998, 5.5)}; // finite, and no good
+  list = {checkpoint(5, 5.5, 317998, 5.5)}; // finite, but bad
   EXPECT_EQ(chooseSound(list), nullptr);
   list.insert(list.begin(), {1, std::nullopt}); // of an older version
   EXPECT_EQ(chooseSound(list)->step, 1);
@@ -68,8 +68,8 @@ protected:
     flags.evaluateEvery = every;
   }
 
-  /// After the step `bad` each token predicts one that never follows: a loss of `nats` a token or
-  /// about, which Adam lowers by a rate of 0.05 a step. After the step `worst` nothing is finite.
+  /// After the step `bad` each token predicts one that never follows: a loss of about `nats` per
+  /// token, which Adam lowers by a rate of 0.05 per step. After the step `worst` nothing is finite.
   std::string run(const TrainingOptions &flags, int64_t bad = 0, float nats = 40,
                   int64_t worst = 0) {
     Executor executor(artifact, 1);
@@ -156,7 +156,7 @@ TEST_F(RunLossesTest, DoesNotWarnInGoodRuns) {
   EXPECT_EQ(count(said, "warning"), 0u) << said;
 }
 
-// The judge's count continues in the middle.
+// The monitor's count continues in the middle.
 TEST_F(RunLossesTest, ResumedRunIsCheckedLikeAnUninterruptedOne) {
   TrainingOptions whole = options("whole", 90), split = options("split", 58);
   std::string said = run(whole, 45);
@@ -319,7 +319,7 @@ TEST_F(RunLossesTest, StopsWhenPatienceEnds) {
   EXPECT_SAYS(said, "training ends after step 49 of 250, as 3 evaluations gave nothing better: the "
                     "held-out text was best after step 28, with ");
   EXPECT_EQ(latestStep(folder / "run"), 49);
-  flags.resume = true; // a wrapper that resumes for ever
+  flags.resume = true; // a wrapper that resumes forever
   said = run(flags);
   EXPECT_SAYS(said, "training ends after step 49 of 250");
   EXPECT_EQ(latestStep(folder / "run"), 49);
@@ -344,7 +344,7 @@ TEST_F(RunLossesTest, DoesNotCompareLossesOfOtherText) {
   EXPECT_SAYS(makeReport(folder / "run"), " at step 30</li>");
 }
 
-// A run of the version before: no losses in its state.
+// A run of the previous version: no losses in its state.
 TEST_F(RunLossesTest, ResumesRunOfOlderVersion) {
   run(options("straight", 60));
   TrainingOptions flags = options("run", 30);
@@ -362,7 +362,7 @@ TEST_F(RunLossesTest, ResumesRunOfOlderVersion) {
   flags.steps = 60;
   run(flags);
   EXPECT_EQ(metrics("straight"), metrics("run"));
-  // Its metrics have all losses, so that the judge knows the same.
+  // Its metrics have all losses, so the monitor has the same data.
   EXPECT_EQ(readFile(folder / "straight/checkpoints/60/state.json"),
             readFile(folder / "run/checkpoints/60/state.json"));
 }

@@ -57,7 +57,7 @@ TEST_F(Trainer, ResumesExactly) {
   }
 }
 
-// A killed run has logged steps after its last checkpoint; resumed, it makes them again and does
+// A killed run has logged steps after its last checkpoint; the resumed run recomputes them and does
 // not log them twice.
 TEST_F(Trainer, ResumesExactlyAfterACrash) {
   run(options("straight"));
@@ -135,8 +135,8 @@ TEST_F(Trainer, DivergenceStopsAndRetainsTheGoodCheckpoint) {
   EXPECT_EQ(loadCheckpoint(folder / "run", other).step, 8);
 }
 
-// An update can leave numbers that are not finite although loss and gradient were: whether a step
-// is finite is decided before.
+// An update can give non-finite numbers although loss and gradient were finite: checks the step
+// before.
 TEST_F(Trainer, NeverSavesNonFiniteWeights) {
   using Spoil = std::function<void(Executor &, const Tensor &bias)>;
   auto fill = [](std::span<float> numbers, float value) {
@@ -148,8 +148,8 @@ TEST_F(Trainer, NeverSavesNonFiniteWeights) {
        "after step 16: expected"},
       {[&](Executor &e, const Tensor &bias) { fill(e.tensor(bias), 3e38f); },
        "after step 16: with its weights the loss is"},
-      // Loss and weights are finite, the gradient is not: this one is saved, and the one before
-      // stays.
+      // Loss and weights are finite, the gradient is not: saves this checkpoint, and retains the
+      // one before.
       {[](Executor &e, const Tensor &bias) { e.tensor(bias)[3] = 3e38f; }, "at step 17: "}};
   for (const auto &[spoil, expected] : faults) {
     Executor executor(artifact, 1);
@@ -196,7 +196,7 @@ TEST_F(Trainer, StopsOnNonFiniteHeldOutLoss) {
   const Tensor &table = executor.plan().tensors[0];
   TrainingObserver observer;
   observer.step = [&](const Json &line, int64_t) {
-    if (line["step"] == 9) { // the row of a token that the training text has not
+    if (line["step"] == 9) { // the row of a token absent from the training text
       executor.tensor(table)[127 * 128] = NAN;
     }
   };
@@ -501,7 +501,7 @@ TEST_F(Trainer, BadInputWritesNothing) {
   flags.heldOut.data = {folder / "missing"};
   EXPECT_NE(userError([&] { run(flags); }).find("no such file"), std::string::npos);
   flags = options("run");
-  flags.samplePrompt = "\xff"; // else the training would end at the first sample
+  flags.samplePrompt = "\xff"; // else training would end at the first sample
   EXPECT_NE(userError([&] { run(flags); }).find("the prompt: byte 0"), std::string::npos);
   flags = options("run");
   flags.logEvery = 0;

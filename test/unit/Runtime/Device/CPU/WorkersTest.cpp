@@ -9,12 +9,12 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// A job that lives as long as its run: how often each item ran, and on which threads.
+/// A job with the lifetime of its run: the execution count of each item, and its threads.
 struct TestJob {
   explicit TestJob(int64_t items) : runs(static_cast<size_t>(items)) {}
   std::vector<std::atomic<int>> runs;
   std::atomic<int> threads = 0; ///< bits
-  int64_t most = 0;             ///< items of a piece
+  int64_t most = 0;             ///< items per piece
   std::atomic<bool> tooLong = false;
 
   static void run(void *context, int64_t first, int64_t last, int thread) {
@@ -47,7 +47,7 @@ TEST(Workers, RunEveryItemOfEveryJobOnce) {
   }
 }
 
-/// Threads that went to sleep take part again.
+/// Sleeping threads take part again.
 TEST(Workers, WakeForTheNextJob) {
   using namespace std::chrono_literals;
   constexpr int threads = 3;
@@ -55,7 +55,7 @@ TEST(Workers, WakeForTheNextJob) {
   for (int turn = 0; turn < 5; ++turn) {
     std::this_thread::sleep_for(5ms);
     std::atomic<int> seen = 0;
-    // No item ends before all threads have one: the run returns only where they came.
+    // No item ends before every thread has one: the run returns only if all threads arrive.
     auto meet = [](void *context, int64_t, int64_t, int) {
       auto &arrived = *static_cast<std::atomic<int> *>(context);
       ++arrived;
@@ -68,7 +68,7 @@ TEST(Workers, WakeForTheNextJob) {
   }
 }
 
-/// Where one thread is held up, the others do its part.
+/// If one thread blocks, the others run its items.
 TEST(Workers, StealWorkOfABlockedThread) {
   Workers workers(2);
   struct Held {

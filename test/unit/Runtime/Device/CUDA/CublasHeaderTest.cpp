@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// runtime/Device/CUDA/CublasLt.h declares NVIDIA's library by hand. Where its own header is at
-// hand, the two must agree: numbers, the result of a search field by field, and parameters by their
-// number, size and kind. Compiling is the test.
+// runtime/Device/CUDA/CublasLt.h declares NVIDIA's library by hand. If the original header is
+// available, the two must agree: numbers, the result of a search field by field, and parameters by
+// their number, size and kind. Compiling is the test.
 #include "Declarations.h"
 #include "Device/CUDA/CublasLt.h"
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The bigram model through the driver's interface, on the fake driver of FakeCuda.cpp: the calls,
-// their order, and that the numbers are the CPU's.
+// The bigram model through the driver API, on the fake driver of FakeCuda.cpp: the calls, their
+// order, and results equal to the CPU's.
 #include "CudaFixture.h"
 #include "Device/CUDA/CudaGpu.h"
 #include "Device/CUDA/CudaGraph.h"
@@ -27,7 +27,7 @@ void fillTokens(Executor &executor, unsigned seed) {
   executor.scalarI64("rows") = 3;
 }
 
-/// Steps with other tokens each; then every number that the host can see, as bytes.
+/// Steps with different tokens; then every number visible to the host, as bytes.
 std::string trainedBytes(Executor &executor, bool fillAhead) {
   executor.scalarI64("seed") = 3;
   executor.run("initialize");
@@ -115,7 +115,7 @@ TEST_F(CudaDevice, CapturesEachEntryOnce) {
   EXPECT_EQ(count("cuStreamSynchronize"), 3) << "for the guard, once a step";
 }
 
-// The guard's scalar is fetched with all others, before the optimizer, which writes none of them.
+// The guard's scalar is copied with all others, before the optimizer, which writes none of them.
 TEST_F(CudaDevice, ReadsMetricsWithoutWaiting) {
   auto gpu = open();
   gpu->run("initialize");
@@ -192,7 +192,7 @@ TEST_F(CudaDevice, StreamsRespectTheOrderOfThePlan) {
   EXPECT_EQ(countUnordered(artifact->plan(), "update"), 0u);
 }
 
-// The order that the compiler demands, in a model with attention, norms and two scales, and the
+// The order required by the compiler, in a model with attention, norms and two scales, and the
 // launches of one graph.
 TEST_F(CudaDevice, StreamsOfACompiledModelRespectItsOrder) {
   std::string command = std::string(SLUICE_PROGRAM) + " compile " TINY_MODEL " --target sm_80 -o " +
@@ -200,12 +200,12 @@ TEST_F(CudaDevice, StreamsOfACompiledModelRespectItsOrder) {
   ASSERT_EQ(std::system(command.c_str()), 0);
   auto tiny = Artifact::load(folder / "tiny.sla");
   EXPECT_GT(countUnordered(tiny->plan(), "gradient"), 0u);
-  EXPECT_GT(countGradientPairs(tiny->plan()), 10u); // four products a layer, of four layers
+  EXPECT_GT(countGradientPairs(tiny->plan()), 10u); // four products per layer, of four layers
   for (const char *entry :
        {"initialize", "update", "evaluate", "predict", "prepare", "prefill", "step", "reset"}) {
     countUnordered(tiny->plan(), entry);
   }
-  // Guards of rows that are due are the kernels' own: a token is one graph, without a wait.
+  // Kernels evaluate the guards of due rows: a token is one graph, without a wait.
   const std::vector<Launch> &step = tiny->plan().entries.at("step");
   EXPECT_TRUE(std::ranges::any_of(step, [](const Launch &launch) { return bool(launch.guard); }));
   EXPECT_EQ(cuda::cutSegments(tiny->plan(), "step", step).size(), 1u);
@@ -256,7 +256,7 @@ TEST_F(CudaDevice, StreamsDoNotShareAWorkspaceConcurrently) {
   EXPECT_TRUE(own[1].side);
   EXPECT_FALSE(getLaneOrder(own)[2].contains(1));
   EXPECT_TRUE(getLaneOrder(shared)[2].contains(1));
-  for (size_t kernel : {2, 3}) { // counters alone are shared too
+  for (size_t kernel : {2, 3}) { // only counters are shared too
     plan.kernels[kernel].deviceVariants.at("sm_80").workspaceBytes = 0;
   }
   shared = cuda::assignLanes(plan, "sm_80", launches, 0, 4, false);
@@ -294,10 +294,10 @@ TEST_F(CudaDevice, LoadsCubinOrPtx) {
   EXPECT_EQ(count("cuModuleLoadData ptx"), 8);
 }
 
-// The reason, the cost, and the remedy; nothing where all is as it should be.
+// The reason, the cost, and the remedy; nothing if no cubin was rejected.
 TEST_F(CudaDevice, ReportsRejectedCubinsOnce) {
   EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
-  ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // PTX because no cubin fits: nothing was refused
+  ::setenv("FAKE_CUDA_CAPABILITY", "90", 1); // PTX because no cubin fits: none was rejected
   EXPECT_EQ(makeCudaDevice(artifact)->notice(), "");
   ::setenv("FAKE_CUDA_CAPABILITY", "86", 1);
   ::setenv("FAKE_CUDA_REFUSE_CUBIN", "1", 1);
@@ -316,7 +316,7 @@ TEST_F(CudaDevice, ReportsRejectedCubinsOnce) {
   EXPECT_EQ(notice.find('\n'), std::string::npos);
 }
 
-// Larger than the pinned memory: the range may be written again as soon as `upload` returns.
+// Larger than the pinned memory: the range may be overwritten as soon as `upload` returns.
 TEST_F(CudaDevice, SourceOfUploadMayBeOverwritten) {
   std::unique_ptr<Device> device = makeCudaDevice(artifact);
   MemoryRange range{0, cuda::stagingBytes(artifact->plan()) + 64};

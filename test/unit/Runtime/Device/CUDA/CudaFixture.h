@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The runtime's CUDA device on the fake driver of FakeCuda.cpp, and the order in which lanes run
-// launches.
+// The runtime's CUDA device on the fake driver of FakeCuda.cpp, and the order of launches on
+// streams.
 #pragma once
 
 #include "Device/CUDA/CudaLanes.h"
@@ -41,7 +41,7 @@ protected:
   std::string calls() const { return symbol<const char *(*)()>("fakeCudaCalls")(); }
   size_t allocated() const { return symbol<size_t (*)()>("fakeCudaAllocated")(); }
   size_t changed() const { return symbol<size_t (*)()>("fakeCudaChanged")(); }
-  /// Calls whose line begins with `start`.
+  /// Calls whose line starts with `start`.
   int count(const std::string &start) const {
     std::istringstream lines(calls());
     int found = 0;
@@ -57,7 +57,7 @@ protected:
   std::shared_ptr<const Artifact> artifact;
 };
 
-/// For each launch, those that surely end before it begins.
+/// For each launch, the launches that end before it starts in every execution.
 inline std::vector<std::set<size_t>> getLaneOrder(const std::vector<cuda::Lane> &lanes) {
   std::vector<std::set<size_t>> before(lanes.size());
   for (size_t i = 0; i < lanes.size(); ++i) {
@@ -65,7 +65,7 @@ inline std::vector<std::set<size_t>> getLaneOrder(const std::vector<cuda::Lane> 
       before[i].insert(before[other].begin(), before[other].end());
       before[i].insert(other);
     };
-    for (size_t other = i; other-- > 0;) { // the one before it in its lane
+    for (size_t other = i; other-- > 0;) { // the previous one in its stream
       if (lanes[other].side == lanes[i].side) {
         add(other);
         break;
@@ -78,10 +78,10 @@ inline std::vector<std::set<size_t>> getLaneOrder(const std::vector<cuda::Lane> 
   return before;
 }
 
-/// Pairs of launches that nothing orders, once the plan's own dependences hold.
+/// Unordered pairs of launches among the plan's own dependences.
 inline size_t countUnordered(const Plan &plan, const std::string &entry) {
   const std::vector<Launch> &launches = plan.entries.at(entry);
-  // The plan's dependences count the one workspace, as lanes that share it do.
+  // The plan's dependences include the one workspace, as for streams that share it.
   std::vector<std::set<size_t>> before =
       getLaneOrder(cuda::assignLanes(plan, "sm_80", launches, 0, launches.size(), false));
   size_t unordered = 0;

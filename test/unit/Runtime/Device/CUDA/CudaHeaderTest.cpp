@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// runtime/Device/CUDA/CudaDriver.h declares NVIDIA's driver by hand. Where CUDA's own header is at
-// hand, the two must agree: numbers, and parameters by their number, size and kind. Compiling is
-// the test.
+// runtime/Device/CUDA/CudaDriver.h declares NVIDIA's driver by hand. If CUDA's own header is
+// available, the two must agree: numbers, and parameters by their number, size and kind. Compiling
+// is the test.
 #include "Declarations.h"
 #include "Device/CUDA/CudaDriver.h"
 

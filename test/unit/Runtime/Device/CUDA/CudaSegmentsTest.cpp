@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Memory that follows the segments of texts, on the fake of a GPU: which arena is allocated,
-// what moves, where a batch ends that does not fit, and in which order lanes run.
+// Memory that follows the segments of texts, on the fake of a GPU: the allocated arena, the moved
+// data, the end of a batch that does not fit, and the order of launches on streams.
 #include "CudaFixture.h"
 #include "Device/CUDA/CudaGraph.h"
 #include "Device/CUDA/CudaLaunch.h"
@@ -13,7 +13,7 @@ using namespace sluice::test;
 
 namespace {
 
-/// A model whose texts may have as many segments as tokens, on the fake with its CPU code.
+/// A model whose texts may have one segment per token, on the fake with its CPU code.
 class CudaSegments : public CudaDevice {
 protected:
   CudaSegments() {
@@ -84,7 +84,7 @@ TEST_F(CudaSegments, ArenaGrowsWithTheSegments) {
   Executor cpu(artifact, 1);
   begin(*gpu);
   begin(cpu);
-  int64_t first = allocations().at(0); // with the side lane's memory after the arena
+  int64_t first = allocations().at(0); // with the side stream's memory after the arena
   EXPECT_LT(first, plan.memory.arenaBytes);
   forget();
   size_t every[] = {12, 9, 3, 3, 12, 1}, grown[] = {0, 0, 1, 0, 0, 1};
@@ -107,7 +107,7 @@ TEST_F(CudaSegments, ArenaGrowsWithTheSegments) {
   }
 }
 
-// A batch that does not fit waits for nothing but the scan, and the rest of its launches never run.
+// A batch that does not fit waits only for the scan, and the rest of its launches never run.
 TEST_F(CudaSegments, StopsBatchThatDoesNotFitAfterItsScan) {
   const Plan &plan = artifact->plan();
   int64_t rows = plan.memoryBuckets[0].rows;
@@ -123,7 +123,7 @@ TEST_F(CudaSegments, StopsBatchThatDoesNotFitAfterItsScan) {
   EXPECT_EQ(count("cuGraphLaunch "), pieceCount + 1);
 }
 
-// Where a larger arena does not fit, the one that there is stays, with all that is in it.
+// If a larger arena does not fit, the present one remains, with its contents.
 TEST_F(CudaSegments, RetainsArenaWhenGrowthFails) {
   const Plan &plan = artifact->plan();
   auto gpu = open();
@@ -142,8 +142,8 @@ TEST_F(CudaSegments, RetainsArenaWhenGrowthFails) {
   EXPECT_TRUE(step(*gpu, 2, 3) == step(cpu, 2, 3));
 }
 
-// Tensors that lie between each other's rows do not hold each other up. Whatever runs over the rows
-// of segments waits for their number.
+// Tensors between each other's rows do not delay each other. Launches over the rows of segments
+// wait for their number.
 TEST_F(CudaSegments, StreamsRespectTheOrder) {
   const Plan &plan = artifact->plan();
   EXPECT_GT(countUnordered(plan, "gradient"), 0u);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Declarations made by hand against a library's own header.
+// Compares hand-written declarations with a library's own header.
 #pragma once
 
 #include <type_traits>
@@ -11,7 +11,7 @@ template <typename Ours, typename Theirs> constexpr bool sameNumber(Ours ours, T
   return static_cast<long long>(ours) == static_cast<long long>(theirs);
 }
 
-/// Passed alike: a pointer for a pointer, an integer or enumerator for one of the same size.
+/// Passed the same way: a pointer for a pointer, an integer or enumerator for one of the same size.
 template <typename A, typename B>
 constexpr bool areAlike = sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
 

@@ -35,7 +35,7 @@ struct Preference {
   uint32_t scheme = 7, alignment = 256;
 };
 struct Algorithm {
-  uint64_t data[8]; // number, least alignment
+  uint64_t data[8]; // number, minimum alignment
 };
 struct Result {
   Algorithm algorithm;
@@ -46,7 +46,7 @@ struct Result {
 };
 
 std::string calls;
-int handles = 0; // handles, descriptors, layouts and preferences that were not given back
+int handles = 0; // handles, descriptors, layouts and preferences that were not released
 
 uint64_t setting(const char *name, uint64_t otherwise) {
   const char *text = std::getenv(name);
@@ -84,7 +84,7 @@ struct FakeProduct {
   uint8_t *d;
 };
 
-/// The last addend first.
+/// Adds the last term first.
 void multiply(const FakeProduct &p) {
   for (int64_t j = 0; j < p.n; ++j) {
     for (int64_t i = 0; i < p.m; ++i) {
@@ -210,8 +210,8 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attr
   return 0;
 }
 
-/// Two algorithms, the second with a workspace; where the preference allows several parts of a sum,
-/// one that has them comes first.
+/// Two algorithms, the second with a workspace; if the preference allows split sums, one with
+/// splits comes first.
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void *, Desc *desc, Layout *a, Layout *b, Layout *c,
                                           Layout *d, Preference *preference, int wanted,
                                           Result *results, int *found) {
@@ -274,7 +274,7 @@ EXPORT int cublasLtMatmul(void *, Desc *desc, const float *alpha, const uint16_t
                       desc->transposeA != 0,
                       layoutD->type == realF32,
                       toHost<uint8_t>(d)};
-  // The second algorithm is the faster one; a launch of the fake takes half a millisecond.
+  // The second algorithm is faster; a launch of the fake takes half a millisecond.
   double milliseconds = algorithm->data[0] == 2 ? 0.25 : 0.3;
   milliseconds *= layoutB->rows == setting("FAKE_CUBLASLT_SLOW", 0) ? 4 : 1;
   auto *scratch = toHost<uint8_t>(workspace);

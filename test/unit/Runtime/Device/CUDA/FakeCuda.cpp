@@ -54,7 +54,7 @@ struct FakeGraph {
 struct FakeStream {
   bool captures = false;
   int priority = 0;
-  std::set<size_t> last; // nodes that the next one comes after
+  std::set<size_t> last; // predecessors of the next node
 };
 struct Module {
   std::string kernel;
@@ -65,19 +65,19 @@ struct FakeEvent {
   std::set<size_t> nodes; // of the capture
 };
 
-std::string calls; // every call, a line each
+std::string calls; // every call, one line each
 std::deque<Operation> stream;
 FakeGraph *capturing = nullptr;
 std::set<FakeStream *> streams;
-std::string dependences; // of every graph that was captured, a line a node
+std::string dependences; // of every captured graph, one line per node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
 size_t allocated = 0;
-size_t changed = 0;      // copies whose source was another by the time that the stream came to them
-double milliseconds = 0; // that work took
-std::map<uint64_t, double> passed; // when the stream came to each event
+size_t changed = 0;                // copies whose source changed before the stream executed them
+double milliseconds = 0;           // duration of that work
+std::map<uint64_t, double> passed; // when the stream reached each event
 
-/// Programs that open this library end in failure too where the source of a copy changed.
+/// Programs that load this library also exit with failure if the source of a copy changed.
 struct Verdict {
   ~Verdict() {
     if (changed > 0) {
@@ -92,7 +92,7 @@ int setting(const char *name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
-/// Notes a call; an error where the environment wants this one to fail.
+/// Records a call; returns an error if the environment requests a failure of this one.
 int note(const std::string &call) {
   calls += call + "\n";
   const char *failing = std::getenv("FAKE_CUDA_FAIL");
@@ -107,7 +107,7 @@ bool isPinned(const void *memory) {
   });
 }
 
-/// Runs what waits, up to a mark; 0: all.
+/// Runs pending work up to a mark; 0: all.
 void drain(uint64_t event) {
   while (!stream.empty()) {
     Operation next = std::move(stream.front());
@@ -123,7 +123,7 @@ void drain(uint64_t event) {
   }
 }
 
-/// Nodes that must have run before `of`, themselves among them.
+/// Transitive predecessors of `of`, including itself.
 std::set<size_t> ancestors(const FakeGraph &graph, const std::set<size_t> &of) {
   std::set<size_t> all;
   std::vector<size_t> open(of.begin(), of.end());
@@ -138,7 +138,7 @@ std::set<size_t> ancestors(const FakeGraph &graph, const std::set<size_t> &of) {
   return all;
 }
 
-/// Runs a graph as unkindly as its edges allow: of all nodes that may run, the latest.
+/// Runs a graph in the worst order that its edges allow: of all ready nodes, the latest.
 void runGraph(const FakeGraph &graph) {
   std::set<size_t> done;
   while (done.size() < graph.nodes.size()) {
@@ -185,7 +185,7 @@ EXPORT void fakeCudaForget() {
 EXPORT size_t fakeCudaAllocated() { return allocated; }
 EXPORT size_t fakeCudaChanged() { return changed; }
 
-/// For libraries that the fakes know: work that takes some time.
+/// For libraries used with the fakes: work that takes some time.
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
   enqueue(static_cast<FakeStream *>(stream), run, milliseconds);
 }
@@ -237,7 +237,7 @@ EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
 
 EXPORT int cuModuleLoadData(Module **module, const char *image) {
   bool isCubin = image[0] == '\177';
-  std::string text = image; // PTX must be terminated; a cubin here is short enough not to matter
+  std::string text = image; // PTX must be terminated; a cubin here is too short to matter
   text = text.substr(text.rfind(' ') + 1);
   NOTE(std::string("cuModuleLoadData ") + (isCubin ? "cubin" : "ptx"))
   if (isCubin && setting("FAKE_CUDA_REFUSE_CUBIN", 0)) {
@@ -262,7 +262,7 @@ EXPORT int cuModuleUnload(Module *module) {
 EXPORT int cuModuleGetFunction(void **function, Module *module, const char *name) {
   NOTE(std::string("cuModuleGetFunction ") + name)
   const FakeKernel *kernel = findFakeKernel(name);
-  // A bigram kernel's image names its owner.
+  // A bigram kernel's image contains its owner.
   bool fits =
       kernel && (kernel->items >= 0 || module->kernel.compare(0, std::strlen(name), name) == 0);
   *function = fits ? const_cast<FakeKernel *>(kernel) : nullptr;
@@ -310,7 +310,7 @@ EXPORT int cuMemFreeHost(void *memory) {
   return note("cuMemFreeHost");
 }
 
-/// Memory as it is now, which its owner may have given back: what cannot be read is zeros.
+/// Current memory, which its owner may have freed: unreadable bytes become zeros.
 static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
   std::vector<uint8_t> found(bytes);
   iovec to{found.data(), bytes}, source{const_cast<void *>(from), bytes};
@@ -318,9 +318,8 @@ static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
   return found;
 }
 
-/// Reads its source when the stream gets there. Of memory that is not pinned a driver may take a
-/// copy at once, or may not: the work uses the data at the time of the call, and a change is
-/// counted.
+/// Reads its source when the stream executes it. A driver may copy unpinned memory immediately, or
+/// not: the work uses the data at the time of the call, and counts a change.
 EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
   uint8_t *target = toHost(to);

@@ -13,7 +13,7 @@ void nothing(uint8_t *, const int64_t *, int64_t, uint8_t *) {}
 
 using Kernels = std::map<std::string, FakeKernel>; // by symbol
 
-/// The CPU code of every GPU stage of the plan that the library holds.
+/// The CPU code of every GPU stage of the plan in the library.
 Kernels readPlan(void *library) {
   Kernels kernels;
   const auto *text = static_cast<const char *>(::dlsym(library, "sluice_plan"));
@@ -42,7 +42,7 @@ struct Loaded {
 };
 
 Loaded &load(const std::string &path) {
-  static std::map<std::string, Loaded> all; // found kernels stay at their address
+  static std::map<std::string, Loaded> all; // addresses of found kernels are stable
   Loaded &loaded = all[path];
   if (!loaded.library) {
     loaded.library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Products by cuBLASLt, on the fakes of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model,
-// its tuning file, and what runs where. The fake's GPU kernels are the model's CPU code.
+// Products by cuBLASLt, on the fakes of FakeCuda.cpp and FakeCublasLt.cpp: a compiled model, its
+// tuning file, and where each product runs. The fake's GPU kernels are the model's CPU code.
 #include "Device/CUDA/CudaProducts.h"
 #include "Fixture.h"
 
@@ -22,7 +22,7 @@ using sluice::Json;
 
 namespace {
 
-/// Ragged in everything: rows of 40 columns are stored 48 apart, 22 positions are 6 groups of 4.
+/// Odd sizes everywhere: rows of 40 columns are stored 48 apart, 22 positions are 6 groups of 4.
 const char *const spec = R"({"sluice": 1, "name": "ragged", "vocabulary": 256, "context": 22,
   "batch": 3, "width": 40, "precision": {"compute": "bf16", "residual": "f32"},
   "defaults": {"heads": 4, "activation": "gelu_tanh", "rotary": true},
@@ -30,7 +30,7 @@ const char *const spec = R"({"sluice": 1, "name": "ragged", "vocabulary": 256, "
   "training": {"learning_rate": 1e-3,
                "schedule": {"kind": "cosine", "warmup": 10, "steps": 100, "floor": 0.1}}})";
 constexpr int64_t fullLength = 22, fullRows = 3;
-/// A feed-forward's product, for which the fake is made slow.
+/// A feed-forward's product, which the fake slows down.
 constexpr int64_t slowDepth = 160;
 
 struct LibraryOutcome {
@@ -87,7 +87,7 @@ protected:
     return reinterpret_cast<T>(::dlsym(::dlopen(library, RTLD_NOW | RTLD_LOCAL), name));
   }
   void forget() const { symbol<void (*)()>(FAKE_CUBLASLT, "fakeCublasLtForget")(); }
-  /// Products asked for since.
+  /// Products requested since.
   std::vector<std::string> products() const {
     std::istringstream lines(symbol<const char *(*)()>(FAKE_CUBLASLT, "fakeCublasLtCalls")());
     std::vector<std::string> found;
@@ -140,8 +140,7 @@ void setSize(Device &device, int64_t length, int64_t rows) {
   }
 }
 
-/// One product's launch on factors of its own: random where a factor is, NaN in padding and in the
-/// result's whole memory.
+/// One product's launch on its own factors: random, with NaN in padding and in the result's memory.
 class ProductRun {
 public:
   ProductRun(Device &device, const Launch &launch)
@@ -165,8 +164,7 @@ public:
     device.download({launch.arguments[2], kernel.operands[2].bytes});
   }
 
-  /// Returns true if element (r, n) of the result's memory did not change; n may lie in the
-  /// padding.
+  /// Returns true if element (r, n) of the result's memory did not change; n may be in the padding.
   bool isUntouched(int64_t r, int64_t n) const {
     auto bytes = static_cast<size_t>(getByteSize(product.type));
     const std::vector<uint8_t> nan(bytes, 0xff);
@@ -178,7 +176,7 @@ public:
     }
     return *reinterpret_cast<const float *>(at(r, n));
   }
-  /// The sum in float64, and how far K additions in f32 and the result's rounding may be from it.
+  /// The sum in float64, and the error bound of K additions in f32 and the result's rounding.
   std::pair<double, double> expected(int64_t r, int64_t n) const {
     double sum = 0, size = 0;
     for (int64_t k = 0; k < product.depth; ++k) {
@@ -231,7 +229,7 @@ TEST_F(LibraryProducts, TuningTimesEveryProductOnce) {
   EXPECT_EQ(tuning["gpu"], "Fake H200");
   EXPECT_EQ(tuning["driver"], 12040);
   EXPECT_EQ(tuning["library"], (Json{{"name", "cublaslt"}, {"version", 130100}}));
-  ASSERT_EQ(tuning["products"].size(), 7u); // three a scale, and the head's for prediction
+  ASSERT_EQ(tuning["products"].size(), 7u); // three per scale, and the head's for prediction
   int64_t lost = 0;
   for (const Json &product : tuning["products"]) {
     bool isSlow = product["depth"] == slowDepth;
@@ -262,7 +260,7 @@ TEST_F(LibraryProducts, UnsupportedProductUsesGeneratedKernel) {
   EXPECT_EQ(refused, 3);
 }
 
-// Only the choice of the tuning differs: the kernels are the same to the bit.
+// Only the tuned choice differs: the kernels are bitwise equal.
 TEST_F(LibraryProducts, PlanUsesTheLibraryWhereFaster) {
   Json without = Json::parse(plain->planText()), with = Json::parse(tuned->planText());
   int64_t named = 0;
@@ -387,7 +385,7 @@ std::pair<std::string, std::string> trained(Executor &executor, int64_t length, 
   return {numbers, losses};
 }
 
-// A graph's launches run as late as its edges allow; timed ones run one after the other.
+// A graph's launches run as late as its edges allow; timed launches run one after the other.
 TEST_F(LibraryProducts, GraphsContainTheCallsInOrder) {
   Executor graphs(makeCudaDevice(tuned)), again(makeCudaDevice(tuned)),
       timed(makeCudaDevice(tuned));
@@ -399,7 +397,7 @@ TEST_F(LibraryProducts, GraphsContainTheCallsInOrder) {
   forget();
   EXPECT_TRUE(trained(timed, fullLength, fullRows) == expected);
   EXPECT_EQ(products().size(), 12u);
-  // Forward has no plain product in training: the first loss is the kernels' to the bit.
+  // Forward has no plain product in training: the first loss equals the kernels' bitwise.
   Executor kernels(makeCudaDevice(plain));
   auto generated = trained(kernels, fullLength, fullRows);
   EXPECT_EQ(generated.second.substr(0, 4), expected.second.substr(0, 4));
@@ -482,7 +480,7 @@ TEST_F(LibraryProducts, ErrorsContainTheLibraryStatus) {
   says([&] { executor.run("gradient"); },
        "cuBLASLt failed to run the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_EXECUTION_FAILED");
   ::unsetenv("FAKE_CUBLASLT_FAIL");
-  executor.run("gradient"); // no half a graph was left
+  executor.run("gradient"); // no partial graph remains
   EXPECT_GT(executor.scalarF32("loss"), 0);
   for (const char *function : {"cublasLtCreate", "cublasLtMatmulDescCreate", "cublasLtMatmul",
                                "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate"}) {
@@ -526,7 +524,7 @@ TEST_F(LibraryProducts, FallsBackToKernelsWithARemark) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("CUBLAS_STATUS_EXECUTION_FAILED"), std::string::npos) << outcome.err;
   EXPECT_FALSE(std::filesystem::exists(*folder / "run-failed"));
-  // A library that is another one is as good as none.
+  // A library of another version counts as absent.
   outcome = sluice("bench tuned.sla --device cuda -n 1", "SLUICE_CUBLASLT=libm.so.6");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.err.find("one without cublasLtGetVersion"), std::string::npos) << outcome.err;
