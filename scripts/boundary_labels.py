@@ -15,8 +15,8 @@ import struct
 import sys
 
 WHITESPACE = "\t\n\v\f\r "
-MARK = "\u2581"  # what sentencepiece writes for the space before a word
-UNKNOWN = 10  # a character that no piece has counts as the worst piece, and this much less
+MARK = "\u2581"  # sentencepiece's mark for the space before a word
+UNKNOWN = 10  # a character in no piece scores like the worst piece, less this
 
 
 def train(options):
@@ -90,11 +90,11 @@ def label_pieces(text, pieces, word_end="letter", as_code=False):
             labels[start] = 1
         late = int(as_code and start == first == 0)
         for length in known[word] if word else ():
-            last = first + length - 2  # of a piece: the mark is no character of the word
+            last = first + length - 2  # of a piece: the mark is not a character of the word
             if word_end == "whitespace":
                 if first <= last < end - 1:
                     labels[last + late] = 1
-            elif last >= start:  # else the mark alone, and no space for it at the text's start
+            elif last >= start:  # else only the mark, without its space at the text's start
                 labels[last] = 1
         start = max(end, start + 1)
     return labels

@@ -14,8 +14,8 @@ if [[ ${1-} == --program ]]; then
   set -- sluice "$@"
 fi
 
-# A build folder that was configured from another checkout, or only half configured, cannot be used again. One that was
-# configured for the program alone grows to everything when that is asked for, and never shrinks.
+# A build folder that was configured from another checkout, or only partly configured, cannot be reused. A folder
+# configured for the program alone grows to everything on request, and never shrinks.
 cache=$build/CMakeCache.txt
 usable=
 [[ -f $build/build.ninja ]] && grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache" && usable=1

@@ -49,7 +49,7 @@ def read_includes(root):
             if plain and name.startswith(("llvm/", "mlir/")):
                 wrong.append(f"{path}: {name}: a header of the compiler's libraries")
             if header is None or (get_folder(header) + "/").startswith(folder + "/"):
-                continue  # a folder's own sources may include the folders in it
+                continue  # a folder's own sources may include its subfolders
             edges.setdefault(get_folder(header), f"{path}: {name}")
             if plain and get_folder(header).startswith("lib/") and (folder == "lib/Support" or get_folder(header) != "lib/Support"):
                 wrong.append(f"{path}: {name}: a header of the compiler")

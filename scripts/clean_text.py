@@ -29,9 +29,9 @@ MARKERS = re.compile(r"_(START_(ARTICLE|SECTION|PARAGRAPH)|NEWLINE)_")  # of wik
 def clean(line, language):
     """One line, without its end."""
     line = unicodedata.normalize("NFKC", MARKERS.sub(" ", line)).lower()
-    if language == "he":  # points are no letters of their own
+    if language == "he":  # combining marks are not letters
         line = "".join(c for c in line if not unicodedata.combining(c))
-    if language == "en":  # the letter beneath an accent
+    if language == "en":  # the letter under an accent
         line = "".join(c for c in unicodedata.normalize("NFD", line) if not unicodedata.combining(c))
     words = DIGITS[language].split()
     line = re.sub("[0-9]", lambda digit: f" {words[int(digit[0])]} ", line)

@@ -28,7 +28,7 @@ say "checking $spec"
 say "compiling"
 "$sluice" compile "$spec" -o "$artifact" >&2
 
-# Dependences of the trained weights: a run made from anything else is thrown away.
+# Dependences of the trained weights: discards a run of other ones.
 key=$({
   echo "$steps"
   cat "$spec" "$sluice" "$build"/lib/libsluice_runtime.so "$training" | sha256sum

@@ -55,8 +55,8 @@ if [[ $ledger ]]; then
   [[ ${readers[*]} ]] || exit 0
 fi
 
-# Most of an execution's time is the sanitizers'. AddressSanitizer keeps no stacks of allocations (a finding is run again with them),
-# no fake frames, which each exception collects, and 4 MB of freed memory, which the caches hold.
+# Sanitizers take most of the time. AddressSanitizer stores no stacks of allocations (a finding is rerun with them), no fake frames,
+# which each exception collects, and 4 MB of freed memory, which fits in the caches.
 export ASAN_OPTIONS=detect_stack_use_after_return=0:malloc_context_size=0:quarantine_size_mb=4
 
 # add_to_ledger READER EXECUTIONS SECONDS EDGES
@@ -70,7 +70,7 @@ add_to_ledger() {
   } 9> "$ledger.lock"
 }
 
-# run_reader READER: a line on the standard output.
+# run_reader READER: prints one line on the standard output.
 run_reader() {
   local reader=$1 folder=$corpus/$1 log=$corpus/reader-$1.log status=0 summary
   local seeds=("$root/test/fuzz-readers/seeds/$reader")

@@ -11,7 +11,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 fail() { printf 'error: %s\n' "$*" >&2; exit 2; }
 
-# Elements of a list of bundle.json, a line an element: its keys in the order given, "-" where there is none.
+# Prints elements of a list of bundle.json, one per line: its keys in the given order, "-" if absent.
 list() {
   python3 - "$@" << 'PYTHON'
 import json, sys

@@ -195,7 +195,7 @@ for row in bundle["rows"]:
     except Exception as error:
         notes.append(f"{row['label']}: {type(error).__name__}: {str(error)[:300]}")
 result = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name(), "rows": rows, "steps": steps, "notes": notes}
-leave(result)  # the results so far, should the steps take too long
+leave(result)  # the results so far, in case the steps take too long
 for timed in bundle["timed"]:
     with open(os.path.join(bundle_folder, os.path.basename(timed["spec"]))) as file:
         steps[timed["label"]] = step_times(json.load(file))

@@ -15,7 +15,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BAR = 0.97  # share of functions of the whole tree
-COMPLETE = ("Analysis", "Oracle", "Runtime", "Support", "Target")  # folders whose functions are all declared so
+COMPLETE = ("Analysis", "Oracle", "Runtime", "Support", "Target")  # folders whose functions are all declared in such a header
 CLASSES = ("Analysis", "Certificate", "Conversion", "Dialect", "Driver", "Editor", "Emulator", "EmulatorPlugin", "Explain",
            "Oracle", "Picture", "Proof", "Runtime", "Spec", "Step", "Support", "Target", "Transforms",
            "tools")  # folders whose classes are small

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Writes test/golden/ledger.txt anew: what every GPU kernel of the shipped specs uses. Needs a build; about five minutes.
+# Regenerates test/golden/ledger.txt: the resources of every GPU kernel of the shipped specs. Needs a build; takes about
+# five minutes.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 command -v ptxas > /dev/null || die "expected ptxas in the PATH, found none: the ledger would lack registers and spills"

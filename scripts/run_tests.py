@@ -29,7 +29,7 @@ BUILD = ROOT / "build"
 RESULTS = BUILD / "test-results"
 LIT = "/usr/lib/llvm-22/bin/lit"
 KINDS = ("unit", "lit", "end-to-end")
-SHARD_SECONDS = 40  # a job of a program that runs in shards takes about as long
+SHARD_SECONDS = 40  # seconds of each shard of a sharded program
 LIMIT_SECONDS = 3600  # a job that takes longer hangs: it is killed, and counts as a failure
 UNKNOWN_SECONDS = 20  # of a program without a recorded time
 UNKNOWN_SLOW_SECONDS = 150  # of a .slow.sh
@@ -153,7 +153,7 @@ def count_unit(job):
     job.failed = sum("failures" in case for case in ran)
     job.passed = len(ran) - job.failed
     job.cases = [(float(case["time"].rstrip("s")), f"{job.name} {case['classname']}.{case['name']}") for case in ran]
-    # A failure outside every test (a crash at exit, a sanitizer) must not pass either.
+    # A failure outside every test (a crash at exit, a sanitizer) must fail the job too.
     if job.failed == 0 and job.status != 0:
         job.failed = 1
 
@@ -221,7 +221,7 @@ def report(jobs, wall, kinds):
     for kind in kinds:
         mine = [job for job in jobs if job.kind == kind]
         good, bad = sum(job.passed for job in mine), sum(job.failed for job in mine)
-        if good + bad == 0:  # so that tests cannot vanish unseen
+        if good + bad == 0:  # so that no test disappears unnoticed
             say(f"no {kind} test ran")
             bad = 1
         say(f"{kind}: {good} passed, {bad} failed ({sum(job.seconds for job in mine):.0f} s of processor time)")
@@ -240,7 +240,7 @@ def main(arguments):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     os.environ["SLUICE_KERNEL_CACHE"] = str(cache)
-    os.environ["SLUICE_KERNEL_CACHE_SIZE"] = "16GiB"  # never met, so that runs are alike
+    os.environ["SLUICE_KERNEL_CACHE_SIZE"] = "16GiB"  # never reached, so runs are reproducible
     jobs = [*unit_jobs(times, quick), *lit_jobs(times, quick), *script_jobs(times, quick)]
     kinds = KINDS
     if names:

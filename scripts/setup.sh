@@ -38,7 +38,7 @@ if [[ $(id -u) -ne 0 ]]; then
   command -v sudo > /dev/null || die "these packages are missing, and neither root nor sudo is at hand: ${missing[*]}"
   as_root=(sudo)
 fi
-# apt's output helps with failures: standard output belongs to the calling script.
+# apt's output helps on failure: standard output belongs to the calling script.
 {
   "${as_root[@]}" apt-get update
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"

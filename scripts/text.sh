@@ -15,7 +15,7 @@ if [[ -f $folder/training.txt && $(stat -c %s "$folder/training.txt") -eq $train
 fi
 mkdir -p "$folder"
 
-# Its Debian package is unpacked, not installed: installing it starts a dictionary server.
+# Unpacks its Debian package without installing it: installation starts a dictionary server.
 dictionary=usr/share/dictd/gcide.dict.dz
 source=/$dictionary
 if [[ ! -f $source ]]; then

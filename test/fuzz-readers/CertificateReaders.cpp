@@ -9,8 +9,8 @@
 
 namespace {
 
-/// A spec, "%%", its certificate. The hash of the spec that the second line holds is put right, as
-/// no mutation finds it.
+/// A spec, "%%", its certificate. Replaces the hash of the spec in the second line by the correct
+/// one, which no mutation finds.
 void readCertificate(std::string_view input) {
   auto [spec, written] = sluice::fuzz::cutInput(input);
   std::string certificate(written), hash;

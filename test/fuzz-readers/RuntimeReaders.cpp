@@ -36,7 +36,7 @@ std::span<const uint8_t> toBytes(std::string_view text) {
   return {reinterpret_cast<const uint8_t *>(text.data()), text.size()};
 }
 
-/// Calls a reader; its message to the user is no finding.
+/// Calls a reader; a message to the user is no finding.
 template <typename Action> void run(const Action &action) {
   try {
     action();
@@ -45,7 +45,7 @@ template <typename Action> void run(const Action &action) {
   }
 }
 
-/// A folder for the process, on a file system in memory where there is one.
+/// A folder for the process, on a file system in memory if there is one.
 const Path &getFolder() {
   static const Path folder = [] {
     bool hasMemory = ::access("/dev/shm", W_OK) == 0;
@@ -90,7 +90,7 @@ void readPlan(std::string_view input) {
   run([&] { parsePlan(input, "file"); });
 }
 
-/// Tensors that a file names are read, up to a million numbers.
+/// Reads the tensors of a file, up to a million numbers.
 void readSafetensors(std::string_view input) {
   run([&] {
     SafetensorsFile file(toBytes(input), "file");
@@ -112,7 +112,7 @@ void readSafetensors(std::string_view input) {
   });
 }
 
-/// The checksum is put right, as no mutation finds it.
+/// Corrects the checksum, which no mutation finds.
 void readCheckpoint(std::string_view input) {
   nlohmann::json state = parseJson(input).value;
   std::string text(input);

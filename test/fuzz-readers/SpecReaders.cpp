@@ -18,7 +18,7 @@ void readSpec(std::string_view input) {
   parseSpec(context, std::string(input), "spec.json", error);
 }
 
-/// KEY=VALUE a line, then "%%" and a spec.
+/// KEY=VALUE per line, then "%%" and a spec.
 void readSettings(std::string_view input) {
   auto [lines, text] = fuzz::cutInput(input);
   std::vector<spec::SpecOverride> settings;
@@ -33,7 +33,7 @@ void readSettings(std::string_view input) {
   parseSpec(context, std::string(text), "spec.json", error, settings);
 }
 
-/// Bodies a line, each of which is framed; else the bytes of a stream.
+/// One body per line, each of which is framed; else the bytes of a stream.
 std::vector<editor::Incoming> readStream(std::string_view input) {
   std::string stream;
   if (input.starts_with('{') || input.starts_with('[')) {
@@ -52,8 +52,8 @@ std::vector<editor::Incoming> readStream(std::string_view input) {
   return messages;
 }
 
-/// The server for specs, without a check and without its second thread, so that an input always
-/// reaches the same edges; its answers must be JSON.
+/// The server for specs, without a check and without its second thread, so an input always reaches
+/// the same edges; its answers must be JSON.
 void readSpecMessages(std::string_view input) {
   auto check = [](const ParsedSpec &, const std::atomic<bool> &) -> CausalVerdict {
     throw editor::NotChecked{"not here"};

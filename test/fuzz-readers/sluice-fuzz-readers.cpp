@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// libFuzzer's entries. --reader=NAME chooses a reader, --readers lists them; flags of libFuzzer
-// follow.
+// Entry points of libFuzzer. --reader=NAME selects a reader, --readers lists them; flags of
+// libFuzzer follow.
 #include "Readers.h"
 
 #include <cstdint>

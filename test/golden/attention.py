@@ -148,7 +148,7 @@ class Attention:
         allowed = self.allowed(s["mask"], queries, keys, f, g)
         if counts is not None:  # [B, 1, P, keys]
             allowed = allowed & (torch.arange(keys) < counts[:, None])[:, None, None]
-        # A row that may see nothing gets zero: mask its probabilities rather than let softmax divide 0 by 0.
+        # A fully masked row gets zero: masks its probabilities, since softmax would divide 0 by 0.
         scores = scores.masked_fill(~(allowed | ~allowed.any(-1, keepdim=True)), -math.inf)
         mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]
         return self.linear(name + "output.", mixed.transpose(1, 2).reshape(rows, queries, -1))

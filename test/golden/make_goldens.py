@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from model import Model
 
 STEPS = 10
-MARGIN = 5e-4  # logits of predicted bits are this far from 0: far above what ten steps in float32 change of them
+MARGIN = 5e-4  # logits of predicted bits differ from 0 by at least this: far above the change of ten steps in float32
 EPSILON = float(np.finfo(np.float32).eps)
 DEVIATION = {"embedding": 0.3, "bias": 0.1, "gain": 0.1}
 TRAINING_DEFAULTS = {
@@ -204,8 +204,8 @@ def differences(stem, weights, results, errors):
             found.append(f"{kind}: other names: {sorted(stored.keys() ^ values.keys())}")
             continue
         for name, value in values.items():
-            # Both are float64 results rounded to float32: they may differ by one rounding, inputs not at all. Zeros in theory are
-            # noise, a small part of float32's.
+            # Both are float64 results rounded to float32: they may differ by one rounding, inputs not at all. Theoretical zeros
+            # are noise, a small part of float32's.
             allowed = EPSILON * sum(errors[name].values()) if name in errors else 0
             if stored[name].shape != value.shape or np.abs(stored[name] - value).max() > allowed:
                 found.append(f"{kind}: {name} differs")

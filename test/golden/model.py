@@ -29,7 +29,7 @@ class Stream:
 
     def __init__(self, x, factor, shift=0, counts=None):
         self.x, self.factor, self.shift = x, factor, shift
-        self.counts = counts  # [B] of a named input's stream: rows that later keys may be of
+        self.counts = counts  # [B] of a named input's stream: valid rows for later keys
 
     def at(self, positions, null=0.0):
         """x[p - shift] for each p of `positions`; `null` where that lies outside the unshifted sequence."""
@@ -56,7 +56,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         self.lengths, self.bits_before = {}, {}  # by segmentation: rows that were cut; bits of a predictor before each
         self.cuts = {}  # by segmentation: the one that it cuts again, None of the tokens
         self.is_training, self.closest = True, math.inf
-        # Prefixes of stages; the segments that a stage is on, None of the tokens, and by name of a stream.
+        # Prefixes of stages; the segments of a stage (None: the tokens), and by name of a stream.
         self.frozen, self.coarse, self.places = set(), None, {}
         self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is the width of a stage's input
         for index, stage in enumerate(spec["stages"]):
@@ -66,7 +66,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         """Whether training moves a weight."""
         return not any(name.startswith(prefix) for prefix in self.frozen)
 
-    # Expansion: composite stages become (name prefix, stage) pairs; weights.py declares the weights on the way.
+    # Expands composite stages to (name prefix, stage) pairs; weights.py declares the weights on the way.
 
     def settings(self, stage):
         result = {**self.defaults, **stage}
@@ -105,7 +105,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
                 self.widths[stage["name_input"]] = self.width
             self.declare(prefix, stage)
             self.stages.append((prefix, {**stage, "reads": self.width}))
-            if op in ("loss", "boundaries"):  # whose result nothing reads
+            if op in ("loss", "boundaries"):  # whose result is unused
                 self.width = width
                 return
             self.width = self.spec["width"] if op == "embedding" else stage.get("width", self.width)
@@ -176,7 +176,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         else:
             middle = [{**{k: v for k, v in stage.items() if k not in ("from", "to")},
                        "hierarchy": " ".join(f"{n}@{f}" for n, f in inner)}]
-        # The skip is the shift's input; after a stack of 0 layers that is the level's own input.
+        # The skip is the shift's input; after a stack of 0 layers it is the level's own input.
         skip = ("stream", "skip")
         parts = stack(count) + self.down(stage, relative, norm, {**settings, "op": "layer"}) + middle
         reached = factors[end - 1]

@@ -26,7 +26,7 @@ class Segments:
                 return True
             if stage["rule"] == "every":
                 return (position + (0 if begins else 1)) % stage["factor"] == 0
-            if stage["rule"] == "labels":  # those that tests give
+            if stage["rule"] == "labels":  # bits set by tests
                 return (sum(row) + position) % 2 == 1
             if stage["rule"] == "space_like":
                 return is_space_like(row[position]) and not (position > 0 and is_space_like(row[position - 1]))

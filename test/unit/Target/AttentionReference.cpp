@@ -81,7 +81,7 @@ struct HeadEvaluation {
       row[i + 1] = y * cosine - x * sine;
     }
   }
-  /// The place of an element of the terms by position (0) and by distance (1).
+  /// Offset of an element of the terms by position (0) and by distance (1).
   int64_t atTerm(int64_t term, int64_t p, int64_t i) const {
     return ((b * c.termRows(term) + p) * c.heads + h) * c.head + i;
   }
@@ -95,13 +95,13 @@ struct HeadEvaluation {
   double bias(int64_t p, int64_t j) const {
     return c.biasRows > 0 ? data.terms.back()[biasRow(p, j) * c.heads + h] : 0;
   }
-  /// The products that the score region is given, or the sums of their terms' magnitudes.
+  /// The products passed to the score region, or the sums of their terms' magnitudes.
   struct Raw {
     double ofKeys, byDistance;
     double sum() const { return ofKeys + byDistance; }
   };
   Raw raw(int64_t p, int64_t j, bool magnitudes = false) const;
-  /// Its result for them, without the bias; and its derivatives by the two.
+  /// The region's result for them, without the bias; and its derivatives by the two.
   double score(const Raw &raw, int64_t p, int64_t j) const {
     return c.score.joint ? c.score.joint(raw.ofKeys, raw.byDistance)
                          : c.score.value(raw.sum(), p, j, h);
@@ -114,7 +114,7 @@ struct HeadEvaluation {
     double slope = c.score.derivative(raw.sum(), p, j, h);
     return {slope, slope};
   }
-  /// How far the two may be off.
+  /// Error bounds of the two.
   Raw errors(int64_t p, int64_t j) const {
     Raw magnitudes = raw(p, j, true);
     double each = unit * double(c.head + 2);
@@ -268,7 +268,8 @@ void HeadEvaluation::evaluateRow(int64_t p) {
   int64_t row = b * c.positions + p;
   data.lse.value[row * c.heads + h] = logSum;
   data.lse.bound[row * c.heads + h] = error + unit * (std::abs(logSum) * 2 + double(m) + 8);
-  // Score errors move a term and the sum; e^x is off by 2 ulp and is rescaled once a block.
+  // Score errors propagate to a term and the sum; e^x is off by 2 ulp and is rescaled once per
+  // block.
   double relative = std::expm1(2 * error) + unit * (double(m) + 16);
   std::vector<double> given(c.head);
   for (int64_t i = 0; i < c.head; ++i) {

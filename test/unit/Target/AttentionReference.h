@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention and its gradients in float64, element by element, each with a bound on what f32 kernels
-// may differ by.
+// Attention and its gradients in float64, element by element, each with an error bound for f32
+// kernels.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct MaskRelation {
 struct Score {
   std::string text, derivativeText;
   std::function<double(double s, int64_t p, int64_t q, int64_t h)> value, derivative;
-  /// For a region that reads such a product, %w, otherwise than in a sum: then the functions above
-  /// are not there, and the derivative by the product is %byw.
+  /// For a region that uses such a product, %w, other than in a sum: then the functions above are
+  /// absent, and the derivative by the product is %byw.
   std::function<double(double s, double w)> joint = nullptr, byScore = nullptr, byProduct = nullptr;
 };
 
@@ -40,16 +40,16 @@ struct AttentionCase {
   /// Rows of Q, K, V, outputs and gradients are bf16, and so are factors of products: P and the
   /// scores' gradients are rounded, which the bounds then allow for.
   bool bf16 = false;
-  bool wideResults = false; ///< outputs and gradients are f32 all the same
-  /// Tensors that hold Q, K and V: one of all; one of Q and one of K and V; or one each.
+  bool wideResults = false; ///< outputs and gradients are f32 anyway
+  /// Tensors of Q, K and V: one of all; one of Q and one of K and V; or one each.
   int64_t tensors = 1;
-  int64_t keyPositions = 0, keyFactor = 1; ///< of keys, where they have rows of their own
+  int64_t keyPositions = 0, keyFactor = 1; ///< of keys, if they have their own rows
   std::vector<int64_t> keyCounts =
-      {};                 ///< valid keys of each row of the batch, where it has its own
+      {};                 ///< valid keys of each row of the batch, if it has its own count
   bool distances = false; ///< scores have products with rows by distance
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
   int64_t distanceQuery = 1, distanceKey = 1, distanceOffset = 0; ///< a, b, c of a p - b q + c
-  int64_t distancePositions = 0; ///< rows by distance; 0: as many as queries
+  int64_t distancePositions = 0; ///< rows by distance; 0: one per query
 
   bool bf16Results() const { return bf16 && !wideResults; }
   int64_t valid() const { return (length + factor - 1) / factor; }
@@ -78,7 +78,7 @@ struct AttentionCase {
   std::string backwardText() const;
 };
 
-/// Expected numbers of one tensor, and how far a kernel may be off.
+/// Expected numbers of one tensor, and the error bound of a kernel.
 struct Expected {
   std::vector<double> value, bound;
   explicit Expected(int64_t elements = 0) : value(elements), bound(elements) {}
@@ -87,7 +87,7 @@ struct Expected {
 struct AttentionData {
   std::vector<float> qkv, outputGradient, rotary; ///< [B, T, width], [B, T, heads * D], [T, D]
   std::vector<std::vector<float>> others;         ///< tensors after the first, which is `qkv`
-  Expected output, lse, gradient;                 ///< rows that are not valid: zeros
+  Expected output, lse, gradient;                 ///< invalid rows: zeros
   std::vector<Expected> otherGradients;
   std::vector<std::vector<float>> terms; ///< position queries and rows by distance; a table
   std::vector<Expected> termGradients;   ///< of the table one part a row of the batch
@@ -107,7 +107,7 @@ std::vector<std::vector<float>> sequences(const AttentionCase &c, const Attentio
 /// The counts as an operand.
 std::vector<float> countReads(const AttentionCase &c);
 
-/// Draws inputs in [-1, 1] and evaluates. Rows that are not valid hold NaN in every input.
+/// Draws random inputs in [-1, 1] and evaluates. Invalid rows hold NaN in every input.
 AttentionData makeAttention(const AttentionCase &c);
 
 MaskRelation causal(), window(int64_t size), everything();
@@ -115,18 +115,17 @@ MaskRelation causal(), window(int64_t size), everything();
 MaskRelation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// Two rows of 150 tokens at most, four heads of 8 over two of keys, under that relation.
 AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
-/// The case with products by distance, or a table of so many biases, or both.
+/// The case with products by distance, or a table of this many biases, or both.
 AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows);
 /// The case between scales with both: distances in steps of the finer one, between beginnings, or
-/// between ends, where the last group may not be full.
+/// between ends, where the last group may be partial.
 AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows);
-/// Four rows of 70 queries at most over given keys, of which each has its own count: 90, 0, 33, 64.
+/// Four rows of at most 70 queries over given keys, each with its own count: 90, 0, 33, 64.
 AttentionCase overGivenKeys();
 Score scaled(double factor), softCap(double cap), linearBias();
 /// factor s / (1 + e^-w), w the product by distance
 Score gated(double factor);
-/// The arguments of a score region after the place of its terms, with the ops that compute %s from
-/// them.
+/// The arguments of a score region after its terms, with the ops that compute %s from them.
 std::string termArguments(const Score &score, bool distances, bool hasBias);
 std::string sumOfTerms(const Score &score, bool distances);
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention kernels, forward and backward, against the float64 reference and against themselves.
+// Attention kernels, forward and backward, compared with the float64 reference and with themselves.
 #include "AttentionReference.h"
 #include "KernelHarness.h"
 #include "sluice/Target/CPU/Frame.h"
@@ -66,7 +66,7 @@ void compare(const std::vector<float> &found, const Expected &expected, int64_t 
   ::testing::Test::RecordProperty(what + ", worst error over its bound", std::to_string(worst));
 }
 
-/// Both directions on every target, with the case's own length and with `others`: a kernel serves
+/// Both directions on every target, with the case's own length and with `others`: one kernel for
 /// all lengths.
 void check(AttentionCase c, std::vector<int64_t> others = {}) {
   others.push_back(c.length);
@@ -139,8 +139,8 @@ TEST(Attention, Relations) {
   }
 }
 
-/// Queries and keys that lie apart, on one scale and on two, each way; windows; and factors of
-/// which neither divides the other.
+/// Separate queries and keys, on one scale and on two, each way; windows; and factors of which
+/// neither divides the other.
 TEST(Attention, TwoDomains) {
   AttentionCase apart{"apart", 2, 70, 4, 2, 8, 69, 2, causal(), plain};
   for (int64_t tensors : {2, 3}) {
@@ -167,9 +167,9 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
-/// Biases, products with rows, and both; distances fewer, as many and more than the distances that
-/// are distinguished; small and large blocks, grouped heads, windows, and a region whose derivative
-/// reads the score.
+/// Biases, products with rows, and both; fewer, equal and more distances than the distinguished
+/// ones; small and large blocks, grouped heads, windows, and a region whose derivative reads the
+/// score.
 TEST(Attention, TermsByDistance) {
   AttentionCase small{"terms", 2, 70, 4, 2, 8, 69, 1, causal(), plain};
   check(withTerms(small, false, 1), {1, 33});
@@ -187,7 +187,7 @@ TEST(Attention, TermsByDistance) {
   check(withTerms(large, true, 100), {1, 63, 64, 65, 129});
 }
 
-/// A region that reads the product as a gate: its gradients are not the gradients of the score.
+/// A region that uses the product as a gate: its gradients are not the gradients of the score.
 TEST(Attention, ProductsByDistanceAsGates) {
   AttentionCase small{"gates", 2, 70, 4, 2, 8, 69, 1, causal(), gated(0.5)};
   check(withTerms(small, true, 0), {1, 33});
@@ -225,8 +225,8 @@ TEST(Attention, Dropout) {
   check({"keys alone", 2, 70, 2, 2, 8, 70, 2, causal(), plain, true, 0.5f, 9});
 }
 
-/// e^x as kernels use it, over all that softmax may ask: at most 2 ulp off, and 0 from -87 down to
-/// minus infinity.
+/// e^x as in kernels, over the range of softmax: at most 2 ulp off, and 0 from -87 down to minus
+/// infinity.
 TEST(Attention, ExponentialIsAccurate) {
   constexpr int64_t count = 8192;
   const char *text = R"(
@@ -266,7 +266,7 @@ func.func @f(%x: tensor<8192xf32>) -> tensor<8192xf32> {
   }
 }
 
-/// The same bits in any order of the items, on one thread and on two.
+/// Bitwise equal in any order of the items, on one thread and on two.
 TEST(Attention, ResultsDoNotDependOnOrderAndThreads) {
   AttentionCase c{"order", 2, 150, 4, 2, 20, 131, 2, causal(), softCap(2), true, 0.1f};
   AttentionData data = makeAttention(c);
@@ -290,8 +290,8 @@ TEST(Attention, ResultsDoNotDependOnOrderAndThreads) {
   }
 }
 
-/// NaN in the inputs of an empty block reaches no result: a block that is computed and then masked
-/// would give 0 * NaN.
+/// NaN in the inputs of an empty block reaches no result: a computed and then masked block would
+/// give 0 * NaN.
 TEST(Attention, SkipsEmptyBlocks) {
   AttentionCase c{"skip", 1, 320, 1, 1, 8, 320, 1, causal(), plain};
   AttentionData data = makeAttention(c);

@@ -110,7 +110,7 @@ std::pair<double, double> product(const ContractCase &c, const std::vector<float
   return {sum, magnitude};
 }
 
-/// Rounding of a sum of `terms` products in sequence, each step half an ulp (2^-24) of at most
+/// Rounding bound of a sequential sum of `terms` products, each step half an ulp (2^-24) of at most
 /// `magnitude`.
 double bound(int64_t terms, double magnitude) { return (terms + 1) * magnitude * 0x1p-24 + 1e-30; }
 
@@ -202,8 +202,8 @@ std::vector<float> computeAngles(int64_t positions, int64_t head) {
   return table;
 }
 
-/// Heads shorter and longer than vectors and tiles, of sizes that divide neither; columns after
-/// them that stay.
+/// Heads shorter and longer than vectors and tiles, of sizes that divide neither; unchanged columns
+/// after them.
 TEST(Contract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8},    {6, 5, 41},   {10, 7, 71},  {16, 4, 128}, {22, 3, 88},
                               {32, 3, 128}, {40, 2, 120}, {64, 3, 256}, {200, 1, 401}};
@@ -230,7 +230,7 @@ TEST(Contract, RotatesPairsOfColumnsByPosition) {
         double cosine = launch.operands[3][at], sine = launch.operands[3][at + 1];
         double expected = n % 2 == 0 ? x * cosine - y * sine : x * sine + y * cosine;
         expected = n < c.rotated ? expected : results[1][i];
-        // One product is rounded, and their sum.
+        // Rounds one product, and their sum.
         double error = n < c.rotated ? (std::abs(x) + std::abs(y)) * 0x1p-23 : 0;
         ASSERT_NEAR(results[0][i], expected, error)
             << target->name.str() << " head " << head << " row " << i / columns << " column " << n;
@@ -258,13 +258,13 @@ TEST(Contract, GeluEpilogue) {
     auto results = kernel.run(launch);
     for (int64_t i = 0; i < 26 * 40; ++i) {
       double x = results[0][i];
-      // The error function is good to 4 ulp of at most 1, and 1 + erf is at least 2^-24 of that.
+      // The error function is within 4 ulp of at most 1, and 1 + erf is at least 2^-24 of that.
       ASSERT_NEAR(results[1][i], 0.5 * x * (1 + std::erf(x * M_SQRT1_2)), std::abs(x) * 0x1p-21);
     }
   }
 }
 
-/// Validity: rows past the length may be anything, rows before it are right whatever the length.
+/// Validity: rows past the length are arbitrary, rows before it are right for any length.
 TEST(Contract, PartialLengthsAndRows) {
   ContractCase c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
   for (const cpu::Target *target : targets()) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy on the CPU against float64.
+// Head and cross-entropy on the CPU compared with float64.
 #include "KernelHarness.h"
 
 #include "gtest/gtest.h"
@@ -41,7 +41,7 @@ std::string tensor(std::initializer_list<int64_t> shape, const std::string &elem
   return result + element + ">";
 }
 
-/// One op: its operands' types, and results' types as one list.
+/// One op: the types of its operands and results as one list.
 std::string buildKernelText(const std::string &op, const std::vector<std::string> &operands,
                             const std::vector<std::string> &results, const std::string &attributes,
                             const CrossEntropyCase &c) {
@@ -129,7 +129,7 @@ struct Data {
   Floats input, weight, tokens, bias, initWeight, initBias, rowGradient;
 };
 
-/// Rows that are not valid hold NaN: results computed from them would show.
+/// Invalid rows hold NaN: results computed from them would show.
 Data buildData(const CrossEntropyCase &c) {
   Data data{numbers(c.rows() * c.width, 1, 2),
             numbers(c.vocabulary * c.width, 2, 2),
@@ -151,7 +151,7 @@ Data buildData(const CrossEntropyCase &c) {
   return data;
 }
 
-/// Results in float64, each with a bound on what float32 may differ.
+/// Results in float64, each with an error bound for float32.
 struct ExpectedLoss {
   std::vector<double> losses, lse, inputGradient, weightGradient, biasGradient;
   std::vector<double> lossBound, inputBound, weightBound, biasBound;
@@ -327,7 +327,7 @@ void check(const CrossEntropyCase &c, const cpu::Target &target) {
       ASSERT_NEAR(rows[1][r], expected.lse[r], expected.lossBound[r]) << "lse " << r;
       continue;
     }
-    // Left as the harness had filled it.
+    // Unchanged since the harness filled it.
     EXPECT_EQ(rows[1][r], 1e30f) << "lse of row " << r << ", which is not valid";
     EXPECT_EQ(rows[2][r * c.width], 1e30f) << "gradient of row " << r << ", which is not valid";
     std::fill_n(rows[2].begin() + r * c.width, c.width, 0);
@@ -386,13 +386,13 @@ TEST(CrossEntropy, InvalidRowsAddNothing) {
   checkAll(cases);
 }
 
-/// Every row in use at any length and number of rows; a target beyond the tokens is token 0.
+/// Every used row at any length and number of rows; a target beyond the tokens is token 0.
 TEST(CrossEntropy, HandlesMissingFactorAndOffsets) {
   checkAll({{.batch = 2, .positions = 19, .vocabulary = 11, .factor = 0},
             {.batch = 2, .positions = 19, .vocabulary = 11, .offset = 3}});
 }
 
-/// Rows from the first scored one on, a mean that counts less, and smoothed labels.
+/// Rows from the first scored one on, a mean with a smaller count, and smoothed labels.
 TEST(CrossEntropy, FirstRowsFactorsAndSmoothedLabels) {
   CrossEntropyCase c{
       .batch = 3, .positions = 43, .width = 17, .vocabulary = 135, .bias = true, .init = true};
@@ -402,11 +402,11 @@ TEST(CrossEntropy, FirstRowsFactorsAndSmoothedLabels) {
   light.counts = all.counts = 0.25F;
   smooth.smoothing = all.smoothing = 0.125F;
   CrossEntropyCase none = late;
-  none.first = 43; // nothing is scored: all gradients are zeros
+  none.first = 43; // no row is scored: all gradients are zeros
   checkAll({late, light, smooth, all, none});
 }
 
-/// Every row's gradient is what comes in for it, whatever the mean would be.
+/// Every row's gradient is its incoming gradient, not the mean's.
 TEST(CrossEntropy, HandlesGradientsPerRow) {
   CrossEntropyCase c{.batch = 2, .positions = 29, .width = 24, .vocabulary = 257, .length = 27};
   c.rowGradient = true;
@@ -417,7 +417,7 @@ TEST(CrossEntropy, HandlesGradientsPerRow) {
   checkAll({c, all});
 }
 
-/// A row that is nearly certain of its target: the loss is far below the logits.
+/// A row with almost all probability on its target: the loss is far below the logits.
 TEST(CrossEntropy, HandlesDistantLogits) {
   for (const cpu::Target *target : targets()) {
     CrossEntropyCase c{.positions = 5, .width = 1, .vocabulary = 3};
@@ -460,7 +460,7 @@ TEST(CrossEntropy, ResultsDoNotDependOnOrderAndThreads) {
   }
 }
 
-/// The scratch of a kernel holds the logits of at most 48 rows, whatever the number of rows.
+/// The scratch of a kernel holds the logits of at most 48 rows, for any number of rows.
 TEST(CrossEntropy, ScratchDoesNotGrowWithRows) {
   for (const cpu::Target *target : targets()) {
     CrossEntropyCase few{.positions = 400, .width = 16, .vocabulary = 1000};

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The last block to arrive, in a kernel as it ships: every link between what one block leaves and
-// what another adds up is needed, and the emulator misses each.
+// The last block to arrive, in a shipped kernel: every ordering step between one block's writes and
+// another's sum is necessary, and the emulator detects each missing one.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -48,7 +48,7 @@ template <size_t Link> void remove(llvm::Module &module) {
   chain[Link]->eraseFromParent();
 }
 
-/// Fences and the arrival count for the block alone.
+/// Fences and the arrival have block scope only.
 template <size_t Link> void narrow(llvm::Module &module) {
   llvm::SyncScope::ID block = module.getContext().getOrInsertSyncScopeID("block");
   Instructions chain = collectInstructions(module);
@@ -60,7 +60,7 @@ template <size_t Link> void narrow(llvm::Module &module) {
   }
 }
 
-/// The counter wraps a block too late, or too early.
+/// The counter wraps one block too late, or too early.
 template <int Change> void shift(llvm::Module &module) {
   Instructions chain = collectInstructions(module);
   ASSERT_EQ(chain.size(), 5u);

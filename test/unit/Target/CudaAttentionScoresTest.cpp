@@ -14,10 +14,10 @@ using emulator::Schedule;
 
 namespace {
 
-/// Whole numbers, so that products do not round: the expected result of one query.
+/// Integers, so products do not round: the expected result of one query.
 struct Winners {
   double most = -INFINITY;   ///< product of the query and a key
-  std::vector<int64_t> keys; ///< that have it
+  std::vector<int64_t> keys; ///< keys with that product
 };
 
 Winners findWinners(const AttentionCase &c, const std::vector<float> &qkv, int64_t h, int64_t p) {
@@ -54,8 +54,8 @@ std::vector<float> wholeNumbers(const AttentionCase &c) {
   return qkv;
 }
 
-/// All of a query's weight is on the keys of its largest score where scores are this large; several
-/// such keys share it, and then the output gradient is zero, for a log-sum-exp of f32 cannot
+/// With scores this large, all weight of a query is on the keys of its maximum score; several such
+/// keys share it, and then the output gradient is zero, since a log-sum-exp of f32 cannot
 /// distinguish them.
 void checkExtreme(const Score &score, double factor) {
   AttentionCase c{"extreme", 1, 200, 2, 1, 32, 197, 1, causal(), score};
@@ -79,8 +79,8 @@ void checkExtreme(const Score &score, double factor) {
       lse.value[p * c.heads + h] = logSum;
       lse.bound[p * c.heads + h] = 0x1p-22 * (std::abs(logSum) + 1);
       data.lseIn[p * c.heads + h] = float(logSum);
-      // A weight is 1 exactly where the score alone decides; e^x of two roundings and log2(e)'s own
-      // elsewhere.
+      // A weight is exactly 1 if only the score decides; elsewhere e^x has two roundings and
+      // log2(e)'s own.
       bool exact = count == 1 && std::abs(logSum) > 0x1p17;
       double weight = std::expm1(3 * 0x1p-24 * std::abs(logSum));
       for (int64_t i = 0; i < c.head; ++i) {

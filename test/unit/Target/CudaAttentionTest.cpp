@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention's CUDA kernels on the emulator, forward and backward, against the float64 reference
-// from the same bf16 inputs, and against themselves; as PTX and, where ptxas is present, as cubins.
+// Attention's CUDA kernels on the emulator, forward and backward, compared with the float64
+// reference on the same bf16 inputs, and with themselves; as PTX and, if ptxas is present, as
+// cubins.
 #include "AttentionRuns.h"
 
 #include "gtest/gtest.h"
@@ -16,8 +17,8 @@ using emulator::Schedule;
 
 namespace {
 
-/// Loads of matrices, sectors of global memory and shares of tensor-core instructions, launch by
-/// launch.
+/// Prints loads of matrices, sectors of global memory and shares of tensor-core instructions,
+/// launch by launch.
 void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
   for (auto [i, report] : llvm::enumerate(kernel.reports)) {
     const emulator::Counters &counters = report.counters;
@@ -30,7 +31,7 @@ void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
     if (even) {
       EXPECT_EQ(counters.bankConflicts(), 0u) << c.name << ", launch " << i;
     }
-    // Log-sum-exps lie a sector each, a tenth of what narrower heads move; a head's biases
+    // Log-sum-exps take one sector each, a tenth of the traffic of narrower heads; a head's biases
     // likewise.
     if (even && c.head >= 32 && c.biasRows == 0) {
       EXPECT_GE(double(counters.leastSectors), 0.9 * double(counters.globalSectors))
@@ -45,7 +46,7 @@ void checkTraffic(const AttentionCase &c, const EmulatedKernel &kernel) {
   }
 }
 
-/// Both directions, with the case's own length and with `others`: a kernel serves all lengths.
+/// Both directions, with the case's own length and with `others`: one kernel for all lengths.
 void check(AttentionCase c, std::vector<int64_t> others = {}) {
   c.bf16 = true;
   others.push_back(c.length);
@@ -88,7 +89,7 @@ TEST(CudaAttention, CausalHeadOf64) {
   check({"head of 64", 2, 200, 2, 2, 64, 197, 2, causal(), plain}, {1, 64, 129});
 }
 
-/// Enough blocks for 128 queries each; all but one row of the batch are not valid.
+/// Enough blocks for 128 queries each; all but one row of the batch are invalid.
 TEST(CudaAttention, TwoFragmentsPerWarp) {
   check({"two fragments", 67, 140, 1, 1, 48, 133, 1, causal(), plain}, {63});
 }
@@ -141,7 +142,7 @@ TEST(CudaAttention, DropoutEqualsTheCpu) {
   check({"dropout, alone, wide", 1, 67, 1, 1, 72, 67, 1, causal(), plain, false, 0.5f, 9});
 }
 
-/// Queries and keys that lie apart, on one scale and on two, each way.
+/// Separate queries and keys, on one scale and on two, each way.
 TEST(CudaAttention, TwoDomains) {
   AttentionCase apart{"apart", 2, 70, 2, 1, 16, 69, 2, causal(), plain, true};
   apart.tensors = 2;
@@ -161,7 +162,7 @@ TEST(CudaAttention, HeadsOfAnySize) {
   check({"head of 136", 1, 70, 1, 1, 136, 67, 1, causal(), scaled(0.125), true});
 }
 
-/// Rows by distance, biases, and both; distances fewer, as many and more than those told apart.
+/// Rows by distance, biases, and both; fewer, equal and more distances than the distinguished ones.
 TEST(CudaAttention, RowsByDistance) {
   check(withTerms({"rows", 2, 70, 2, 1, 32, 69, 2, causal(), plain}, true, 0), {1});
   check(withTerms({"rows, head of 128", 1, 40, 1, 1, 128, 39, 1, causal(), plain}, true, 0));
@@ -182,7 +183,7 @@ TEST(CudaAttention, RowsAndBiasesByDistance) {
   check(withTerms(late, true, 9));
 }
 
-/// A region that reads the product as a gate: its gradients are not the gradients of the score.
+/// A region that uses the product as a gate: its gradients are not the gradients of the score.
 TEST(CudaAttention, ProductsByDistanceAsGates) {
   check(withTerms({"gates", 1, 70, 2, 1, 16, 69, 1, causal(), gated(0.5)}, true, 0), {33});
   AttentionCase ends = acrossScales(3, 1, /*isComplete=*/true, 9);
@@ -193,8 +194,8 @@ TEST(CudaAttention, ProductsByDistanceAsGates) {
   check(ends);
 }
 
-/// Each class of queries and of keys has tiles of its own. By their ends, the last row stands for
-/// distances beyond it where the last group is not full.
+/// Each class of queries and of keys has its own tiles. By ends, the last row represents distances
+/// beyond it if the last group is partial.
 TEST(CudaAttention, TermsBetweenScales) {
   check(acrossScales(3, 1, /*isComplete=*/false, 0), {1});
   AttentionCase ends = acrossScales(3, 1, /*isComplete=*/true, 20);
@@ -218,8 +219,8 @@ TEST(CudaAttention, WideHeadsWithTerms) {
   check(withTerms(c, false, 5));
 }
 
-/// NaN in the inputs of an empty tile reaches no result: a tile that is computed and then masked
-/// would give 0 * NaN.
+/// NaN in the inputs of an empty tile reaches no result: a computed and then masked tile would give
+/// 0 * NaN.
 TEST(CudaAttention, SkipsEmptyTiles) {
   AttentionCase c{"skip", 1, 320, 1, 1, 16, 320, 1, causal(), plain};
   c.bf16 = true;
@@ -272,7 +273,7 @@ void expectSameBits(const AttentionCase &c) {
   }
 }
 
-/// The same bits whatever the order of threads, blocks and copies.
+/// Bitwise equal for any order of threads, blocks and copies.
 TEST(CudaAttention, ResultsDoNotDependOnSchedules) {
   AttentionCase plainly{"schedules", 2, 140, 2, 1, 32, 131, 2, causal(), softCap(2), true, 0.125f};
   AttentionCase byDistance{"schedules, terms", 1, 70, 1, 1, 16, 69, 1, causal(), plain};

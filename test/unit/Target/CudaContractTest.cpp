@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Contractions on tensor cores, emulated and judged, against float64 sums of the same bf16 numbers.
+// Contractions on tensor cores, emulated and checked by the oracle, compared with float64 sums of
+// the same bf16 numbers.
 #include "EmulatedKernel.h"
 #include "Philox.h"
 #include "RowsText.h"
@@ -96,7 +97,8 @@ void checkBiased(const CudaContractCase &c, const CudaRun &run, const Floats &y)
   }
 }
 
-/// Tiles of every kind, ragged everywhere; K of more steps than twice the stages, and of one.
+/// Tiles of every kind, with partial tiles in every dimension; K of more steps than twice the
+/// stages, and of one.
 const CudaContractCase shapes[] = {
     {.batch = 3, .positions = 47, .inner = 300, .columns = 139},
     {.batch = 3, .positions = 47, .inner = 300, .columns = 139, .byInput = true},
@@ -120,8 +122,8 @@ TEST(CudaContract, SumOfProductsIsWithinRoundingBound) {
   }
 }
 
-/// Pairs by their row's angle, of heads that divide neither tiles nor a thread's four columns;
-/// columns after them stay. Result 1 is rotated.
+/// Pairs rotated by their row's angle, of heads that divide neither tiles nor a thread's four
+/// columns; columns after them are unchanged. Result 1 is rotated.
 TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
   const int64_t sizes[][3] = {{2, 3, 8}, {6, 5, 41}, {22, 3, 90}, {32, 4, 192}, {40, 3, 200}};
   for (auto [head, heads, columns] : sizes) {
@@ -160,7 +162,7 @@ TEST(CudaContract, RotatesPairsOfColumnsByPosition) {
   }
 }
 
-/// The large tiles, which only large results choose: a few valid rows keep the test short.
+/// The large tiles, selected only for large results: a few valid rows limit the test's time.
 TEST(CudaContract, LargeTilesOverPartialBatches) {
   for (bool byInput : {false, true}) {
     for (int64_t columns : {2060, 1100}) {
@@ -215,8 +217,8 @@ const char *geluOfBiased = R"(  %biased = arith.addf %acc, %bias : f32
   %h = arith.mulf %g, %biased : f32
   dispatch.yield %biased, %h : f32, f32)";
 
-/// Integers make the sum exact, so only the epilogue's arithmetic remains: a few roundings, and
-/// one more where the result is bf16.
+/// Integers make the sum exact, so only the epilogue's arithmetic remains: a few roundings, and one
+/// more if the result is bf16.
 TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
   for (auto storages : {std::vector<std::string>{"bf16", "bf16"}, {"f32", "bf16"}}) {
     CudaContractCase c{
@@ -231,14 +233,14 @@ TEST(CudaContract, TwoResultsBeforeAndAfterGelu) {
                  run.operands[2][size_t(i % c.columns)];
       double gelu = 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
       ASSERT_EQ(y[0][size_t(i)], storages[0] == "bf16" ? roundedToBf16(float(x)) : float(x));
-      // 1 + erf cancels for negative x: the erf's and the sum's roundings stay absolute, times x.
+      // 1 + erf cancels for negative x: the roundings of the erf and the sum are absolute, times x.
       ASSERT_NEAR(y[1][size_t(i)], gelu, std::abs(x) * 16 * unit32 + std::abs(gelu) * unit16);
     }
   }
 }
 
-/// residual + dropout(acc + bias), drawn four at a time where rows are whole fours, else one by
-/// one.
+/// residual + dropout(acc + bias), with random bits for four elements at a time if rows are
+/// multiples of four, else one by one.
 TEST(CudaContract, ResidualAndDropoutInPlace) {
   for (int64_t columns : {72, 75}) {
     for (const char *storage : {"f32", "bf16"}) {
@@ -276,8 +278,8 @@ TEST(CudaContract, ResidualAndDropoutInPlace) {
   }
 }
 
-/// Copies and matrix loads meet in no bank, global memory is read and written in whole sectors, and
-/// the tensor core's share of a warp's instructions is large.
+/// Copies and matrix loads have no bank conflicts, global memory is accessed in complete sectors,
+/// and a large share of a warp's instructions are the tensor core's.
 TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   for (bool byInput : {false, true}) {
     for (const char *storage : {"f32", "bf16"}) {
@@ -311,8 +313,8 @@ TEST(CudaContract, TrafficIsConflictFreeAndCoalesced) {
   }
 }
 
-/// A division would be a subroutine's or eight instructions; Philox's products are of 32 bits, and
-/// the drawn integer is compared with the rate directly.
+/// A division would be a subroutine or eight instructions; Philox's products are of 32 bits, and
+/// the random integer is compared with the rate directly.
 TEST(CudaContract, EpiloguesUseNoDivisionAnd32BitRandomBits) {
   CudaContractCase c{
       .batch = 2, .positions = 64, .inner = 64, .columns = 64, .results = {"bf16", "bf16"}};

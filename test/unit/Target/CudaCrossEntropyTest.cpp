@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Head and cross-entropy on tensor cores, emulated and judged, against float64.
+// Head and cross-entropy on tensor cores, emulated and checked by the oracle, compared with
+// float64.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -101,7 +102,7 @@ std::string weightsText(const CudaLossCase &c) {
                          "operandSegmentSizes = array<i32: " + sizes + ">", c);
 }
 
-/// Everything in float64, with what f32 sums and exponentials may be off.
+/// Everything in float64, with error bounds for f32 sums and exponentials.
 struct Reference {
   Reference(const CudaLossCase &c, const CudaRun &run) : c(c), run(run) {
     const Floats &x = run.operands[0], &w = run.operands[1];
@@ -132,7 +133,8 @@ struct Reference {
         total += std::exp(logit - top);
       }
       lse[size_t(r)] = top + std::log(total);
-      // One rounding a term and two a block of tokens; exponentials, logarithm and sums a few ulp.
+      // One rounding per term and two per block of tokens; exponentials, logarithm and sums a few
+      // ulp.
       double worst = *std::max_element(errors.begin(), errors.end());
       lseError[size_t(r)] = worst + double(c.vocabulary + 3 * (c.vocabulary / 128) + 32) * unit32 +
                             4 * unit32 * (std::abs(lse[size_t(r)]) + std::abs(top));
@@ -203,7 +205,7 @@ CudaRun runOnNumbers(const CudaLossCase &c, unsigned seed) {
   return run;
 }
 
-/// Rows that are not valid hold NaN, and do not matter.
+/// Invalid rows hold NaN, and do not matter.
 CudaRun poisoned(const Reference &reference, CudaRun run) {
   const CudaLossCase &c = reference.c;
   for (int64_t i = 0; i < c.rows() * c.width; ++i) {
@@ -341,7 +343,7 @@ void checkWeights(const CudaLossCase &c, EmulatedKernel &kernel, CudaRun run, un
   }
 }
 
-/// First rows that are not scored, factors, smoothed labels, and gradients that come in by row.
+/// Unscored first rows, factors, smoothed labels, and gradients per row.
 std::vector<CudaLossCase> otherScorings() {
   CudaLossCase late{
       .batch = 2, .positions = 20, .width = 70, .vocabulary = 300, .bias = true, .init = true};
@@ -369,7 +371,7 @@ TEST(CudaCrossEntropy, OtherScorings) {
   }
 }
 
-/// Few tokens, so that rows are split among blocks in all but the smallest.
+/// Few tokens, so all but the smallest case split rows among blocks.
 TEST(CudaCrossEntropy, WeightAndBiasGradients) {
   unsigned seed = 100;
   for (CudaLossCase c : shapes) {

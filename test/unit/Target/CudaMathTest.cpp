@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Elementary functions and divisions of GPU kernels on the emulator, whose approximations are as
-// far off as the PTX ISA allows: the error must stay within the oracle's bound.
+// Elementary functions and divisions of GPU kernels on the emulator, whose approximations have the
+// maximum error that the PTX ISA allows: the error must stay within the oracle's bound.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -14,9 +14,9 @@ using namespace sluice::test;
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
-constexpr double ulp = 0x1p-23; ///< of 1, the most that an ulp is of a number
+constexpr double ulp = 0x1p-23; ///< of 1, the maximum ulp of a number
 
-/// `body` makes %y of %a0 and, where `operands` is 2, %a1.
+/// `body` defines %y from %a0 and, if `operands` is 2, %a1.
 std::string bodyText(const std::string &body, size_t operands, int64_t count) {
   std::string row = tensor({64}), sequence = tensor({1, count / 64, 64});
   std::vector<Seen> seen(operands, {sequence, TextAccess{}, row});
@@ -49,7 +49,7 @@ struct MathFunction {
   const char *name;
   double (*exact)(double);
   double least, most; ///< sizes of arguments
-  double ulps;        ///< that the error may be; the oracle grants 4
+  double ulps;        ///< allowed error; the oracle allows 4
 };
 
 class CudaMath : public testing::TestWithParam<MathFunction> {};
@@ -100,7 +100,7 @@ TEST(CudaMathEnds, HandlesInfinitiesZerosAndNaN) {
 }
 
 // div.full, and a product with the reciprocal of a constant: 2 ulp, over all exponents. The
-// emulator goes to the ends of the allowed range, so that no code may count on exact quotients.
+// emulator uses the ends of the allowed range, so no code may rely on exact quotients.
 TEST(CudaMathDivision, IsWithinTwoUlpAndNotExact) {
   Floats x = spread(16384, 1e-15, 1e15, 2), y = spread(16384, 1e-15, 1e15, 3);
   Floats quotient = run("%y = arith.divf %a0, %a1 : ROW", {x, y});

@@ -34,7 +34,7 @@ std::vector<std::string> specsIn(const std::string &folder) {
   return paths;
 }
 
-/// The dispatch alone in a function, as text: what differs in names and labels alone is the same.
+/// The dispatch alone in a function, as text: equal up to names and labels.
 std::string alone(mlir::Operation *op) {
   mlir::OpBuilder builder(op->getContext());
   auto module = mlir::OwningOpRef<mlir::ModuleOp>(mlir::ModuleOp::create(builder.getUnknownLoc()));
@@ -63,7 +63,7 @@ std::unique_ptr<mlir::MLIRContext> makeModelContext() {
   return context;
 }
 
-/// Calls `visit(op, text)` for the rows and scatter dispatches that `seen` does not hold yet.
+/// Calls `visit(op, text)` for each rows and scatter dispatch that is not in `seen`.
 void forEachDispatch(const std::string &spec, llvm::StringSet<> &seen,
                      llvm::function_ref<void(mlir::Operation *, const std::string &)> visit) {
   driver::CompileRequest request;
@@ -85,7 +85,7 @@ void forEachDispatch(const std::string &spec, llvm::StringSet<> &seen,
   });
 }
 
-/// Operands of any type: numbers in [0.5, 1), tokens of the least vocabulary, small counts.
+/// Operands of any type: numbers in [0.5, 1), tokens of the minimum vocabulary, small counts.
 CudaRun buildLaunch(mlir::Operation *op, int64_t shortened) {
   auto rows = llvm::dyn_cast<dispatch::RowsOp>(op);
   auto domain = rows ? rows.getDomain() : llvm::cast<dispatch::ScatterRowsOp>(op).getDomain();
@@ -117,8 +117,8 @@ CudaRun buildLaunch(mlir::Operation *op, int64_t shortened) {
   return launch;
 }
 
-/// Every one of them breaks no rule of the emulator's: at full length, and at a shorter one with
-/// rows that are not valid, results in the places that the plan gives them.
+/// None of them has a violation: at full length, and at a shorter one with invalid rows, with
+/// results at the offsets of the plan.
 TEST(CudaModels, RowsAndScatterOfTinySpecsHaveNoViolation) {
   llvm::StringSet<> seen;
   for (const std::string &spec : specsIn("tiny")) {

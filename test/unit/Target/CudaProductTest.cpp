@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which contractions are exactly a matrix product.
+// Contractions that are exactly a matrix product.
 #include "RowsText.h"
 #include "sluice/Target/CUDA/Product.h"
 
@@ -83,7 +83,7 @@ TEST(CudaProduct, RejectsEpilogue) {
       (ProductCase{.body = "%y = arith.addf %acc, %acc : f32\ndispatch.yield %y : f32"}.find()));
   EXPECT_FALSE(
       (ProductCase{.body = "%y = arith.constant 1.0 : f32\ndispatch.yield %y : f32"}.find()));
-  EXPECT_FALSE((ProductCase{.bias = true}.find())); // though it is not read
+  EXPECT_FALSE((ProductCase{.bias = true}.find())); // though not read
   EXPECT_FALSE((ProductCase{.bias = true,
                             .body = "%y = arith.addf %acc, %bias : f32\ndispatch.yield %y : f32"}
                     .find()));
@@ -93,7 +93,7 @@ TEST(CudaProduct, RejectsEpilogue) {
 
 TEST(CudaProduct, RequiresBf16) { EXPECT_FALSE((ProductCase{.type = "f32"}.find())); }
 
-// Where rows are not all valid at full length and batch, a product would write too many.
+// If some rows are invalid at full length and batch, a product would write too many.
 TEST(CudaProduct, RequiresValidRows) {
   EXPECT_TRUE(ProductCase{}.find(24)); // all six groups of four
   EXPECT_FALSE(ProductCase{}.find(20));

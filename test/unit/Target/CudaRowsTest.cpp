@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Row kernels of the CUDA target, emulated and judged, against the CPU's on the same operands.
-// Nothing here runs on a GPU.
+// Row kernels of the CUDA target, emulated and checked by the oracle, compared with the CPU's on
+// the same operands. No GPU is used.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -16,8 +16,8 @@ using namespace sluice::test;
 
 namespace {
 
-/// Bytes of whole sectors that vector accesses of global memory moved in the last run, and those
-/// that side by side would have been enough for.
+/// Bytes of complete sectors moved by vector accesses of global memory in the last run, and the
+/// bytes that contiguous accesses would have moved.
 struct Traffic {
   double bytes = 0, least = 0;
 };
@@ -99,9 +99,9 @@ struct NormCase {
 };
 
 /// Integers over k = 4 are exact, so are h and its sum; the sums of squares have only positive
-/// terms, and each of their d roundings is half an ulp of at most the sum, in whatever order. A
-/// dozen more roundings follow. Widths take a lane, part of a warp, a warp, several warps; few rows
-/// take more threads each.
+/// terms, and each of their d roundings is half an ulp of at most the sum, in any order. A dozen
+/// more roundings follow. Widths take a lane, part of a warp, a warp, several warps; few rows take
+/// more threads each.
 TEST(CudaRows, NormOfMeanOfShiftedRowsMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, k = 4;
@@ -134,8 +134,8 @@ TEST(CudaRows, NormOfMeanOfShiftedRowsMatchesCpu) {
   }
 }
 
-/// The same in bf16 memory: operands are bf16 already, so that the CPU's f32 results differ by the
-/// order of sums and by one rounding to bf16.
+/// The same in bf16 memory: operands are bf16 already, so the CPU's f32 results differ by the order
+/// of sums and by one rounding to bf16.
 TEST(CudaRows, NormInBf16RoundsOnce) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, k = 2, shift = 1;
@@ -165,7 +165,7 @@ TEST(CudaRows, NormInBf16RoundsOnce) {
   }
 }
 
-/// Rows of f32 and of bf16 side by side: 16 bytes of the one, 8 of the other a thread.
+/// Rows of f32 and of bf16 in one kernel: 16 bytes of f32, 8 of bf16 per thread.
 TEST(CudaRows, Bf16AndF32Together) {
   const int64_t batch = 3, positions = 50, d = 200;
   std::string sequence = tensor({batch, positions, d}),
@@ -267,7 +267,7 @@ TEST(CudaRows, NormBackwardSumsOverRows) {
   }
 }
 
-/// The order of a sum over rows depends on the shapes: blocks in another order, the same bits.
+/// The order of a sum over rows depends on the shapes: another block order gives the same bits.
 TEST(CudaRows, SumsOverRowsDoNotDependOnBlockOrder) {
   EmulatedKernel cuda(normBackwardText(2, 300, 24, 2, 1, 2, "bf16"));
   ASSERT_TRUE(cuda.made());
@@ -379,14 +379,14 @@ TEST(CudaRows, CustomCombinersMatchCpu) {
   }
 }
 
-/// Maxima of groups that are unrolled and that are loops, and where they are first: no arithmetic,
-/// so the same bits. Few numbers, so many ties.
+/// Maxima of unrolled and looped groups, and their first positions: no arithmetic, so bitwise
+/// equal. Few numbers, so many ties.
 TEST(CudaRows, MaximumOfShiftedGroupsMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, fine = 29;
   for (auto [d, k, shift] :
        {std::tuple{7, 3, 2}, std::tuple{64, 4, 9}, std::tuple{36, 9, 8}, std::tuple{20, 20, 21}}) {
-    // Each harness marks unwritten memory in its own bf16, so all rows are valid there.
+    // Each harness marks unwritten memory in its own bf16, so all rows are valid here.
     for (auto [element, length] : {std::pair{"f32", 26}, std::pair{"bf16", 29}}) {
       int64_t coarse = (fine + k - 1) / k;
       std::string text = maxText(batch, fine, d, k, shift, element);
@@ -405,8 +405,8 @@ TEST(CudaRows, MaximumOfShiftedGroupsMatchesCpu) {
   }
 }
 
-/// A token's row and its place's, under dropout, in rows of any alignment: gathers, tables, i32
-/// operands, random numbers. No sums, so the same bits.
+/// Rows of a token and of a position, under dropout, in rows of any alignment: gathers, tables, i32
+/// operands, random numbers. No sums, so bitwise equal.
 TEST(CudaRows, GatherWithDropoutMatchesCpu) {
   SKIP_WITHOUT_CPU();
   const int64_t batch = 2, positions = 11, vocabulary = 23;
@@ -504,13 +504,13 @@ TEST(CudaRows, ComputesFlatRowsInPlace) {
     ASSERT_NEAR(found[0][i], expected[0][i], 2 * 12 * 4 * unit) << i;
     ASSERT_NEAR(found[1][i], expected[1][i], 2 * 2 * 2 * unit) << i;
   }
-  // Three rows read and two written, all of them side by side.
+  // Three rows read and two written, all of them contiguous.
   Traffic traffic = rowTraffic(cuda);
   EXPECT_EQ(traffic.bytes, traffic.least);
   EXPECT_NEAR(traffic.bytes, cuda.kernel().bytes, 0.05 * cuda.kernel().bytes);
 }
 
-/// Traffic of a norm, both ways: whole sectors, and little more than the least.
+/// Traffic of a norm, both ways: complete sectors, and little more than the minimum.
 TEST(CudaRows, NormTrafficIsNearTheMinimum) {
   const int64_t batch = 4, fine = 1024, d = 256;
   for (const char *element : {"f32", "bf16"}) {
@@ -547,9 +547,9 @@ void dropWarpBarriers(llvm::Module &module) {
   }
 }
 
-/// A result may be in the memory of an operand: lanes past the last column read what another lane
-/// writes, so that the warp must meet in between. Numbers show it only if the lanes run in a bad
-/// order.
+/// A result may use the memory of an operand: lanes past the last column read data that another
+/// lane writes, so the warp must synchronize between. Numbers show it only if the lanes run in a
+/// bad order.
 TEST(CudaRows, InPlaceRowsNeedTheirWarpBarrier) {
   const int64_t batch = 2, positions = 9, d = 33;
   std::string row = tensor({d}), sequence = tensor({batch, positions, d});

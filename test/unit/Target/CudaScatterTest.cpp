@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The gradient of a gather, and segments, on the CUDA target, emulated and judged: sums in row
-// order.
+// The gradient of a gather, and segments, on the CUDA target, emulated and checked by the oracle:
+// sums in row order.
 #include "EmulatedKernel.h"
 #include "LengthCases.h"
 
@@ -25,8 +25,8 @@ std::string scatterText(const ScatterCase &c, bool init, const std::string &elem
          values + (init ? ", " + table : "") + ") -> " + table + "\n  return\n}\n";
 }
 
-/// The sum in f32 and in row order is the definition, so the bits must agree: of rare tokens and of
-/// one that most rows hold, of tables with more tokens than blocks, with and without earlier
+/// The f32 sum in row order is the definition, so results must be bitwise equal: for rare tokens
+/// and one in most rows, for tables with more tokens than blocks, with and without earlier
 /// contents.
 TEST(CudaScatter, SumsInRowOrder) {
   for (ScatterCase c : {ScatterCase{3, 37, 7, 5}, ScatterCase{2, 700, 40, 64},

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The kernels of sluice.start and of its row's gradient: a row is chosen by its position. On the
-// emulator and on the CPU, against their definition.
+// The kernels of sluice.start and of its row's gradient: the position selects the row. Compared
+// with their definition on the emulator and on the CPU.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -23,7 +23,7 @@ std::string choose(const std::string &first, const std::string &later) {
          ", " + later + " : ROW\ndispatch.yield %y : ROW";
 }
 
-/// Results of one launch on each target: its first result.
+/// The first result of one launch on each target.
 std::vector<Floats> runOnBoth(const std::string &text, const KernelInputs &launch) {
   std::vector<Floats> results;
   EmulatedKernel cuda(text);

@@ -34,7 +34,7 @@ TEST(CudaStep, AssembledWithoutSpills) {
   GeneratedKernel(terms.text()).checkAssembly({wide});
 }
 
-/// Memory moves in whole sectors, and each weight, key and value once.
+/// Memory accesses use complete sectors, and read each weight, key and value once.
 void expectLeastTraffic(const std::string &text, const std::vector<Floats> &operands) {
   EmulatedKernel kernel(text);
   ASSERT_TRUE(kernel.made());
@@ -100,7 +100,7 @@ TEST(CudaStepAttention, CausalOverFullCapacity) {
   checkDecode({2, 1, 4, 2, 66, 40, 1, causal(), scaled(0.12), true, schedules}, emulated);
 }
 
-/// Many keys a team, several turns; several blocks a query, of which one may find no key.
+/// Many keys per team, several iterations; several blocks per query, one of which may have no key.
 TEST(CudaStepAttention, LongContexts) {
   checkDecode({1, 1, 1, 1, 256, 70, 1, causal(), scaled(0.06), true, {{{69, 1, 70}}}}, emulated);
   const std::vector<std::vector<Due>> schedules = {{{699, 1, 700}}, {{5, 1, 6}}, {{0, 0, 0}}};

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Weight gradients on tensor cores, emulated and judged, against float64 sums.
+// Weight gradients on tensor cores, emulated and checked by the oracle, compared with float64 sums.
 #include "EmulatedKernel.h"
 #include "RowsText.h"
 
@@ -58,8 +58,8 @@ CudaRun runOnNumbers(const CudaWeightCase &c, unsigned seed, bool integers) {
   return run;
 }
 
-/// One rounding an addition: rows, splits and the init. Small integers are exact. Rows that are not
-/// valid hold NaN.
+/// One rounding per addition: rows, splits and the init. Small integers are exact. Invalid rows
+/// hold NaN.
 void check(const CudaWeightCase &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
   auto isValid = [&](int64_t row) {
     return c.factor == 0 || (row / c.positions < run.rows &&
@@ -106,7 +106,8 @@ void check(const CudaWeightCase &c, EmulatedKernel &kernel, CudaRun run, bool in
   }
 }
 
-/// Without and with a split (more than sixteen steps of 32 rows), ragged everywhere.
+/// Without and with a split (more than sixteen steps of 32 rows), with partial tiles in every
+/// dimension.
 TEST(CudaWeightGradient, IsTheSumOverValidRows) {
   unsigned seed = 0;
   for (CudaWeightCase c :
@@ -190,7 +191,7 @@ TEST(CudaWeightGradient, FencesOrderTheArrivalOfTheLastBlock) {
     ASSERT_NE(arrival, std::string::npos) << ptx;
     size_t acquire = ptx.find("fence.acq_rel.gpu;", arrival);
     ASSERT_TRUE(release < arrival && acquire != std::string::npos) << ptx;
-    // All threads meet before the first and after the second.
+    // All threads synchronize before the first and after the second.
     size_t before = ptx.rfind("bar.sync", release), after = ptx.find("bar.sync", acquire);
     ASSERT_TRUE(before != std::string::npos && after != std::string::npos) << ptx;
     EXPECT_EQ(ptx.substr(before, release - before).find("st.global"), std::string::npos) << ptx;
@@ -203,7 +204,7 @@ struct Waves {
   int64_t ofA100, ofH100; ///< blocks
 };
 
-/// Blocks that a multiprocessor holds by ptxas' registers; none without ptxas.
+/// Blocks per multiprocessor with ptxas' registers; none without ptxas.
 std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda::Target &target) {
   auto binary = cuda::assemble(kernel.ptx(target), target);
   if (!binary) {
@@ -216,7 +217,7 @@ std::optional<int64_t> residentBlocks(const GeneratedKernel &kernel, const cuda:
 }
 
 // 216 blocks run at a time on an A100, 264 on an H100 or H200. The large gradients fill a wave to
-// 89% or more; where there are few tiles, adding their parts costs more than idle multiprocessors.
+// 89% or more; with few tiles, adding their parts costs more than idle multiprocessors.
 TEST(CudaWeightGradient, BlocksFillCompleteWaves) {
   for (Waves c : {Waves{512, 2048, 16384, 192, 256}, Waves{2048, 512, 16384, 192, 256},
                   Waves{512, 512, 16384, 208, 256}, Waves{1536, 512, 16384, 192, 240},

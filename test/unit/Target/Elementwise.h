@@ -27,7 +27,7 @@ func.func @f(%x: tensor<4096xf32>) -> tensor<4096xf32> {
 
 using Emit = std::function<mlir::Value(mlir::ImplicitLocOpBuilder &, mlir::Value)>;
 
-/// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 where
+/// A kernel of `count / 64` items that applies `emit` to vectors, or to numbers in f64 if
 /// `isDouble`.
 inline KernelGenerator elementwise(const Emit &emit, bool isDouble = false) {
   return [=](mlir::Operation *op, mlir::ModuleOp module, llvm::StringRef name,

@@ -50,7 +50,7 @@ void EmulatedKernel::describe() {
   }
 }
 
-/// The module with one kernel alone.
+/// The module with only one kernel.
 static std::string printBitcode(llvm::Module &module, StringRef name) {
   std::unique_ptr<llvm::Module> one = llvm::CloneModule(module);
   for (llvm::Function &function : llvm::make_early_inc_range(*one)) {
@@ -141,7 +141,7 @@ void EmulatedKernel::lay(Arena &arena, const CudaRun &run) const {
   std::memset(arena.memory.get(), 0xff, size_t(arena.bytes));
 }
 
-/// Writes operands, scalars and what results hold before the run, and names the buffers.
+/// Writes operands, scalars and the initial contents of results, and names the buffers.
 void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
   using emulator::Writes;
   size_t operands = dispatch->getNumOperands();
@@ -172,12 +172,12 @@ void EmulatedKernel::fill(Arena &arena, const CudaRun &run) const {
     arena.buffers.push_back({"scalar " + std::to_string(i), at, bytes});
   }
   arena.buffers.push_back({"arguments", arena.arguments.data(), arena.arguments.size() * 8});
-  // Counters of arrived blocks lie before the workspace, and are zeros between launches.
+  // Counters of arrived blocks precede the workspace, and are zeros between launches.
   uint8_t *counters = arena.at(arena.arguments.size() - 1) - counterBytes();
   std::memset(counters, 0, size_t(counterBytes()));
   arena.buffers.push_back({"counters", counters, uint64_t(counterBytes()), Writes::Any});
-  // Parts of sums may be padded, and the last of a row written twice alike; attention's numbers of
-  // each query are read whatever they are.
+  // Parts of sums may be padded, and the last of a row written twice equally; attention's numbers
+  // of each query are read with any contents.
   bool whole = isa<dispatch::AttentionBackwardOp>(dispatch);
   arena.buffers.push_back({"workspace", arena.at(arena.arguments.size() - 1),
                            uint64_t(generated.workspaceBytes), whole ? Writes::Once : Writes::Any,

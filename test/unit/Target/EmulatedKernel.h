@@ -20,25 +20,26 @@ struct CudaRun {
   std::vector<std::vector<float>> operands = {};
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
-  /// Without: blocks in another order each run, warps alone and threads at random in turn.
+  /// If false: random block order, with random interleaving of warps and threads.
   std::optional<emulator::Options> options = {};
-  std::vector<int64_t> lengths = {}; ///< of an axis of segments, in place of `length`
+  std::vector<int64_t> lengths = {}; ///< of an axis of segments, replaces `length`
 };
 
-/// The same run as of a CPU's kernel.
+/// Converts the run for a CPU kernel.
 CudaRun getRun(const KernelInputs &launch);
 
-/// A dispatch op's CUDA kernel, as the module that the backend is fed for sm_80.
+/// A dispatch op's CUDA kernel, as the backend's input module for sm_80.
 class EmulatedKernel : public GeneratedKernel {
 public:
   /// `edit` may inject a fault; then `reports` has the outcome, and violations are no failure.
   using Edit = void (*)(llvm::Module &);
   explicit EmulatedKernel(const std::string &text, Edit edit = nullptr);
 
-  /// Runs every launch and gives the results, dense row-major, widened to f32; `isUntouched` knows
-  /// what no kernel wrote. Padding, the workspace and guards around every buffer hold NaN before
-  /// the run. Test failures: a violation; a write outside a result and the workspace, or in the
-  /// workspace by a launch after the first; a byte there that attention's first launch leaves out.
+  /// Runs every launch and gives the results, dense row-major, widened to f32; `isUntouched`
+  /// identifies unwritten elements. Padding, the workspace and guards around every buffer hold NaN
+  /// before the run. Test failures: a violation; a write outside a result and the workspace, or in
+  /// the workspace by a launch after the first; a byte there that attention's first launch leaves
+  /// out.
   std::vector<std::vector<float>> run(const CudaRun &run);
 
   std::vector<emulator::Report> reports; ///< of the last run, one a launch

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// From the text of a dispatch op to MLIR, PTX and cubins.
+// Compiles the text of a dispatch op to MLIR, PTX and cubins.
 #include "GeneratedKernel.h"
 
 #include "mlir/IR/Verifier.h"

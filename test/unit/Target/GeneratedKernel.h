@@ -14,23 +14,23 @@
 
 namespace sluice::test {
 
-/// A context with every dialect that dispatches may hold.
+/// A context with every dialect of dispatches.
 std::unique_ptr<mlir::MLIRContext> makeDispatchContext();
 
 /// A kernel as MLIR.
 class GeneratedKernel {
 public:
-  /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
-  /// fails; `made` is true if none did.
+  /// `text` is a module whose function contains one dispatch op. Records a test failure when any
+  /// step fails; `made` is true if none did.
   explicit GeneratedKernel(const std::string &text,
                            const cuda::Target &target = cuda::Target::sm80());
   bool made() const { return ready; }
   const cuda::Kernel &kernel() const { return generated; }
   mlir::ModuleOp module() const { return *kernels; }
 
-  /// PTX of both architectures holds `instructions` and calls nothing; where there is a ptxas,
-  /// cubins of all launches have neither spills nor stack, and a multiprocessor holds a block.
-  /// Prints their registers, shared memory and blocks a multiprocessor.
+  /// Expects PTX of both architectures to contain `instructions` and no call and, with ptxas,
+  /// cubins of all launches without spills or stack that fit on a multiprocessor. Prints their
+  /// registers, shared memory and blocks per multiprocessor.
   void checkAssembly(const std::vector<std::string> &instructions = {});
   std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 
@@ -45,7 +45,7 @@ private:
   void generate(const std::string &text, const cuda::Target &target);
 };
 
-/// Blocks of a launch that a multiprocessor holds, by registers, threads and shared memory.
+/// Blocks of a launch per multiprocessor, by registers, threads and shared memory.
 int64_t countLaunchBlocks(const cuda::KernelStage &stage, const cuda::Usage &usage,
                           const cuda::Target &target);
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The cache of compiled kernels: what keys depend on, and files that are damaged, evicted, shared
-// among processes or cannot be written.
+// The cache of compiled kernels: the dependences of keys, and files that are damaged, evicted,
+// shared among processes or cannot be written.
 #include "sluice/Target/Cache/KernelCache.h"
 #include "sluice/Support/Files.h"
 
@@ -123,7 +123,7 @@ TEST(KernelKey, KeyChangesWithTargetAndName) {
   EXPECT_NE(key, computeKernelKey(kernel, "cpu-avx2"));
 }
 
-/// A module's key covers its names and attributes, which the code of a GPU's module has.
+/// A module's key includes its names and attributes, which the code of a GPU module contains.
 TEST(KernelKey, ModuleKeyChangesWithEachOfItsParts) {
   MLIRContext context;
   context.loadDialect<arith::ArithDialect, func::FuncDialect>();
@@ -190,7 +190,7 @@ protected:
   size_t count() const {
     return static_cast<size_t>(std::distance(fs::directory_iterator(folder), {}));
   }
-  /// Sets when the entry was last used: so many seconds after a fixed time.
+  /// Sets the last use of the entry to this many seconds after a fixed time.
   void setUsed(int number, time_t seconds) const {
     timespec times[] = {{1000000000 + seconds, 0}, {1000000000 + seconds, 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, path(number).c_str(), times, 0), 0);
@@ -228,7 +228,7 @@ TEST_F(KernelCacheTest, ReturnsTheStoredParts) {
   EXPECT_EQ(cache.loadParts(buildKernelKey(2), 2), (Parts{"", ""}));
   cache.storeParts(buildKernelKey(3), {});
   EXPECT_EQ(cache.loadParts(buildKernelKey(3), 0), Parts());
-  // An entry stored as one part ends in the middle of a length, or has one beyond its end.
+  // An entry stored as one part ends in the middle of a length, or has a length beyond its end.
   for (const char *object :
        {"objects", "\x09\0\0\0\0\0\0\0object", "\xff\xff\xff\xff\xff\xff\xff\xff"}) {
     cache.store(buildKernelKey(4), StringRef(object, object[0] == 'o' ? 7
@@ -295,7 +295,7 @@ TEST_F(KernelCacheTest, IgnoresNonRegularFiles) {
   }
 }
 
-// No file can be renamed onto a directory, so an entry that is one would be compiled each time.
+// No file can be renamed onto a directory, so such an entry would be compiled every time.
 TEST_F(KernelCacheTest, ReplacesDirectoryAtThePathOfAnEntry) {
   KernelCache cache(folder);
   fs::create_directories(fs::path(path(1)) / "inside");
@@ -386,7 +386,7 @@ TEST_F(KernelCacheTest, FullDiskLeavesNoPartialEntry) {
   EXPECT_EQ(count(), 0u);
 }
 
-/// Processes that store, load, damage and evict the same entries: the result of a load is right.
+/// Processes that store, load, damage and evict the same entries: every loaded result is right.
 TEST_F(KernelCacheTest, ProcessesShareTheCache) {
   constexpr int processes = 4, rounds = 300, keys = 7;
   auto buildObject = [](int key) {

@@ -149,7 +149,7 @@ template <typename T> static T get(const uint8_t *at) {
   return value;
 }
 
-/// By arithmetic on the number, where kernels work on its bits.
+/// By integer arithmetic on the number, since kernels work on its bits.
 float test::toBf16(float number) {
   if (!std::isfinite(number)) {
     return number;

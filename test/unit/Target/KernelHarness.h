@@ -15,7 +15,7 @@
 
 namespace sluice::test {
 
-/// Makes the kernel of a dispatch op; the test passes the generator of its family.
+/// Generates the kernel of a dispatch op; the test passes the generator of its family.
 using KernelGenerator =
     std::function<mlir::FailureOr<cpu::Kernel>(mlir::Operation *dispatch, mlir::ModuleOp module,
                                                llvm::StringRef name, const cpu::Target &target)>;
@@ -26,20 +26,20 @@ struct KernelInputs {
       {}; ///< dense row-major; converted to the tensor's element type
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   std::map<unsigned, unsigned> shares = {}; ///< result -> operand whose memory it shares
-  unsigned shuffle = 0;                     ///< seed of the items' order; 0 keeps the natural one
-  unsigned threads = 1;                     ///< items go round to threads
-  std::vector<int64_t> lengths = {};        ///< of an axis of segments, in place of `length`
+  unsigned shuffle = 0;                     ///< seed of the items' order; 0: natural order
+  unsigned threads = 1;                     ///< items are distributed to threads
+  std::vector<int64_t> lengths = {};        ///< of an axis of segments, replaces `length`
 };
 
-/// Links objects and loads the result; null, with a failure of the test, where that fails. The
-/// caller closes the library with `dlclose`.
+/// Links objects and loads the result; null with a test failure on error. The caller closes the
+/// library with `dlclose`.
 void *loadObjects(llvm::ArrayRef<std::string> objects);
 
 /// A kernel, generated, compiled, linked and loaded.
 class LoadedKernel {
 public:
-  /// `text` is a module whose function holds one dispatch op. Records a test failure when any step
-  /// fails, and when the kernel allocates or copies whole buffers. `loaded` is true if it
+  /// `text` is a module whose function contains one dispatch op. Records a test failure when any
+  /// step fails, and when the kernel allocates or copies complete buffers. `loaded` is true if it
   /// can run.
   LoadedKernel(llvm::StringRef text, const cpu::Target &target, const KernelGenerator &generator);
   ~LoadedKernel();
@@ -59,7 +59,7 @@ public:
     this->function = std::move(function);
   }
 
-  /// Called after every run with the memory of each operand, as it was before, and of each result.
+  /// Called after every run with the memory of each operand before the run, and of each result.
   using Observer = std::function<void(const std::vector<const void *> &operands,
                                       const std::vector<const void *> &results)>;
   void observe(Observer observer) { this->observer = std::move(observer); }
@@ -68,12 +68,12 @@ public:
   std::vector<int64_t> bufferBytes() const;
   unsigned operands() const { return operandCount; }
 
-  /// The dispatch op that the text holds.
+  /// The dispatch op of the text.
   mlir::Operation *dispatch() const { return dispatch_; }
 
-  /// Runs every item once and gives the results, dense row-major. Everything that is not an operand
-  /// or result holds 1e30 (0x7149f2ca where integers are read): padding, results before the run,
-  /// and guards around every buffer. A write outside a result's buffer is recorded as a test
+  /// Runs every item once and returns the results, dense row-major. Everything that is not an
+  /// operand or result holds 1e30 (0x7149f2ca where integers are read): padding, results before the
+  /// run, and guards around every buffer. A write outside a result's buffer is recorded as a test
   /// failure.
   std::vector<std::vector<float>> run(const KernelInputs &launch) const;
 
@@ -104,10 +104,10 @@ private:
   Observer observer;
 };
 
-/// The nearest bf16, ties to even, as a float; NaN stays as it is.
+/// The nearest bf16, ties to even, as a float; NaN is unchanged.
 float toBf16(float number);
 
-/// Every target that this machine runs.
+/// Every target of this machine.
 std::vector<const cpu::Target *> targets();
 
 } // namespace sluice::test

@@ -12,7 +12,8 @@ using namespace sluice::test;
 
 namespace {
 
-/// Some rows, one, all, as many as a tile has, and one more. The last text is not of every launch.
+/// Lengths: some rows, one, all, the rows of a tile, and one more. The last text is not in every
+/// launch.
 const std::vector<int64_t> lengths = {13, 1, 40, 32, 33};
 const auto batch = int64_t(lengths.size());
 constexpr int64_t positions = 40;
@@ -29,7 +30,7 @@ std::string onAxis(std::string text) {
   return text;
 }
 
-/// The numbers, with `behind` in the rows after a text's own.
+/// The numbers, with `behind` in the rows after the end of a text.
 Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
   int64_t rows = countPositions(factor), width = int64_t(numbers.size()) / (batch * rows);
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -39,7 +40,7 @@ Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
   return numbers;
 }
 
-/// Numbers that bf16 holds, a row of `width` each; `behind` in the rows after a text's own.
+/// Numbers exact in bf16, a row of `width` each; `behind` in the rows after the end of a text.
 Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
   Floats numbers = randomIntegers(batch * countPositions(factor) * width, seed, 17);
   for (float &number : numbers) {
@@ -49,10 +50,10 @@ Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
 }
 const float poison = std::numeric_limits<float>::quiet_NaN();
 
-/// A tensor of rows at `factor`, or, where that is 0, of one share a text.
+/// A tensor of rows at `factor` or, if that is 0, of one share per text.
 struct LengthResult {
   int64_t factor, width;
-  /// Contents of the rows after a text's own.
+  /// Contents of the rows after the end of a text.
   enum { Nothing, Zeros, Anything } behind = Nothing;
 };
 
@@ -66,10 +67,10 @@ std::vector<uint32_t> toBits(const Floats &numbers, int64_t first, int64_t count
   return bits;
 }
 
-/// Inputs of a launch where rows after the texts' own hold this number.
+/// Inputs of a launch whose rows after the end of a text hold this number.
 using Operands = std::function<std::vector<Floats>(float behind)>;
 
-/// Runs the kernel of `text` on the axis, and for each text without it; gives the results of the
+/// Runs the kernel of `text` on the axis, and for each text without it; returns the results of the
 /// first.
 std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text,
                                 const Operands &operands,
@@ -133,7 +134,7 @@ void checkRows(const SegmentMake &make) {
   constexpr int64_t d = 20;
   auto rows = [&](int64_t factor) { return tensor({batch, countPositions(factor), d}); };
   Domain fine{batch, positions, 1}, coarse{batch, countPositions(4), 4};
-  // A row, the one before and the one after, which a text's last row does not have; zeros after.
+  // A row, the previous one and the next one, which a text's last row does not have; then zeros.
   std::vector<Seen> near = {{rows(1), TextAccess{.map = "p - 1"}, tensor({d})},
                             {rows(1), TextAccess{.map = "p + 1"}, tensor({d})}};
   std::string sum = "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y : ROW";
@@ -145,7 +146,7 @@ void checkRows(const SegmentMake &make) {
                 [&](float behind) { return std::vector<Floats>{x(behind), x(behind)}; },
                 {{1, d, zeroInvalid ? LengthResult::Zeros : LengthResult::Nothing}});
   }
-  // Groups of four, of which the last may not be full; and all rows that a text has.
+  // Groups of four, of which the last may be partial; and all rows of a text.
   Seen group{rows(1), TextAccess{.map = "4 * p + i", .group = 4}, tensor({4, d})};
   std::string mean =
       "%y = dispatch.reduce_group add %a0 : " + tensor({4, d}) + " -> ROW\ndispatch.yield %y : ROW";
@@ -240,7 +241,7 @@ void checkAttention(const SegmentMake &make, const std::string &element) {
       all.insert(all.begin() + 5, sequence(1, outputs, 5, behind));
       return all;
     };
-    // Which rows of gradients are zeros is a target's affair.
+    // The target determines which rows of gradients are zeros.
     std::vector<LengthResult> results = {{1, width, LengthResult::Anything}};
     if (hasTerms) {
       LengthResult term{1, outputs, LengthResult::Anything};

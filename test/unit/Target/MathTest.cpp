@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Elementary functions in kernels: their accuracy, and the promises of a kernel harness.
+// Elementary functions in kernels: their accuracy, and guarantees of a kernel harness.
 #include "Elementwise.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

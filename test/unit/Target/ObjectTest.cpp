@@ -47,7 +47,7 @@ TEST(Object, FusesMultiplyAddOnlyWhereTheKernelAllows) {
   }
 }
 
-/// A sum by halves: ((x0 + x4) + (x2 + x6)) + ((x1 + x5) + (x3 + x7)) for eight lanes.
+/// A pairwise sum: ((x0 + x4) + (x2 + x6)) + ((x1 + x5) + (x3 + x7)) for eight lanes.
 float sumByHalves(std::vector<float> x) {
   for (size_t half = x.size() / 2; half > 0; half /= 2) {
     for (size_t i = 0; i < half; ++i) {

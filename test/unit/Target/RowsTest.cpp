@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Row kernels of activations against float64 loops: norms both ways, shifts, groups, gathers,
+// Row kernels of activations compared with float64 loops: norms both ways, shifts, groups, gathers,
 // cross-entropy.
 #include "RowsText.h"
 
@@ -307,7 +307,7 @@ TEST(Rows, NormBackwardThroughAdjointMaps) {
   }
 }
 
-/// Groups that are unrolled, and loops; rows outside are left out.
+/// Unrolled and looped groups; ignores rows outside.
 TEST(Rows, CustomCombiners) {
   const int64_t batch = 2, fine = 29, length = 26;
   for (Size size : {Size{7, 3, 2}, Size{36, 9, 8}}) {
@@ -378,7 +378,7 @@ TEST(Rows, GroupSumAdjointOfRepeat) {
 }
 
 /// Few numbers, all below zero: many ties, and zeros outside would be greater. Long shifts leave
-/// whole groups outside.
+/// complete groups outside.
 TEST(Rows, MaximumOfShiftedGroupsAndItsFirstRow) {
   const int64_t batch = 2, fine = 29;
   for (Size size : {Size{1, 2, 1}, Size{7, 3, 2}, Size{16, 4, 9}, Size{37, 5, 0}, Size{40, 8, 7},

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Writes dispatch.rows as text, and checks what their kernels give.
+// Writes dispatch.rows as text, and checks the results of their kernels.
 #pragma once
 
 #include "KernelHarness.h"
@@ -97,8 +97,8 @@ inline std::string rowsText(const Domain &domain, const std::vector<Seen> &opera
          ")\n  return\n}\n";
 }
 
-/// Results: the maximum of rows k p + i - shift of the first operand, zeros where there are none;
-/// and, k rows side by side, the second operand where the first of the greatest is.
+/// Results: the maximum of rows k p + i - shift of the first operand, zeros where there is none;
+/// and, for k concatenated rows, the second operand at the first position of the maximum.
 inline std::string maxText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t shift,
                            const std::string &element = "f32") {
   int64_t coarse = (fine + k - 1) / k;
@@ -141,7 +141,7 @@ inline std::string maxText(int64_t batch, int64_t fine, int64_t d, int64_t k, in
       body, row);
 }
 
-/// The product of rows k p + i - shift, and their minimum, in order: combiners without a name.
+/// The product of rows k p + i - shift, and their minimum, in order: custom combiners.
 inline std::string combinersText(int64_t batch, int64_t fine, int64_t d, int64_t k, int64_t shift) {
   int64_t coarse = (fine + k - 1) / k;
   std::string row = tensor({d}), group = tensor({k, d});
@@ -183,7 +183,7 @@ inline Floats randomIntegers(int64_t count, unsigned seed, int limit) {
   return values;
 }
 
-/// Runs in the natural order and, with other items first, on three threads: the bits must agree.
+/// Runs in the natural order and in another one on three threads: the bits must agree.
 inline std::vector<Floats> runTwice(const LoadedKernel &kernel, KernelInputs launch) {
   std::vector<Floats> first = kernel.run(launch);
   launch.shuffle = 7;

@@ -23,7 +23,7 @@ std::string scatterText(int64_t batch, int64_t positions, int64_t d, int64_t voc
 
 KernelGenerator scatter() { return cpu::generateKernel; }
 
-/// The sum in f32 and in row order is the definition, so the bits must agree.
+/// The f32 sum in row order is the definition, so results must be bitwise equal.
 TEST(Scatter, SumsInRowOrder) {
   const int64_t batch = 3;
   for (int64_t d : {1, 7, 16, 40, 257}) {
@@ -63,7 +63,7 @@ TEST(Scatter, SumsInRowOrder) {
   }
 }
 
-/// On every CPU target, the bits the same for any order of items.
+/// On every CPU target, bitwise equal for any order of items.
 SegmentMake segmentKernels(const cpu::Target &target) {
   return [&target](const std::string &text) -> SegmentRun {
     auto kernel = std::make_shared<LoadedKernel>(text, target, cpu::generateKernel);

@@ -174,7 +174,7 @@ public:
     });
   }
 
-  /// For each position: the sum of what follows it in its segment.
+  /// For each position: the sum of the later rows of its segment.
   void checkSuffix() {
     Floats h = smallNumbers(c.batch * c.positions, 5);
     TextAccess ofRow = range("p + 1", -1, 1);
@@ -196,7 +196,7 @@ public:
   }
 
 private:
-  /// Integers that bf16 holds too.
+  /// Integers exact in bf16 too.
   static Floats smallNumbers(int64_t count, unsigned seed) {
     Floats numbers = randomIntegers(count, seed, 9);
     for (float &number : numbers) {
@@ -244,7 +244,7 @@ private:
     return kernel({.operands = std::move(values), .length = s.length, .rows = s.rows()})[0];
   }
 
-  /// Rows of positions are judged where they are valid; on segments all.
+  /// Compares rows of positions if they are valid; rows of segments always.
   void expectRows(const Floats &found, int64_t rows,
                   const std::function<std::vector<double>(int64_t b, int64_t r)> &expected) {
     bool isFine = rows == c.positions;
@@ -290,7 +290,7 @@ void sluice::test::checkSegmentScans(const SegmentMake &make) {
 }
 
 void sluice::test::checkSegmentRows(const SegmentMake &make) {
-  // Some segments and a tail; rows of 40 columns in bf16; every bit set, and as many ends.
+  // Some segments and a tail; rows of 40 columns in bf16; every bit set, and one end per bit.
   for (SegmentCase c :
        {SegmentCase{3, 37, 16, 7}, SegmentCase{2, 19, 12, 40}, SegmentCase{2, 5, 5, 3}}) {
     bool wide = c.d == 40, full = c.d == 3;

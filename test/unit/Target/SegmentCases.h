@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dispatches of segments, found by a scan of bits, against plain loops: on any target.
+// Dispatches of segments, found by a scan of bits, compared with plain loops: on any target.
 #pragma once
 
 #include "RowsText.h"
@@ -9,9 +9,9 @@
 
 namespace sluice::test {
 
-/// Runs one kernel; null where it could not be made.
+/// Runs one kernel; null if it cannot be compiled.
 using SegmentRun = std::function<std::vector<Floats>(const KernelInputs &)>;
-/// Makes the kernel of a dispatch op from its text.
+/// Compiles the kernel of a dispatch op from its text.
 using SegmentMake = std::function<SegmentRun(const std::string &text)>;
 
 /// Bits of every density, at odd sizes, f32 and bf16, dense and in padded rows; more bits than

@@ -14,7 +14,7 @@ static Floats findSchedule(const std::vector<Due> &runs) {
   return numbers;
 }
 
-/// Memory that kernels do not write keeps its contents.
+/// Memory that kernels do not write is unchanged.
 static void expectUntouchedElsewhere(const Floats &result, const Ring &ring,
                                      const std::vector<Due> &runs) {
   std::vector<bool> due(result.size());
@@ -197,7 +197,7 @@ static Floats computeAngles(int64_t positions, int64_t head) {
   return table;
 }
 
-/// Runs that differ by batch row: none, one, all; `seed` turns them.
+/// Runs that differ by batch row: none, one, all; `seed` rotates them.
 static std::vector<Due> getRunList(int64_t batch, int64_t burst, int64_t seed) {
   std::vector<Due> runs;
   for (int64_t b = 0; b < batch; ++b) {
@@ -381,7 +381,7 @@ void test::checkDecode(const Decode &c, const Make &make) {
           score = std::exp(score - greatest);
           total += score;
         }
-        // Each chance is off by twice a score's error, and a sum by a rounding a term.
+        // Each probability is off by twice a score's error, and a sum by a rounding per term.
         double bound = 2 * error + double(n + 24) * unit;
         int64_t at = c.lse().at(b, p) + h;
         if (scores.empty()) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Dispatches over scheduled domains with their expected numbers: rings that wrap, and batch rows at
-// different places. Every target's kernels are held to them.
+// different positions. Applied to every target's kernels.
 #pragma once
 
 #include "AttentionReference.h"
@@ -24,10 +24,9 @@ struct Ring {
   int64_t at(int64_t b, int64_t position) const { return (b * extent + position % extent) * width; }
 };
 
-/// Runs a kernel: operands and results are dense row-major, and hold `untouched` where nothing was
-/// written.
+/// Runs a kernel: operands and results are dense row-major; unwritten elements hold `untouched`.
 using KernelRunner = std::function<std::vector<Floats>(const std::vector<Floats> &operands)>;
-/// Makes a kernel from its text; null, with a test failure, where that fails.
+/// Compiles a kernel from its text; null, with a test failure, on error.
 using Make = std::function<KernelRunner(const std::string &text)>;
 
 /// A sum over a shifted group of another ring, a row of a table, the row itself and its position,
@@ -36,7 +35,7 @@ void checkGroups(int64_t width, const Make &make);
 /// Rows of segments, which no length counts: at a distance, and found by an index, each in a ring
 /// of fewer rows than the positions; nulls before the first.
 void checkSegmentRings(int64_t width, const Make &make);
-/// Computations of schedules: whole numbers, chosen by column; and the greatest of them.
+/// Computations of schedules: integers selected by column, and their maximum.
 void checkIntegers(const Make &make);
 
 /// A contraction with a bias and a residual.
@@ -54,7 +53,7 @@ struct StepProduct {
 
 void checkProduct(const StepProduct &c, const Make &make);
 
-/// Attention of queries that are due.
+/// Attention of due queries.
 struct Decode {
   int64_t batch, burst, heads, kvHeads, head, keys; ///< `keys`: rows of the ring
   int64_t factor;

@@ -81,7 +81,7 @@ TEST(StepAttention, CausalOverFullCapacity) {
   }
 }
 
-/// Several queries at once at a coarse scale, and rings that hold a window.
+/// Several queries at once at a coarse scale, and rings of a window.
 TEST(StepAttention, BurstsAndWindowsInRings) {
   const std::vector<std::vector<Due>> bursts = {{{0, 3, 12}, {30, 2, 128}, {0, 0, 0}},
                                                 {{13, 3, 63}, {7, 1, 31}, {37, 3, 160}}};
@@ -94,9 +94,9 @@ TEST(StepAttention, BurstsAndWindowsInRings) {
   }
 }
 
-/// Rings of whole blocks of keys: the last block is full, has one key, or wraps to the ring's
-/// front; and one of whole tiles, which wraps within a block. Rows after the valid length do
-/// not count.
+/// Rings of complete blocks of keys: the last block is full, has one key, or wraps to the ring's
+/// front; and one of complete tiles, which wraps within a block. Rows after the valid length do not
+/// count.
 TEST(StepAttention, RingsOfCompleteBlocks) {
   const std::vector<std::vector<Due>> steps = {
       {{0, 1, 1}, {31, 1, 32}}, {{32, 1, 33}, {63, 1, 64}}, {{64, 1, 65}, {200, 1, 201}}};
@@ -108,9 +108,8 @@ TEST(StepAttention, RingsOfCompleteBlocks) {
   }
 }
 
-/// Keys in several parts, whose sums meet in the workspace: parts that have none yet, a part's
-/// first and last key, a last block that is not full, heads in one group and in several, a window
-/// that has left its first turn of the ring.
+/// Keys in several parts, combined in the workspace: empty parts, a part's first and last key, a
+/// partial last block, heads in one group and in several, a window past its first pass of the ring.
 TEST(StepAttention, CombinesPartsOfKeys) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {127, 1, 128}, {0, 0, 0}},
                                                {{128, 1, 129}, {255, 1, 256}, {0, 1, 1}},
@@ -140,8 +139,8 @@ TEST(StepAttention, TermsByDistance) {
   }
 }
 
-/// A text that fills half of the parts at most has smaller ones: the last that does and the first
-/// that does not, in rings of whole blocks and of others, with heads in several groups.
+/// A text that fills at most half of the parts uses smaller ones: tests the last such length and
+/// the next one, in rings of complete blocks and of others, with heads in several groups.
 TEST(StepAttention, ShortTextsUseSmallerParts) {
   const std::vector<std::vector<Due>> large = {{{511, 1, 512}, {512, 1, 513}},
                                                {{999, 1, 1000}, {64, 1, 65}}};

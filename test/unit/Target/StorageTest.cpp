@@ -2,8 +2,7 @@
 //
 // bf16 as storage. A kernel on bf16 memory does the arithmetic of the f32 kernel on the operands'
 // f32 values, in the same order, and rounds each result once. So its results are bitwise the
-// rounded results of the f32 kernel; the difference of f32 kernels from float64 is their own tests'
-// concern.
+// rounded results of the f32 kernel; the tests of f32 kernels bound their difference from float64.
 #include "AttentionReference.h"
 #include "RowsText.h"
 
@@ -101,8 +100,8 @@ std::string copyText(int64_t rows, int64_t width, const std::string &from, const
                   "dispatch.yield %a0 : " + tensor({width}));
 }
 
-/// Every bf16 there is, NaN of any payload and numbers below the normal ones among them, is the f32
-/// of the same upper half.
+/// Every bf16, including NaN of any payload and subnormal numbers, is the f32 of the same upper
+/// half.
 TEST(Storage, ReadsEveryNumber) {
   Floats all;
   for (uint32_t upper = 0; upper < 0x10000; ++upper) {
@@ -119,8 +118,8 @@ TEST(Storage, ReadsEveryNumber) {
   }
 }
 
-/// Around every bf16: exactly it, a little more and less, half a unit to the next and a little to
-/// both sides of that. Rows of 257 columns have a masked tail.
+/// Around every bf16: the number itself, a little more and less, half a unit to the next and a
+/// little to both sides of that. Rows of 257 columns have a masked tail.
 TEST(Storage, WritesTheNearestAndTiesToEven) {
   Floats all;
   for (uint32_t upper = 0; upper < 0x10000; upper += 3) {
@@ -151,7 +150,7 @@ TEST(Storage, ReferenceRounds) {
   EXPECT_EQ(toBf16(1.0f + 0x1p-8f), 1.0f);           // half a unit, even below
   EXPECT_EQ(toBf16(1.0f + 0x3p-8f), 1.0f + 0x1p-6f); // half a unit, even above
   EXPECT_EQ(toBf16(1.0f + 0x1p-8f + 0x1p-20f), 1 + 0x1p-7f);
-  EXPECT_EQ(toBf16(0x1p-134f), 0.0f); // half of the least number
+  EXPECT_EQ(toBf16(0x1p-134f), 0.0f); // half of the minimum
   EXPECT_EQ(toBf16(0x1.8p-134f), 0x1p-133f);
   EXPECT_TRUE(std::isinf(toBf16(3.4e38f)));
 }
@@ -286,7 +285,7 @@ TEST(Storage, ScatterRows) {
   }
 }
 
-/// Rows that are not valid hold NaN in every input.
+/// Invalid rows hold NaN in every input.
 TEST(Storage, Attention) {
   AttentionCase byDistance{"by distance", 2, 70, 4, 2, 6, 65, 2, window(40), softCap(3), true};
   byDistance.distances = true;
@@ -364,7 +363,7 @@ TEST(Storage, CrossEntropy) {
     KernelInputs backward = launch;
     backward.operands.push_back(losses.run(launch)[1]);
     backward.operands.push_back(randomFloats(vocabulary, 5));
-    // The gradient of the weights is f32 with weights of bf16: its type is put back.
+    // The gradient of bf16 weights is f32: restores its type.
     std::string text = lossText(
         "cross_entropy_weight_gradient", {rows, weight, tokens, numbers, bias}, {"GRADIENT", bias},
         "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>", positions);

@@ -70,7 +70,8 @@ TEST(Stream, AdamWOverFlatArenasInPlace) {
       for (int64_t i = 0; i < count * d; ++i) {
         double gi = 0.5 * g[i], mi = 0.9 * m[i] + 0.1 * gi, vi = 0.95 * v[i] + 0.05 * gi * gi;
         double pi = p[i] - double(0.01f) * (2 * mi / (std::sqrt(4 * vi) + 1e-8) + 0.1 * p[i]);
-        // 0.9f and its like are themselves rounded once, hence one unit more than the operations.
+        // 0.9f and similar constants are themselves rounded once, hence one unit more than the
+        // operations.
         ASSERT_NEAR(results[1][i], mi, 5 * unit);
         ASSERT_NEAR(results[2][i], vi, 5 * unit);
         ASSERT_NEAR(results[0][i], pi,
@@ -234,7 +235,7 @@ TEST(Stream, UniformNumbersArePhilox) {
   }
 }
 
-/// Numbers and columns of a folded row count through its members: element i d + c.
+/// Numbers and columns of a folded row are counted through its members: element i d + c.
 TEST(Stream, FoldedRowsCountTheirMembers) {
   const int64_t count = 5;
   for (auto [k, d] : {std::pair<int64_t, int64_t>{3, 7}, {3, 8}, {2, 40}, {9, 20}}) {
@@ -299,8 +300,7 @@ TEST(Stream, NormalNumbersByBoxMuller) {
   }
 }
 
-/// The mask is drawn again by element number alone: in two loops of one kernel, and after a
-/// reduction.
+/// The mask depends only on the element number: in two loops of one kernel, and after a reduction.
 TEST(Stream, DropoutInRows) {
   const int64_t batch = 2, positions = 9;
   for (int64_t d : {7, 40, 257}) {

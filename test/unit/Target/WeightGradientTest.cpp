@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
 // Apache-2.0 WITH LLVM-exception
 //
-// Weight gradients on the CPU against sums in f64.
+// Weight gradients on the CPU compared with sums in f64.
 #include "KernelHarness.h"
 
 #include "gtest/gtest.h"
@@ -93,7 +93,7 @@ KernelInputs buildLaunch(const WeightCase &c, bool integers = true) {
   return launch;
 }
 
-/// Compares with sums in f64; the bound is the bound of a sum in sequence, zero for integers.
+/// Compares with sums in f64; the bound of a sequential sum, zero for integers.
 void check(const WeightCase &c, const cpu::Target &target, const LoadedKernel &kernel,
            const KernelInputs &launch, bool integers) {
   auto results = kernel.run(launch);
