@@ -20,7 +20,8 @@ write_spec() {
 SPEC
   done
 }
-# Rows whose scores draw four keys at a time, and one at a time; contractions, row passes and layers on segments that draw.
+# Rows whose scores sample four keys at a time, and one at a time; contractions, row passes and layers on segments with
+# random bits.
 draws='"defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },'
 words='{ "op": "embedding", "dropout": 0.2 }, { "op": "layer", "to": "x" }, { "op": "boundaries", "name": "words", "predictor": 8, "prior": 0.3 },
   { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" },
@@ -34,7 +35,7 @@ write_spec lines 12 "$draws \"inputs\": { \"source\": { \"context\": 6 } }," '{ 
   { "op": "embedding", "input": "source" }, { "op": "layer", "mask": "bidirectional" }, { "op": "norm", "to": "memory" },
   { "op": "layer", "from": "text" }, { "op": "loss", "name": "early", "factor": 0.5 },
   { "op": "layer", "over": "memory" }, { "op": "head" }'
-# Lines of which some batches have long ones alone and others short ones.
+# Lines in batches of only long lines, and of only short ones.
 python3 - "$work" << 'PYTHON'
 import random, sys
 draw = random.Random(5)
@@ -43,7 +44,7 @@ open(sys.argv[1] + "/lines", "w").write("\n".join(lines) + "\n")
 open(sys.argv[1] + "/source", "w").write("\n".join(line[:5] for line in lines) + "\n")
 PYTHON
 
-# agrees RUN OTHER LIMIT: losses, norms and weights of two runs are alike, or with "differs" they are not.
+# agrees RUN OTHER LIMIT: losses, norms and weights of two runs agree; fails with "differs" if they do.
 agrees() {
   python3 - "$@" << 'PYTHON'
 import array, json, sys
@@ -71,32 +72,33 @@ train() { "$sluice" train "$work/$1.sla" --log-every 1 --steps 3 --out "$work/$2
 for name in words spikes drawn plain lines; do
   data=(--data "$work/text")
   [[ $name != lines ]] || data=(--data "$work/lines" --input "source=$work/source")
-  sizes=(4) # a way to divide the rows for each, and both for one
+  sizes=(4) # one division of the rows for each, and one for both
   [[ $name != words ]] || sizes=(4 2)
   for batch in 8 "${sizes[@]}"; do
     succeeds "compile $name in batches of $batch" "$sluice" compile "$work/$name-$batch.json" -o "$work/$name-$batch.sla" -t cpu-avx2
     succeeds "train it" train "$name-$batch" "$name-run-$batch" "${data[@]}"
   done
   for batch in "${sizes[@]}"; do
-    succeeds "$name: batches of $batch are batches of 8" agrees "$work/$name-run-8" "$work/$name-run-$batch" $limit
+    succeeds "$name: batches of $batch match batches of 8" agrees "$work/$name-run-8" "$work/$name-run-$batch" $limit
     cat "$work/out"
   done
 done
-# The check can fail: other draws, or other rows, are far from alike.
+# The check can fail: other random numbers, or other rows, give clearly different runs.
 succeeds "train with another seed" train words-4 words-seed --data "$work/text" --seed 4
-exits 1 "it is another run" agrees "$work/words-run-8" "$work/words-seed" 1e-3
+exits 1 "another seed gives another run" agrees "$work/words-run-8" "$work/words-seed" 1e-3
 sed 's/"accumulate": 2/"accumulate": 1/' "$work/plain-4.json" > "$work/half.json"
 succeeds "compile half the rows" "$sluice" compile "$work/half.json" -o "$work/half.sla" -t cpu-avx2
 succeeds "train them" train half half --data "$work/text"
-exits 1 "they are another run" agrees "$work/plain-run-8" "$work/half" 1e-3
+exits 1 "other rows give another run" agrees "$work/plain-run-8" "$work/half" 1e-3
 
-# On the command line; a resumed run continues with the next rows, and its update's size may change.
+# On the command line; a resumed run continues with the next rows, and may change the size of its
+# update.
 succeeds "train --set" train half half-set --data "$work/text" --set training.accumulate=2
 succeeds "is the spec's own" agrees "$work/plain-run-4" "$work/half-set" 1e-12
 again=("$sluice" train "$work/words-2.sla" --data "$work/text" --log-every 1 --eval-data "$work/held-out" --eval-every 1)
 succeeds "a first step" "${again[@]}" --steps 1 --out "$work/resumed"
 succeeds "the others" "${again[@]}" --steps 3 --resume --out "$work/resumed"
-succeeds "make the same run" agrees "$work/words-run-2" "$work/resumed" 1e-12
+succeeds "give the same run" agrees "$work/words-run-2" "$work/resumed" 1e-12
 holds "four batches of two" 'f[0]["data"]["index"] == 24 and f[0]["data"]["epoch"] == 0' "$work/resumed/checkpoints/3/state.json"
 succeeds "bench" "$sluice" bench "$work/words-2.sla" --steps 1 --json
 cp "$work/out" "$work/bench.json"

@@ -18,12 +18,12 @@ write_spec() {
 SPEC
 }
 
-# says NAME PATTERN: the last command's stderr has it.
+# says NAME PATTERN: the last command's stderr matches it.
 says() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected: $2" "$(cat "$work/err")"; fi
 }
 
-# draws NAME STATUS SPEC FLAGS...: checks with --picture; the picture is well-formed.
+# draws NAME STATUS SPEC FLAGS...: checks with --picture; expects a well-formed picture.
 draws() {
   local name=$1 status=$2 spec=$3
   shift 3
@@ -52,19 +52,19 @@ write_spec "$work/leak.json" '{ "op": "hourglass", "hierarchy": "1@1 1@4 1@1", "
 write_spec "$work/wide.json" '{ "op": "hourglass", "hierarchy": "1@1 1@2048 1@1" },'
 
 # Findings
-succeeds "fine layers: nothing to say" "$sluice" check "$work/fine.json" --strict
+succeeds "fine layers: no advice" "$sluice" check "$work/fine.json" --strict
 if [[ -s $work/err ]]; then fail "fine layers: stderr is empty" "$(cat "$work/err")"; else pass "fine layers: stderr is empty"; fi
-succeeds "a blind spot is no error" "$sluice" check "$work/blind.json"
-says "a blind spot is a warning at its place" \
+succeeds "a blind spot is not an error" "$sluice" check "$work/blind.json"
+says "a blind spot is a warning at its location" \
   'blind\.json:5:39: warning: blind spot: rows 4m\+2 to 4m\+3 never see tokens 4m\+1 to the one before their own; put a layer'
-exits 1 "--strict refuses a blind spot" "$sluice" check "$work/blind.json" --strict
-says "and says that it is proved" 'proved causal, but rejected because of --strict: 1 warning'
-exits 1 "--strict refuses a needless shift" "$sluice" check "$work/waste.json" --strict
-says "and names the least one" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
-exits 1 "--strict refuses a dead stage" "$sluice" check "$work/dead.json" --strict
-says "and its place" "dead\.json:5:5: warning: this stage's result reaches no loss"
-succeeds "--strict takes a bounded context" "$sluice" check "$work/window.json" --strict
-says "which is a note" 'note: row t sees nothing older than token t-8 '
+exits 1 "--strict rejects a blind spot" "$sluice" check "$work/blind.json" --strict
+says "and reports the proof" 'proved causal, but rejected because of --strict: 1 warning'
+exits 1 "--strict rejects a needless shift" "$sluice" check "$work/waste.json" --strict
+says "and reports the minimum shift" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
+exits 1 "--strict rejects a dead stage" "$sluice" check "$work/dead.json" --strict
+says "and reports its location" "dead\.json:5:5: warning: this stage's result reaches no loss"
+succeeds "--strict accepts a bounded context" "$sluice" check "$work/window.json" --strict
+says "and reports it as a note" 'note: row t sees nothing older than token t-8 '
 exits 1 "--strict and a leak" "$sluice" check "$work/leak.json" --strict
 exits 1 "--strict --json" "$sluice" check "$work/blind.json" --strict --json
 cp "$work/out" "$work/blind.verdict.json"
@@ -73,12 +73,12 @@ holds "the verdict is still proved, with its findings" \
    [(x["kind"], x["severity"], x["line"], x["column"]) for x in f[0]["findings"]] == [("blind-spot", "warning", 5, 39)])' \
   "$work/blind.verdict.json"
 
-# The models that are shipped.
+# The shipped models.
 for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   case $spec in
     */hourglass-0@1-8@4-0@1.json | */hourglass-cifar-0@1-8@3-0@1-attention-attention_linear.json) # without fine layers, as in table 6: the paper warns of that
       exits 1 "models/${spec#"$root"/models/}: rows of a group are blind to one another" "$sluice" check "$spec" --strict
-      says "and the warning says which" 'warning: blind spot: '
+      says "and the warning names it" 'warning: blind spot: '
       continue
       ;;
   esac
@@ -86,18 +86,18 @@ for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
 done
 
-# mends MODEL SETTING...: the model with these settings is refused; --fix writes a spec that is proved, which differs from it by the printed diff.
+# mends MODEL SETTING...: the model with these settings is rejected; --fix writes a proved spec, which differs from it by the printed diff.
 mends() {
   local model=$1 name="$*" settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
   rm -f "$work/fixed.json"
-  exits 1 "$name: is refused" "$sluice" check "$root/models/$model.json" "${settings[@]}" --no-replay --no-advice
+  exits 1 "$name: is rejected" "$sluice" check "$root/models/$model.json" "${settings[@]}" --no-replay --no-advice
   succeeds "$name: --fix writes a spec" "$sluice" check "$root/models/$model.json" "${settings[@]}" --fix -o "$work/fixed.json"
-  succeeds "$name: which is proved" "$sluice" check "$work/fixed.json" --no-advice
+  succeeds "$name: the written spec is proved" "$sluice" check "$work/fixed.json" --no-advice
 }
 
-# Advice about a refused spec: of each kind of model, broken once or twice.
+# Advice about a rejected spec: of each kind of model, with one or two mistakes.
 mends tiny/hourglass stages.1.shift=2
 mends tiny/hourglass defaults.mask=bidirectional stages.1.shift=0
 mends tiny/nested 'stages.1.shifted="output"' stages.1.shift=0
@@ -114,17 +114,17 @@ succeeds "--fix through a link" "$sluice" check "$work/link.json" --fix
 if [[ -L $work/link.json && $(stat -c %a "$work/linked.json") == 640 ]]; then pass "keeps the link and the permissions"; else fail "keeps the link and the permissions"; fi
 succeeds "and changes one number" cmp <(sed 's/"shift": 2/"shift": 3/' "$work/leak.json") "$work/linked.json"
 cp "$work/leak.json" "$work/kept.json" && echo a poem > "$work/poem.txt"
-exits 2 "--fix over the spec that is read" "$sluice" check "$work/kept.json" --fix -o "$work/kept.json"
+exits 2 "--fix over the input spec" "$sluice" check "$work/kept.json" --fix -o "$work/kept.json"
 exits 2 "--fix into a file of another kind" "$sluice" check "$work/kept.json" --fix -o "$work/poem.txt"
-succeeds "which leaves the spec alone" cmp "$work/leak.json" "$work/kept.json"
+succeeds "and does not change the spec" cmp "$work/leak.json" "$work/kept.json"
 
 # Pictures
 draws "hourglass" 0 "$work/fine.json" --picture-row 9
 counts "hourglass: tokens, two stacks, groups, coarse stack, sum, upper stack" band 'n == 6'
 counts "hourglass: five groups of 20 tokens" group 'n == 5'
-counts "hourglass: a shift for each group that is read" shift 'n == 3'
+counts "hourglass: one shift per group that is read" shift 'n == 3'
 counts "hourglass: a skip" skip 'n == 1'
-counts "hourglass: no token is unseen" blind 'n == 0'
+counts "hourglass: every token is seen" blind 'n == 0'
 counts "hourglass: no leak" leak-path 'n == 0'
 if grep -q '<title>drawn &lt;&amp;&gt;: what row 9 reads</title>' "$work/picture.svg"; then
   pass "the title names model and row"
@@ -155,7 +155,7 @@ says "a row does not see the beginning of its own segment" \
   'words.json:.*blind spot: rows 4m\+1 to 4m\+2 never see tokens 4m to the one before their own; .*, with segments of 4 tokens\)'
 write_spec "$work/late.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" },
     { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 2 }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
-succeeds "segments that are late: check" "$sluice" check "$work/late.json"
+succeeds "late segments: check" "$sluice" check "$work/late.json"
 says "are late by segments" 'late.json:6:.*a shift by 2 where none is needed .* is 2 segments newer'
 draws "words of a text" 0 "$work/words.json" --picture-text "the cat sat on it" --picture-row 13
 counts "words of a text: means of the words" group 'n == 4'
@@ -170,8 +170,8 @@ draws "words that begin at spaces" 0 "$work/begun.json" --picture-text "the, cat
 cp "$work/picture.svg" "$work/first.svg"
 draws "marked where they begin" 0 "$work/begun-predicted.json" --picture-text "the|, cat| sat" --picture-row 10
 succeeds "are the same" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
-succeeds "segments that begin at every eighth token: check" "$sluice" check "$work/begun-every.json"
-says "see that token alone of each" 'begun-every.json:.*blind spot: rows 8m to 8m\+7 never see tokens 8m-31 to 8m-25; .*, with segments of 8 tokens\)'
+succeeds "segments that start at every eighth token: check" "$sluice" check "$work/begun-every.json"
+says "see only that token of each segment" 'begun-every.json:.*blind spot: rows 8m to 8m\+7 never see tokens 8m-31 to 8m-25; .*, with segments of 8 tokens\)'
 draws "a leak of segments" 1 "$segments/words-own.json"
 counts "a leak of segments: the path" leak-path 'n >= 2'
 draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"
@@ -194,15 +194,15 @@ for path in pictures:
 # Errors
 rm -f "$work/picture.svg"
 exits 2 "too wide a picture" "$sluice" check "$work/wide.json" --picture "$work/picture.svg"
-says "too wide a picture: why" 'span more than the 256 tokens that a picture holds; no picture was written'
-exits 2 "a row too far" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 256
-says "a row too far: why" 'expected a row below 256, found 256'
+says "too wide a picture: the message" 'span more than the 256 tokens that a picture holds; no picture was written'
+exits 2 "a row past the end" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 256
+says "a row past the end: the message" 'expected a row below 256, found 256'
 exits 2 "a negative row" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row -1
-if [[ -e $work/picture.svg ]]; then fail "refused pictures are not written"; else pass "refused pictures are not written"; fi
+if [[ -e $work/picture.svg ]]; then fail "rejected pictures are not written"; else pass "rejected pictures are not written"; fi
 exits 2 "a row without a picture" "$sluice" check "$work/fine.json" --picture-row 3
-says "a row without a picture: what it wants" '--picture'
+says "a row without a picture: the message" '--picture'
 exits 2 "a picture over its spec" "$sluice" check "$work/fine.json" --picture "$work/fine.json"
-succeeds "which stays as it was" "$sluice" check "$work/fine.json"
-exits 2 "a picture in no directory" "$sluice" check "$work/fine.json" --picture "$work/none/picture.svg"
-exits 2 "a picture that is a directory" "$sluice" check "$work/fine.json" --picture "$work"
+succeeds "and does not change the spec" "$sluice" check "$work/fine.json"
+exits 2 "a picture in a missing directory" "$sluice" check "$work/fine.json" --picture "$work/none/picture.svg"
+exits 2 "a picture path that is a directory" "$sluice" check "$work/fine.json" --picture "$work"
 finish

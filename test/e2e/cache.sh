@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The cache of compiled kernels: artifacts are the same bytes from a cold cache, a warm one, part of one, a damaged one and
-# none. Places that cannot be written. GPU kernels, with other assemblers and two processes. The default target, and an artifact
+# The cache of compiled kernels: artifacts are the same bytes with an empty cache, a full one, a partial one, a damaged one and
+# none. Paths that cannot be written. GPU kernels, with other assemblers and two processes. The default target, and an artifact
 # without this machine's instructions.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -15,7 +15,7 @@ SPEC
 export SLUICE_KERNEL_CACHE=$work/kernels
 # shellcheck disable=SC2317 # checks call it
 compile() { "$sluice" compile "$work/spec.json" "$@"; }
-# same NAME: the last artifact has the bytes of the first.
+# same NAME: the last artifact equals the first, byte for byte.
 same() {
   if cmp -s "$work/cold.sla" "$work/other.sla"; then pass "$1"; else fail "$1" "the artifacts differ"; fi
 }
@@ -34,9 +34,10 @@ if ((old == 0)); then pass "every entry was used"; else fail "every entry was us
 succeeds "off" compile --kernel-cache off -o "$work/other.sla"
 same "off: the same bytes"
 succeeds "OFF" compile --kernel-cache OFF -o "$work/other.sla"
-if [[ -e OFF ]]; then fail "OFF is no directory"; else pass "OFF is no directory"; fi
+if [[ -e OFF ]]; then fail "OFF creates no directory"; else pass "OFF creates no directory"; fi
 
-# damage FOLDER: entry by entry: removed, cut, a bit flipped, another one's contents, empty, a directory.
+# damage FOLDER: changes entries in turn: removed, truncated, a bit flipped, another one's contents,
+# empty, a directory.
 damage() {
   python3 - "$1" << 'PYTHON'
 import pathlib, sys
@@ -57,14 +58,14 @@ PYTHON
 damage "$SLUICE_KERNEL_CACHE"
 succeeds "damaged" compile -o "$work/other.sla"
 same "damaged: the same bytes"
-if grep -q 'cannot store' "$work/err"; then fail "damaged: all are stored" "$(cat "$work/err")"; else pass "damaged: all are stored"; fi
+if grep -q 'cannot store' "$work/err"; then fail "damaged: every entry is stored" "$(cat "$work/err")"; else pass "damaged: every entry is stored"; fi
 touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
 succeeds "after the damage" compile -o "$work/other.sla"
 old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)
 if ((old == 0 && $(entries) == count)); then
-  pass "damaged entries were stored again"
+  pass "damaged entries are replaced"
 else
-  fail "damaged entries were stored again" "$old unused of $(entries), $count before"
+  fail "damaged entries are replaced" "$old unused of $(entries), $count before"
 fi
 
 # Other commands that compile use it, too.
@@ -72,33 +73,34 @@ rm -r "$SLUICE_KERNEL_CACHE"
 printf 'one two one two one two one two one two' > "$work/text"
 succeeds "weights" "$sluice" train "$work/cold.sla" --steps 0 --out "$work/run"
 succeeds "logits" "$sluice" logits "$work/cold.sla" -w "$work/run" --data "$work/text" -o "$work/rows.npy" --kernel-cache "$work/other"
-if (($(entries "$work/other") > 3)); then pass "logits stores"; else fail "logits stores" "$(ls "$work")"; fi
+if (($(entries "$work/other") > 3)); then pass "logits stores kernels"; else fail "logits stores kernels" "$(ls "$work")"; fi
 
-# Places that cannot be written: the artifact is whole, and a user who named the place gets a note.
+# Paths that cannot be written: the artifact is complete, and a user who named the path gets a note.
 touch "$work/file"
-succeeds "a file for a folder" compile --kernel-cache "$work/file" -o "$work/other.sla"
-same "a file for a folder: the same bytes"
+succeeds "a file instead of a folder" compile --kernel-cache "$work/file" -o "$work/other.sla"
+same "a file instead of a folder: the same bytes"
 if grep -q "sluice: $work/file: cannot store compiled kernels: Not a directory; compiled without" "$work/err"; then
-  pass "a file for a folder is told"
+  pass "a file instead of a folder is reported"
 else
-  fail "a file for a folder is told" "$(cat "$work/err")"
+  fail "a file instead of a folder is reported" "$(cat "$work/err")"
 fi
 unset SLUICE_KERNEL_CACHE
 succeeds "no home" env -u HOME -u XDG_CACHE_HOME "$sluice" compile "$work/spec.json" --kernel-cache "$work/other" -o "$work/other.sla"
-quiet() { # NAME COMMAND...: succeeds and prints nothing but its progress
+quiet() { # NAME COMMAND...: succeeds and prints only its progress
   succeeds "$@"
   if grep -v '^sluice: compile: ' "$work/err"; then fail "$1: quiet" "$(cat "$work/err")"; else pass "$1: quiet"; fi
 }
 quiet "a home that is a file" env -u XDG_CACHE_HOME HOME="$work/file" "$sluice" compile "$work/spec.json" -o "$work/other.sla"
 same "a home that is a file: the same bytes"
-exits 2 "a limit that is no size" env SLUICE_KERNEL_CACHE_SIZE=much "$sluice" compile "$work/spec.json" -o "$work/other.sla"
+exits 2 "an invalid limit" env SLUICE_KERNEL_CACHE_SIZE=much "$sluice" compile "$work/spec.json" -o "$work/other.sla"
 exits 2 "an empty name" compile --kernel-cache '' -o "$work/other.sla"
 
-# GPU kernels: an entry of bitcode and PTX for each, and of a cubin where there is a ptxas.
+# GPU kernels: an entry of bitcode and PTX for each, and of a cubin if there is a ptxas.
 export SLUICE_KERNEL_CACHE=$work/gpu
 # shellcheck disable=SC2317 # checks call it
 for_gpu() { compile --target sm_80 --precision bf16 -o "$work/${output:-other}.sla"; }
-# same_gpu NAME [FILE]: the last artifact has the bytes of FILE, or of the one from a cold cache.
+# same_gpu NAME [FILE]: the last artifact equals FILE, or the artifact of an empty cache, byte for
+# byte.
 same_gpu() {
   if cmp -s "${2:-$work/gpu.sla}" "$work/other.sla"; then pass "$1"; else fail "$1" "the artifacts differ"; fi
 }
@@ -125,13 +127,13 @@ for each in 1 2; do
 done
 count=$(entries)
 succeeds "GPU, no assembler" env PATH="$without" "$sluice" compile "$work/spec.json" --target sm_80 --precision bf16 -o "$work/ptx.sla"
-if (($(entries) == count && count > 8)); then pass "GPU, no assembler: nothing new"; else fail "GPU, no assembler: nothing new" "$count, $(entries)"; fi
+if (($(entries) == count && count > 8)); then pass "GPU, no assembler: no new entry"; else fail "GPU, no assembler: no new entry" "$count, $(entries)"; fi
 damage "$SLUICE_KERNEL_CACHE"
 succeeds "GPU, damaged" for_gpu
 same_gpu "GPU, damaged: the same bytes"
-if (($(entries) == count)); then pass "GPU, damaged entries were stored again"; else fail "GPU, damaged entries were stored again" "$count, $(entries)"; fi
-# assembles NAME YES|NO: compiles with the assembler of $work/assemblers, which has the output of the one in PATH: whether it
-# was called for kernels.
+if (($(entries) == count)); then pass "GPU, damaged entries are replaced"; else fail "GPU, damaged entries are replaced" "$count, $(entries)"; fi
+# assembles NAME YES|NO: compiles with the assembler of $work/assemblers, which gives the output of the one in PATH: whether
+# it was called for kernels.
 assembles() {
   : > "$work/calls"
   succeeds "GPU, $1" env PATH="$work/assemblers:$PATH" "$sluice" compile "$work/spec.json" --target sm_80 --precision bf16 -o "$work/other.sla"
@@ -142,7 +144,8 @@ assembles() {
     fail "GPU, $1: assembles: $2" "$(cat "$work/calls")"
   fi
 }
-# assembler_of VERSION [STATUS [TIME]]: each PTX is assembled once, and after that copied, to save time.
+# assembler_of VERSION [STATUS [TIME]]: assembles each PTX once and copies the result afterwards, to
+# save time.
 assembler_of() {
   cat > "$work/assemblers/new" << SCRIPT
 #!/usr/bin/env bash
@@ -165,8 +168,8 @@ if [[ -n $assembler ]]; then
   touch -d '2001-01-01' "$SLUICE_KERNEL_CACHE"/*.kernel
   assembles "the same assembler again" NO
   old=$(find "$SLUICE_KERNEL_CACHE" -name '*.kernel' ! -newermt '2002-01-01' | wc -l)
-  if ((old == ptx)); then pass "GPU, it uses all but the first one's cubins"; else fail "GPU, it uses all but the first one's cubins" "$old, $ptx"; fi
-  if (($(entries) == 3 * ptx)); then pass "GPU, its cubins alone are new"; else fail "GPU, its cubins alone are new" "$ptx, $(entries)"; fi
+  if ((old == ptx)); then pass "GPU, uses every entry except the first one's cubins"; else fail "GPU, uses every entry except the first one's cubins" "$old, $ptx"; fi
+  if (($(entries) == 3 * ptx)); then pass "GPU, only its cubins are new"; else fail "GPU, only its cubins are new" "$ptx, $(entries)"; fi
   assembler_of 13.1
   assembles "another version" YES
   assembler_of 13.1 0 2002-02-02
@@ -174,27 +177,27 @@ if [[ -n $assembler ]]; then
   assembler_of 13.1 1
   count=$(entries)
   assembles "no version" YES
-  if (($(entries) == count)); then pass "GPU, no version: nothing is stored"; else fail "GPU, no version: nothing is stored" "$count, $(entries)"; fi
+  if (($(entries) == count)); then pass "GPU, no version: no entry is stored"; else fail "GPU, no version: no entry is stored" "$count, $(entries)"; fi
   assembler_of 13.2
   SLUICE_KERNEL_CACHE_SIZE=100KiB assembles "a limit" YES
   bytes=$(cat "$SLUICE_KERNEL_CACHE"/*.kernel | wc -c)
   if ((bytes <= 102400)); then pass "GPU, the limit holds"; else fail "GPU, the limit holds" "$bytes bytes"; fi
 else
-  pass "GPU, no assembler in the PATH: cubins not looked at"
+  pass "GPU, no assembler in the PATH: cubins not checked"
 fi
 
-# The default is this machine's CPU alone.
+# The default is only this machine's CPU.
 export SLUICE_KERNEL_CACHE=$work/other
 targets() { "$sluice" inspect "$1" --json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["targets"])'; }
 best=$(targets "$work/cold.sla")
 other=cpu-avx2
 [[ $best == cpu-avx2 ]] && other=cpu-avx512
 if [[ $best == cpu-avx2 || $best == cpu-avx512 ]]; then pass "one target"; else fail "one target" "$best"; fi
-succeeds "the variable's target" env SLUICE_CPU_TARGET=$other "$sluice" compile "$work/spec.json" -o "$work/foreign.sla"
+succeeds "compile uses the target of the variable" env SLUICE_CPU_TARGET=$other "$sluice" compile "$work/spec.json" -o "$work/foreign.sla"
 if grep -aq "_${other/-/_}" "$work/foreign.sla" && ! grep -aq "_${best/-/_}" "$work/foreign.sla"; then
-  pass "it is $other"
+  pass "the target is $other"
 else
-  fail "it is $other"
+  fail "the target is $other"
 fi
 if [[ $other == cpu-avx512 ]]; then
   exits 2 "another machine's artifact" "$sluice" train "$work/foreign.sla" --steps 0 --out "$work/never"
@@ -205,7 +208,7 @@ if [[ $other == cpu-avx512 ]]; then
   fi
 fi
 if [[ $(targets "$work/foreign.sla") == "$other" ]]; then pass "inspect on any machine"; else fail "inspect on any machine"; fi
-exits 2 "a variable that names no target" env SLUICE_CPU_TARGET=avx2 "$sluice" compile "$work/spec.json" -o "$work/never.sla"
+exits 2 "a variable with an unknown target" env SLUICE_CPU_TARGET=avx2 "$sluice" compile "$work/spec.json" -o "$work/never.sla"
 if grep -q '^sluice: error: SLUICE_CPU_TARGET: expected cpu-avx512 or cpu-avx2, found "avx2"; ' "$work/err"; then
   pass "it is named"
 else

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Certificates and their independent checker; the same obligations before Z3; both over every model that is shipped or tested.
+# Certificates and their independent checker, and the same obligations in Z3; both for every shipped or tested model.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -21,55 +21,55 @@ says() {
 
 # --- no file
 mkfifo "$work/pipe"
-says "a pipe is no certificate" 'something not a regular file; save' 2 timeout 20 "$certify" "$models/hourglass.json" "$work/pipe"
-says "a pipe is no spec" 'something not a regular file; save' 2 timeout 20 "$certify" "$work/pipe" "$work/pipe"
+says "a pipe as certificate is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$models/hourglass.json" "$work/pipe"
+says "a pipe as spec is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$work/pipe" "$work/pipe"
 says "no file" 'found none; check its name' 2 "$certify" "$models/hourglass.json" "$work/missing"
 
 # --- one spec, by hand
 succeeds "a certificate is written" "$sluice" check "$models/hourglass.json" --certificate "$work/a.txt"
 says "it is certified" 'certified: causal for every length, in eval, train and generate, and step by step; [0-9]+ obligations$' 0 \
   "$certify" "$models/hourglass.json" "$work/a.txt"
-says "and all paths are walked" 'all paths at lengths up to 12' 0 \
+says "and enumeration of all paths agrees" 'all paths at lengths up to 12' 0 \
   "$certify" "$models/hourglass.json" "$work/a.txt" --enumerate
-says "another spec is refused" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
+says "the certificate of another spec is rejected" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
 sed 's/^bound 13 max(-1, p - 3)$/bound 13 max(-1, p - 4)/' "$work/a.txt" > "$work/b.txt"
-says "a bound that does not hold is refused, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at p - 3 = ' 1 \
+says "a violated bound is rejected, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at p - 3 = ' 1 \
   "$certify" "$models/hourglass.json" "$work/b.txt"
 awk '/^keep [0-9]+ 4$/ && !done { sub(/4$/, "3"); done = 1 } { print }' "$work/a.txt" > "$work/ring.txt"
-says "a ring one row too small is refused" 'ring\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
+says "a ring one row too small is rejected" 'ring\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
   "$certify" "$models/hourglass.json" "$work/ring.txt"
 sed -E 's/^(schedule [0-9]+) max\(-1, 4\*p\)$/\1 max(-1, 4*p - 1)/' "$work/a.txt" > "$work/early.txt"
-says "a schedule one step early is refused" 'early\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
+says "a schedule one step early is rejected" 'early\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
   "$certify" "$models/hourglass.json" "$work/early.txt"
 head -n 20 "$work/a.txt" > "$work/c.txt"
-says "a cut certificate is refused" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
+says "a truncated certificate is rejected" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
 says "a missing certificate is bad input" 'none; check its name' 2 "$certify" "$models/hourglass.json" "$work/none"
 says "a missing argument is bad input" 'CERTIFICATE is required' 2 "$certify" "$models/hourglass.json"
-says "a spec that is none is bad input" 'a\.txt: expected a model spec, JSON, found text that is not JSON at line 1, column 1; name the spec first' 2 \
+says "an invalid spec is bad input" 'a\.txt: expected a model spec, JSON, found text that is not JSON at line 1, column 1; name the spec first' 2 \
   "$certify" "$work/a.txt" "$work/a.txt"
 printf '{\n  "sluice": 1,,\n' > "$work/comma.json"
-says "a mistake has its line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
+says "a mistake is reported with line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
 printf '{ "sluice": 1e999 }' > "$work/large.json"
 says "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
 sed 's/"1@1 2@4 1@1"/"1@1 2@{2,0} 1@1"/' "$models/hourglass.json" > "$work/drawn.json"
-says "a drawn factor of 0 is no factor" 'expected at most 63 levels LAYERS@FACTOR' 2 "$certify" "$work/drawn.json" "$work/a.txt"
+says "a sampled factor of 0 is rejected" 'expected at most 63 levels LAYERS@FACTOR' 2 "$certify" "$work/drawn.json" "$work/a.txt"
 succeeds "--help" "$certify" --help
 
 # --- written and missing certificates
 exits 1 "a leak has no certificate" "$sluice" check "$corpus/leaky/bidirectional.json" --certificate "$work/leak.txt"
-if [[ -e $work/leak.txt ]]; then fail "none is written"; else pass "none is written"; fi
-says "the spec is never overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
-says "nor a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
-says "two outputs have two names" 'expected different files for --certificate and --smt' 2 \
+if [[ -e $work/leak.txt ]]; then fail "no certificate is written"; else pass "no certificate is written"; fi
+says "the spec is not overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
+says "nor is a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
+says "two outputs with one name are rejected" 'expected different files for --certificate and --smt' 2 \
   "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
 model_ir=$(find "$corpus" -name '*.mlir' | sort | sed -n 1p)
 says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
 # --- segments that depend on data
 says "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/words.json"
-# Each leak that issues and papers name, shown by a replay, next to the model that repairs it.
+# Each leak named in issues and papers, shown by a replay, with the model that repairs it.
 shown='replay of the compiled program: with token [0-9]+ changed.*loss changed by'
 while read -r leak twin; do
-  says "$leak is shown" "$shown" 1 "$sluice" check "$corpus/segments/$leak"
+  says "$leak is reported" "$shown" 1 "$sluice" check "$corpus/segments/$leak"
   says "$twin is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$twin"
 done <<'END'
 own-segment.mlir closed.mlir
@@ -84,31 +84,32 @@ labels-forward.mlir labels-of-a-loss.mlir
 spikes-forward.mlir spikes-learned.json
 nested-own-segment.mlir nested.mlir
 END
-says "labels of the data cut no text" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
-says "which a run with other labels shows" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
+says "labels of the data as boundaries are rejected" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
+says "the replay uses other labels" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
 says "a predictor learns them" 'proved causal' 0 "$sluice" check "$corpus/segments/labels.json" --certificate "$work/learned.txt"
 says "and is certified" 'certified: causal' 0 "$certify" "$corpus/segments/labels.json" "$work/learned.txt"
-says "that of a predictor is none of labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
+says "a certificate of a predictor does not certify labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
 sed 's/, "predictor": 4//' "$corpus/segments/spikes-learned.json" > "$work/cycle.json"
-says "a later loss cuts no text" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
+says "a later loss as boundaries is rejected" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
 succeeds "labels of the head's own entropy are proved" "$sluice" check "$corpus/segments/spikes-learned.json" --certificate "$work/later.txt"
-says "nor does it for the checker" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
+says "the checker rejects it too" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
 says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries are at 1;' 1 \
   "$sluice" check "$corpus/segments/own-segment.mlir" --no-replay
-says "so does a boundary read ahead" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
+says "a boundary read ahead leaks" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay
-says "the bits that show it are forced" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
+says "the replay forces the bits of the witness" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
 for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own spikes-own attend-own byteflow-own maxima-own; do
-  says "$name is shown" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
+  says "$name is reported" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
 done
 sed 's/"threshold": 0.1/"top": 0.25/' "$corpus/segments/byteflow.json" > "$work/byteflow-top.json"
-says "no replay forces a first bit that begins a segment" 'the path exists, but with token 1 changed row 0 stayed the same' 1 \
+says "no replay forces a bit in the first row" 'the path exists, but with token 1 changed row 0 stayed the same' 1 \
   "$sluice" check --no-advice "$work/byteflow-top.json"
 sed -i 's/, "at": "start"//; s/"first"/"last"/' "$work/byteflow-top.json"
-says "the greatest rates of the whole text are shown" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
+says "maximum rates of the complete text are reported" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
   "$sluice" check --no-advice "$work/byteflow-top.json"
-# The first leak changes no number: the program runs a longer sequence, or a later row, that does.
+# The first leak changes no number: the program runs a longer sequence, or a later row, that changes
+# one.
 says "a longer sequence is replayed where zeros hide the path" \
   "replay of the compiled program: with the sequence continued to token 5, row 3's loss changed by" 1 \
   "$sluice" check --no-advice "$corpus/leaky/zeros-hide-the-path.json"
@@ -131,51 +132,51 @@ for name in byteflow maxima spikes spikes-learned; do
   says "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
 done
 succeeds "no pass adds a dependence to segments" "$sluice" compile "$corpus/segments/phrases.json" --verify-each-causality -o "$work/x.sla"
-succeeds "a certificate of segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"
+succeeds "a certificate of a model with segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"
 says "it is certified" 'certified: causal for every length, .*, and step by step, for all boundaries that its axes have rows for; ' 0 \
   "$certify" "$corpus/segments/words-late.json" "$work/words.txt"
 sed 's/^schedule 16 max(-1, 0, e4(p - 1))$/schedule 16 max(-1, 0, e4(p - 2))/' "$work/words.txt" > "$work/early-row.txt"
-says "a row before its segment is closed is refused" 'early-row\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+says "a row before its segment closes is rejected" 'early-row\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
   "$certify" "$corpus/segments/words-late.json" "$work/early-row.txt"
 succeeds "segments of segments have a step" "$sluice" check "$corpus/segments/phrases.json" --certificate "$work/phrases.txt"
 says "and are certified with it" 'in eval, train and generate, and step by step, for all boundaries' 0 "$certify" "$corpus/segments/phrases.json" "$work/phrases.txt"
 for early in 'e4(e21(p - 1))' 'e21(p)' 'e21(e4(p))' 'e4(p)'; do # of the outer segments' ends and rows
   sed "s/^\\(schedule 2[12]\\) max(-1, e4(e21(p)))\$/\\1 max(-1, $early)/" "$work/phrases.txt" > "$work/early-outer.txt"
-  says "outer rows at $early are refused" 'early-outer\.txt:[0-9]+: refused: (its rows wait for ends that no step knows|the obligation does not hold)' 1 \
+  says "outer rows at $early are rejected" 'early-outer\.txt:[0-9]+: refused: (its rows wait for ends that no step knows|the obligation does not hold)' 1 \
     "$certify" "$corpus/segments/phrases.json" "$work/early-outer.txt"
 done
 sed 's/^bound 5 max(-1, e4(p))$/bound 5 max(-1, e4(p - 1))/' "$work/words.txt" > "$work/early-end.txt"
-says "a bound before a segment's end is refused" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+says "a bound before a segment's end is rejected" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
   "$certify" "$corpus/segments/words-late.json" "$work/early-end.txt"
-says "boundaries are not enumerated" 'expected scales of constant factors for --enumerate' 2 \
+says "the checker does not enumerate boundaries" 'expected scales of constant factors for --enumerate' 2 \
   "$certify" "$corpus/segments/words-late.json" "$work/words.txt" --enumerate
 succeeds "compile" "$sluice" compile "$models/hourglass.json" -o "$work/model.sla"
 succeeds "extract" "$sluice" inspect "$work/model.sla" --extract "$work/parts"
-succeeds "an artifact holds the certificate" cmp "$work/parts/certificate.txt" "$work/a.txt"
-succeeds "which certifies the spec beside it" "$certify" "$work/parts/spec.json" "$work/parts/certificate.txt"
+succeeds "inspect extracts the certificate of an artifact" cmp "$work/parts/certificate.txt" "$work/a.txt"
+succeeds "the extracted certificate certifies the extracted spec" "$certify" "$work/parts/spec.json" "$work/parts/certificate.txt"
 
 # --- independence
 readelf=$(command -v llvm-readelf-22 llvm-readelf readelf | head -n 1 || true)
 "$readelf" -d "$certify" | grep NEEDED > "$work/needed"
 if grep -Eiq 'llvm|mlir|sluice' "$work/needed" || ! grep -q NEEDED "$work/needed"; then
-  fail "the checker is linked with nothing of the compiler" "$(cat "$work/needed")"
+  fail "the checker links no library of the compiler" "$(cat "$work/needed")"
 else
-  pass "the checker is linked with nothing of the compiler"
+  pass "the checker links no library of the compiler"
 fi
 sources=("$root"/tools/sluice-certify/*.cpp "$root"/tools/sluice-certify/*.h)
 if grep -nE 'include "(sluice|mlir|llvm)/|include <(mlir|llvm)' "${sources[@]}" > "$work/includes"; then
-  fail "nor does it include any" "$(cat "$work/includes")"
+  fail "the checker includes no header of the compiler" "$(cat "$work/includes")"
 else
-  pass "nor does it include any"
+  pass "the checker includes no header of the compiler"
 fi
-if (($(cat "${sources[@]}" | wc -l) < 3800)); then pass "it can be read in one sitting"; else fail "it can be read in one sitting"; fi
+if (($(cat "${sources[@]}" | wc -l) < 3800)); then pass "the checker has fewer than 3,800 lines"; else fail "the checker has fewer than 3,800 lines"; fi
 
-# --- in time that grows with the model: 3,000 layers
+# --- in time linear in the model: 3,000 layers
 sed 's/"1@1 2@4 1@1"/"1000@1 1000@4 1000@1"/' "$root/models/tiny/hourglass.json" > "$work/deep.json"
 succeeds "3,000 layers: a certificate in 20 s" timeout 20 "$sluice" check "$work/deep.json" --no-advice --certificate "$work/deep"
-succeeds "3,000 layers: decided in 20 s" timeout 20 "$root/build/bin/sluice-certify" "$work/deep.json" "$work/deep"
+succeeds "3,000 layers: verified in 20 s" timeout 20 "$root/build/bin/sluice-certify" "$work/deep.json" "$work/deep"
 
-# --- every model that is shipped or tested
+# --- every shipped or tested model
 mkdir "$work/compared"
 if python3 "$root/test/e2e/support/compare_checkers.py" "$root" "$work/compared" > "$work/out" 2>&1; then
   pass "prover, checker and Z3 agree about $(tail -n 1 "$work/out")"

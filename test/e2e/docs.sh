@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The pages that are built from TableGen are current, the README's picture is current, and the tutorial's commands run and print the output
-# that it shows.
+# The pages built from TableGen are current, the README's picture is current, and the tutorial's commands run and print the shown output.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 succeeds "dialect and pass pages are current" "$root/scripts/docs.sh" --check

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The two language servers as an editor meets them: support/editors.py plays the editor.
+# The two language servers from an editor's view: support/editors.py plays the editor.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 for server in sluice-spec-lsp sluice-lsp-server; do
   succeeds "$server --version" "$root/build/bin/$server" --version
-  if grep -qx "$server [0-9.]*" "$work/out"; then pass "$server tells its version"; else fail "$server tells its version" "$(head -n 3 "$work/out")"; fi
+  if grep -qx "$server [0-9.]*" "$work/out"; then pass "$server prints its version"; else fail "$server prints its version" "$(head -n 3 "$work/out")"; fi
   succeeds "$server --help" "$root/build/bin/$server" --help
-  if grep -q editors.md "$work/out"; then pass "$server tells where to read on"; else fail "$server tells where to read on" "$(head -n 3 "$work/out")"; fi
-  exits 1 "$server ends when the editor does" "$root/build/bin/$server" < /dev/null
+  if grep -q editors.md "$work/out"; then pass "$server --help names the documentation"; else fail "$server --help names the documentation" "$(head -n 3 "$work/out")"; fi
+  exits 1 "$server exits with the editor" "$root/build/bin/$server" < /dev/null
 done
-exits 2 "a flag that is none" "$root/build/bin/sluice-spec-lsp" --dealy 3
+exits 2 "an unknown flag" "$root/build/bin/sluice-spec-lsp" --dealy 3
 
 for level in model dispatches plan; do
   succeeds "IR of the level $level" "$sluice" compile "$root/models/tiny/hourglass.json" --emit "$level"
@@ -19,7 +19,7 @@ for level in model dispatches plan; do
 done
 python3 "$root/test/e2e/support/editors.py" "$root" "$work" || failures=$((failures + 1))
 
-# Neovim runs the snippet of docs/editors.md as it is there, but for the path. scripts/setup.sh installs it.
+# Neovim runs the snippet of docs/editors.md unchanged except for the path. scripts/setup.sh installs it.
 cat > "$work/leak.json" << 'SPEC'
 {
   "sluice": 1, "vocabulary": 256, "context": 32, "batch": 2, "width": 16,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# GPU code of whole models on the emulator, every launch judged: training steps that follow the CPU's, of one model fifty that fall by
-# a nat, another architecture's code, evaluation and generation, by steps and without a cache.
+# GPU code of complete models on the emulator, with every launch checked: training steps that follow the CPU's, fifty of one model
+# that fall by a nat, another architecture's code, evaluation and generation, by steps and without a cache.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -18,21 +18,21 @@ done
 for name in vanilla-bf16 hourglass-bf16; do
   succeeds "$name: train on the CPU" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --steps "${steps[$name]}" --out "$work/$name-cpu"
   if wait "$(cat "$work/$name.pid")"; then
-    pass "$name: every launch of ${steps[$name]} steps breaks no rule and computes what its operands have in float64"
+    pass "$name: every launch of ${steps[$name]} steps has no violation and matches float64"
   else
     fail "$name: train on the emulator" "$(tail -n 5 "$work/$name.err")"
   fi
   if ((steps[$name] == 50)); then
     holds "$name: the loss falls by a nat" 'f[0][0]["loss"] - f[0][-1]["loss"] >= 1' "$work/$name-emulated/metrics.jsonl"
   fi
-  holds "$name: and follows the CPU's" \
+  holds "$name: the losses match the CPU's" \
     "len(f[0]) == len(f[1]) == ${steps[$name]} and "'all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
     "$work/$name-emulated/metrics.jsonl" "$work/$name-cpu/metrics.jsonl"
   for device in cpu emulator; do
     succeeds "$name: eval on $device" "$sluice" eval "$work/$name.sla" --weights "$work/$name-cpu" --data "$work/held-out.txt" --device $device --json
     cp "$work/out" "$work/eval-$device.json"
   done
-  holds "$name: both score alike" 'abs(f[0]["bits_per_byte"] - f[1]["bits_per_byte"]) < 2e-3' "$work/eval-cpu.json" "$work/eval-emulator.json"
+  holds "$name: both devices give the same score" 'abs(f[0]["bits_per_byte"] - f[1]["bits_per_byte"]) < 2e-3' "$work/eval-cpu.json" "$work/eval-emulator.json"
   succeeds "$name: two steps of sm_90a code" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --steps 2 --out "$work/$name-90a" \
     --device emulator --gpu-target sm_90a
   holds "$name: sm_90a gives sm_80's losses" 'all(a["loss"] == b["loss"] for a, b in zip(*f))' \
@@ -53,23 +53,24 @@ model = json.load(open(sys.argv[1]))
 model["batch"] = 12
 json.dump(model, open(sys.argv[2], "w"))
 PYTHON
-# Within a budget of memory, so that launches which compute again are judged as well.
+# Within a memory budget, so rematerializing launches are checked as well.
 succeeds "shared sums: compile" "$sluice" compile "$work/shared.json" -o "$work/shared.sla" --target cpu,sm_80 --memory-budget 2500KiB
 succeeds "shared sums: extract" "$sluice" inspect "$work/shared.sla" --extract "$work/shared"
-holds "shared sums: by blocks that count themselves" \
+holds "shared sums: blocks use an arrival counter" \
   'sum(k["variants"]["sm_80"].get("counters", 0) > 0 for k in f[0]["kernels"]) >= 4' "$work/shared/plan.json"
-holds "shared sums: some launches compute again" 'f[0]["memory"]["budget"]["launches"] > 0' "$work/shared/plan.json"
+holds "shared sums: some launches rematerialize" 'f[0]["memory"]["budget"]["launches"] > 0' "$work/shared/plan.json"
 two_steps "shared sums" "$work/shared"
-# Scores by distance have kernels of their own.
+# Scores by distance have separate kernels.
 succeeds "by distance: compile" "$sluice" compile "$root/models/tiny/relative-bf16.json" -o "$work/relative.sla" --target cpu,sm_80
 two_steps "by distance" "$work/relative"
-# Maxima of segments that then attend to their rows, and matrices that begin as the identity or at zero.
+# Maxima of segments that then attend to their rows, and matrices initialized as the identity or with
+# zeros.
 echo '{"sluice": 1, "vocabulary": 128, "context": 24, "batch": 2, "width": 8, "precision": {"compute": "bf16"},
   "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"},
   {"op": "blt", "layers": [0, 1, 1], "boundaries": {"rule": "whitespace"}}, {"op": "hnet", "layers": [0, 1, 0]}, {"op": "head"}]}' > "$work/patches.json"
 succeeds "patches and chunks: compile" "$sluice" compile "$work/patches.json" -o "$work/patches.sla" --target cpu,sm_80
 two_steps "patches and chunks" "$work/patches"
-# The emulator's counts of a wider model's step, next to the plan.
+# The emulator's counts of a wider model's step, compared with the plan.
 cat > "$work/wide.json" << 'JSON'
 { "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,
   "precision": { "compute": "bf16" },
@@ -79,17 +80,18 @@ JSON
 succeeds "wide: compile" "$sluice" compile "$work/wide.json" -o "$work/wide.sla" --target sm_80
 succeeds "wide: bench" "$sluice" bench "$work/wide.sla" --device emulator --kernels --steps 1 --json
 cp "$work/out" "$work/wide-counts.json"
-# Planned is the whole table of tokens; text does not have every token, so its lookup (rows_2x257) reads less.
-holds "every kernel moves the bytes that are planned, within 5%; the lookup of tokens up to a quarter less" \
+# The plan counts the complete token table; text does not contain every token, so its lookup (rows_2x257)
+# reads less.
+holds "every kernel's traffic is within 5% of the plan; the token lookup's up to a quarter less" \
   'len(f[0]["kernels"]) >= 25 and all(-(0.25 if k["name"].startswith("rows_2x257_") else 0.05) <= k["emulated"]["bytes"] / k["emulated"]["planned_bytes"] - 1 <= 0.05 for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
-holds "no kernel that multiplies meets a bank conflict" \
+holds "no matrix kernel has bank conflicts" \
   'all(k["emulated"]["bank_passes"] == k["emulated"]["least_bank_passes"] > 0 for k in f[0]["kernels"] if k["kind"] in ("matmul", "attention"))' \
   "$work/wide-counts.json"
-holds "requests take at least 90% of the sectors that they need at least; attention with its angles and results two by two 60%" \
+holds "requests use at least 90% of the fetched sectors; attention with angles and paired results 60%" \
   'all(k["emulated"]["least_sectors"] >= (0.6 if k["kind"] == "attention" else 0.9) * k["emulated"]["sectors"] for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
-# After two steps the most likely bytes still differ from place to place.
+# After two steps the most likely bytes still differ from position to position.
 for name in vanilla-bf16 hourglass-bf16; do
   generate=("$sluice" generate "$work/$name.sla" --weights "$work/$name-90a" --prompt "the water" --tokens 9 --temperature 0 --device emulator)
   succeeds "$name: generate by steps" "${generate[@]}"
@@ -97,10 +99,10 @@ for name in vanilla-bf16 hourglass-bf16; do
   for other in --no-cache --gpu-target=sm_90a; do
     succeeds "$name: generate, $other" "${generate[@]}" "$other"
     cp "$work/out" "$work/other"
-    succeeds "$name: it writes the same text" cmp "$work/other" "$work/steps"
+    succeeds "$name: the text is the same" cmp "$work/other" "$work/steps"
   done
 done
-# An update of two batches: each launch is judged, and its draws depend on the update's rows.
+# An update of two batches: every launch is checked, and random numbers depend on the update's rows.
 cat > "$work/two.json" << 'SPEC'
 { "sluice": 1, "vocabulary": 256, "context": 9, "batch": 2, "width": 16,
   "defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },
@@ -110,6 +112,6 @@ succeeds "two batches: compile" "$sluice" compile "$work/two.json" -o "$work/two
 for device in cpu emulator; do
   succeeds "two batches: a step on $device" "$sluice" train "$work/two.sla" --data "$work/training.txt" --steps 1 --out "$work/two-$device" --device $device
 done
-holds "two batches: both devices make the same step" 'abs(f[0][0]["loss"] / f[1][0]["loss"] - 1) < 2e-3' \
+holds "two batches: both devices give the same step" 'abs(f[0][0]["loss"] / f[1][0]["loss"] - 1) < 2e-3' \
   "$work/two-cpu/metrics.jsonl" "$work/two-emulator/metrics.jsonl"
 finish

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Shorten-factor dropout: one artifact is, with each factor, the artifact of that factor alone, bit for bit.
+# Shorten-factor dropout: one artifact equals, at each factor, the artifact of only that factor, bitwise.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -16,19 +16,19 @@ for factor in 2 4; do
 done
 succeeds "compile both" compile "$spec" -o "$work/drawn.sla" --factor 4
 
-# Training: each step one factor; a resumed run draws the same.
+# Training: one factor per step; a resumed run samples the same.
 train=("$sluice" train "$work/drawn.sla" --data "$work/training.txt" --log-every 1)
 succeeds "train" "${train[@]}" --eval-data "$work/held-out.txt" --eval-every 12 --steps 12 --out "$work/run"
 succeeds "half a run" "${train[@]}" --steps 5 --out "$work/halves"
 succeeds "the other half" "${train[@]}" --steps 12 --resume --out "$work/halves"
-holds "each line has its factor, and both are drawn" '{m["factor"] for m in f[0]} == {2, 4} and len(f[0]) == 12' "$work/run/metrics.jsonl"
-holds "a resumed run draws and trains alike" \
+holds "each line has its factor, and both factors occur" '{m["factor"] for m in f[0]} == {2, 4} and len(f[0]) == 12' "$work/run/metrics.jsonl"
+holds "a resumed run samples and trains the same" \
   'all((a["factor"], a["loss"], a["grad_norm"]) == (b["factor"], b["loss"], b["grad_norm"]) for a, b in zip(*f))' \
   "$work/run/metrics.jsonl" "$work/halves/metrics.jsonl"
 holds "held-out text is scored with each" \
   'set(f[0][-1]["eval_factors"]) == {"2", "4"} and f[0][-1]["eval_factors"]["4"] == f[0][-1]["eval_bits_per_byte"]' "$work/run/metrics.jsonl"
 first=$(head -1 "$work/run/metrics.jsonl" | sed 's/.*"factor":\([0-9]\).*/\1/')
-succeeds "a step of that factor alone" "$sluice" train "$work/only-$first.sla" --data "$work/training.txt" --steps 1 --out "$work/one"
+succeeds "a step of only that factor" "$sluice" train "$work/only-$first.sla" --data "$work/training.txt" --steps 1 --out "$work/one"
 holds "is the same step" 'all(f[0][0][key] == f[1][0][key] for key in ("loss", "grad_norm"))' "$work/run/metrics.jsonl" "$work/one/metrics.jsonl"
 
 # Evaluation, logits and generation with the weights of that run.
@@ -40,7 +40,7 @@ for factor in 2 4; do
   cp "$work/out" "$work/chosen.json"
   succeeds "eval of factor $factor alone" "$sluice" eval "$work/only-$factor.sla" "${score[@]}"
   cp "$work/out" "$work/alone.json"
-  holds "they are equal" "f[0]['factors']['$factor']['nats'] == f[1]['nats'] == f[2]['nats'] and f[1]['factor'] == $factor" \
+  holds "both losses are equal" "f[0]['factors']['$factor']['nats'] == f[1]['nats'] == f[2]['nats'] and f[1]['factor'] == $factor" \
     "$work/all.json" "$work/chosen.json" "$work/alone.json"
   write=(--weights "$work/run" --prompt "the cat" --tokens 20 --seed 3)
   succeeds "a text of factor $factor alone" "$sluice" generate "$work/only-$factor.sla" "${write[@]}"
@@ -50,8 +50,8 @@ for factor in 2 4; do
   cp "$work/err" "$work/notice-$factor"
   succeeds "writes the same" cmp "$work/text" "$work/alone.txt"
 done
-holds "factors differ" 'f[0]["factors"]["2"]["nats"] != f[0]["factors"]["4"]["nats"]' "$work/all.json"
-succeeds "a notice says where each token recomputes all" grep -q "with factor 2 each token recomputes" "$work/notice-2"
+holds "the factors give different losses" 'f[0]["factors"]["2"]["nats"] != f[0]["factors"]["4"]["nats"]' "$work/all.json"
+succeeds "a note names the factors without a step" grep -q "with factor 2 each token recomputes" "$work/notice-2"
 greedy=(--weights "$work/run" --prompt "the cat" --tokens 50 --temperature 0)
 succeeds "a text of factor 4, recomputed" "$sluice" generate "$work/drawn.sla" "${greedy[@]}" --no-cache
 cp "$work/out" "$work/recomputed.txt"
@@ -76,10 +76,10 @@ for i, loss in enumerate(losses):
     assert abs(math.log(math.fsum(map(math.exp, row))) - row[text[i + 1]] - loss) < 1e-4, i
 PYTHON
 
-# Proofs: every factor has one, and a read that is too late for the largest alone is rejected with it.
+# Proofs: each factor has one, and a read that is too late only for the largest is rejected with it.
 succeeds "check" "$sluice" check "$spec" --no-advice --certificate "$work/certificate" --smt "$work/smt"
 cp "$work/out" "$work/verdict"
-succeeds "tells the factors" grep -q "each factor of 2, 4" "$work/verdict"
+succeeds "prints the factors" grep -q "each factor of 2, 4" "$work/verdict"
 succeeds "an independent reading agrees" "$root/build/bin/sluice-certify" "$spec" "$work/certificate" --enumerate
 python3 - "$work/certificate" "$work/partial" << 'PYTHON'
 import sys
@@ -87,24 +87,24 @@ lines = open(sys.argv[1]).read().splitlines()
 kept = lines[:lines.index("factor 4")]
 open(sys.argv[2], "w").write("\n".join(kept + [f"end certificate {len(kept) + 1} lines"]) + "\n")
 PYTHON
-exits 1 "but not without the proof of a factor" "$root/build/bin/sluice-certify" "$spec" "$work/partial"
+exits 1 "a certificate without the proof of a factor is rejected" "$root/build/bin/sluice-certify" "$spec" "$work/partial"
 sed 's/"0@1 1@{2,4} 0@1"/&, "shift": 1/' "$spec" > "$work/leaky.json"
-exits 1 "a shift for the least factor alone is refused" "$sluice" check "$work/leaky.json" --json
+exits 1 "a shift for only the minimum factor is rejected" "$sluice" check "$work/leaky.json" --json
 cp "$work/out" "$work/leak.json"
-holds "with a witness of the other that is replayed" \
+holds "the witness of the other factor is replayed" \
   'f[0]["refused_factor"] == 4 and f[0]["witness"]["replay"]["result"] == "changed" and f[0]["witness"]["replay"]["program"] == "compiled"' "$work/leak.json"
-exits 1 "nor does it compile" compile "$work/leaky.json" -o "$work/leaky.sla"
+exits 1 "compile rejects it too" compile "$work/leaky.json" -o "$work/leaky.sla"
 
-# Impossible combinations have messages.
+# Impossible combinations are reported.
 exits 2 "another factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --factor 3
-exits 2 "a factor of one that draws none" "$sluice" eval "$work/only-2.sla" "${score[@]}" --factor 2
+exits 2 "a factor for a spec without sampled factors" "$sluice" eval "$work/only-2.sla" "${score[@]}" --factor 2
 exits 2 "compile of another factor" compile "$spec" -o "$work/x.sla" --factor 3
 exits 2 "losses by token without a factor" "$sluice" eval "$work/drawn.sla" "${score[@]}" --per-token "$work/x.npy"
 
-# Within a budget, the least there is, steps of both factors are the same.
+# Within the minimum budget, steps of both factors are the same.
 exits 2 "a budget that is too small" compile "$spec" -o "$work/x.sla" --memory-budget 1 --factor 4
 least=$(sed -n 's/.*expected at least \([0-9]*\) .*/\1/p' "$work/err")
-exits 2 "one byte less than the least" compile "$spec" -o "$work/x.sla" --memory-budget $((least - 1)) --factor 4
+exits 2 "one byte less than the minimum" compile "$spec" -o "$work/x.sla" --memory-budget $((least - 1)) --factor 4
 succeeds "the least" compile "$spec" -o "$work/lean.sla" --memory-budget "$least" --factor 4
 succeeds "inspect" "$sluice" inspect "$work/lean.sla" --json
 holds "keeps to it" "f[0]['memory']['arena_bytes'] <= $least < f[0]['memory']['budget']['full_bytes']" "$work/out"

@@ -18,8 +18,8 @@ succeeds "compile" "$sluice" compile "$work/spec.json" -o "$work/model.sla"
 base=("$sluice" train "$work/model.sla" --data "$work/text" --threads 1)
 train=("${base[@]}" --save-every 40 --keep 2)
 
-# Whatever the moment of a kill, the next training continues or begins anew, and ends in the same bytes.
-succeeds "a training that nobody kills" "${train[@]}" --out "$work/whole"
+# After a kill at any moment, the next training continues or restarts, and ends in the same bytes.
+succeeds "an uninterrupted training" "${train[@]}" --out "$work/whole"
 if python3 - "$work" "${FAULTS:-25}" "${train[@]}" > "$work/out" 2>&1 << 'PYTHON'
 import filecmp, json, os, random, shutil, signal, subprocess, sys, time
 work, kills, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
@@ -35,13 +35,14 @@ done = ended = anew = 0
 run = work + "/killed"
 while done < kills:
     exists = os.path.isdir(run)
-    # A run without a checkpoint can be named with --resume and without, as can an empty folder and none.
+    # A run without a checkpoint can be given with --resume and without, as can an empty folder and a
+    # missing one.
     saved = exists and os.path.exists(run + "/latest") or os.path.isdir(run + "/checkpoints") and any(
         name.isdigit() for name in os.listdir(run + "/checkpoints"))
     resume = saved or draw.random() < 0.5
     anew += exists and not saved
     process = subprocess.Popen(command + ["--out", run] + ["--resume"] * resume, stderr=subprocess.PIPE, text=True)
-    # A third of the kills fall into the start of a process, a third after a run's first file. Now and then a run ends.
+    # A third of the kills fall into the start of a process, a third after a run's first file. Some runs end.
     kind = "none" if ended * 10 < done - 5 else draw.choice(("start", "first", "any"))
     while kind == "first" and process.poll() is None and not os.path.exists(run + "/spec.json"):
         time.sleep(0.002)
@@ -68,7 +69,7 @@ print(f"{done} kills, {ended} runs that ended, {anew} begun anew")
 PYTHON
 then pass "kills at random moments: $(cat "$work/out")"; else fail "kills at random moments" "$(tail -n 5 "$work/out")"; fi
 
-# SIGHUP saves, as SIGTERM does; under nohup it is not heard. interrupted SIGNAL RUN [EARLIER SIGNAL]
+# SIGHUP saves, like SIGTERM; under nohup it is ignored. interrupted SIGNAL RUN [EARLIER SIGNAL]
 hearing=(--default-signal=HUP) # this script may run under nohup itself
 # shellcheck disable=SC2317 # called by name
 interrupted() {
@@ -103,17 +104,17 @@ interrupted_step() {
 succeeds "SIGTERM inside a step" interrupted_step TERM
 succeeds "two signals inside a step" interrupted_step TERM TERM
 
-# An evaluation during a training that keeps one checkpoint, which is removed again and again.
+# Evaluates during a training that retains one checkpoint, which is removed again and again.
 "${base[@]}" --steps 1000000 --save-every 1 --keep 1 --out "$work/beside" 2> "$work/beside.err" &
 training=$!
 while [[ ! -s $work/beside/latest ]] && kill -0 "$training"; do sleep 0.05; done
 # shellcheck disable=SC2317 # called by name
 beside() { for _ in {1..15}; do "$sluice" eval "$work/model.sla" --weights "$work/beside" --data "$work/text" --tokens 64 || return; done; }
-succeeds "evaluation beside a training that keeps one checkpoint" beside
+succeeds "evaluation during a training that retains one checkpoint" beside
 kill -TERM "$training"
 wait "$training" || true
 
-# Deep JSON, wherever a command reads some.
+# Deep JSON, in every command that reads JSON.
 deep() { python3 -c 'import sys; sys.stdout.write(sys.argv[1] + "[" * 100000 + "]" * 100000 + sys.argv[2])' "$@"; }
 refuses_deep() {
   local name=$1
@@ -142,5 +143,5 @@ refuses_deep "bundle" "$root/build/bin/sluice-gpu-check" run "$work/bundle" -o "
 deep '{"name": ' '}' > "$work/deep/costs.json"
 deep '{"step": 1, "loss": ' '}' >> "$work/deep/metrics.jsonl"
 succeeds "deep JSON: report" "$sluice" report "$work/deep"
-succeeds "and it says that a line is damaged" grep -q 'Damaged lines of metrics.jsonl.*: 1' "$work/deep/report.html"
+succeeds "and reports the damaged line" grep -q 'Damaged lines of metrics.jsonl.*: 1' "$work/deep/report.html"
 finish

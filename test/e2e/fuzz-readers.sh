@@ -17,5 +17,5 @@ for reader in "${readers[@]}"; do
     fail "$reader" "$(grep -A 3 "^$reader:" "$work/lines")" "$(tail -n 30 "$work/corpus/reader-$reader.log")"
   fi
 done
-exits 2 "a reader that is none" "$root/scripts/fuzz-readers.sh" nothing
+exits 2 "an unknown reader" "$root/scripts/fuzz-readers.sh" nothing
 finish

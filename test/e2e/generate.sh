@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Generation as users see it: the same text with and without a cache, in every batch and after a session; stop texts;
-# refusals.
+# Generation for users: the same text with and without a cache, in every batch and after a session; stop texts;
+# rejected flags.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -30,7 +30,7 @@ refuses() {
 for name in vanilla hourglass; do
   model "$name" "$root/models/tiny/$name.json"
 done
-# The last keeps nothing from one token to the next.
+# The last stores nothing from one token to the next.
 for name in factors-2-3-7-nested hourglass-windows embedding-alone; do
   model "$name" "$root/test/causality/causal/$name.json"
 done
@@ -80,8 +80,8 @@ family "convolution, maxima and groups side by side" '{ "op": "shorten", "factor
 family "hashes" '{ "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }'
 greedy "bursts" '{ "op": "shorten", "factor": 2 }, { "op": "upsample", "factor": 2 },
   { "op": "layer", "key_value_heads": 4, "lsh": { "buckets": 2, "chunk": 4 } }, { "op": "shift", "by": 1 }'
-succeeds "bursts: says that each token recomputes all" grep -q 'no incremental step, so that each token recomputes all' "$work/told"
-exits 2 "bursts: no session" "$sluice" generate "$work/bursts.sla" -w "$work/bursts" -p a -n 1 --save-session "$work/new"
+succeeds "bursts: a note says that each token recomputes the text" grep -q 'no incremental step, so that each token recomputes all' "$work/told"
+exits 2 "bursts: a session is rejected" "$sluice" generate "$work/bursts.sla" -w "$work/bursts" -p a -n 1 --save-session "$work/new"
 cp "$work/err" "$work/said"
 succeeds "bursts: the message" grep -q 'expected an artifact that generates step by step' "$work/said"
 
@@ -119,13 +119,13 @@ write begin hourglass -p ab -n 70 --seed 7 --top-k 90 --min-p 0.001 --typical 0.
   --threads 2 --save-session "$work/session"
 write rest hourglass --session "$work/session" -n 50 --threads 1
 cat "$work/begin" "$work/rest" > "$work/joined"
-same "a session goes on as if it had not ended, on other threads" whole joined
+same "a session continues as without saving, on other threads" whole joined
 write greedy hourglass -p ab -n 10 -t 0 --save-session "$work/short"
 write appended hourglass --session "$work/short" -p ' and more' -n 10
 text="ab$(cat "$work/greedy") and more"
 write direct hourglass -p "$text" -n 10 -t 0 --no-cache
 same "a prompt is appended to a session" appended direct
-: > "$work/begin" # the job empties it only once it has begun
+: > "$work/begin" # the job empties it only after its start
 "$sluice" generate "$work/hourglass.sla" -w "$work/hourglass" -p ab --no-echo -n 100000000 --seed 7 \
   --save-session "$work/stopped" > "$work/begin" 2> "$work/err" &
 job=$!
@@ -133,21 +133,21 @@ while (($(wc -c < "$work/begin") < 30)) && kill -0 "$job"; do sleep 0.1; done
 kill -TERM "$job"
 status=0
 wait "$job" || status=$?
-succeeds "a text that a signal ends: status 143" test "$status" -eq 143
+succeeds "a text interrupted by a signal: status 143" test "$status" -eq 143
 write rest hourglass --session "$work/stopped" -n 50
 cat "$work/begin" "$work/rest" > "$work/joined"
 write whole hourglass -p ab --seed 7 -n "$(wc -c < "$work/joined")"
 same "its session was saved" whole joined
 head -c 2000 "$work/session" > "$work/cut"
-refuses "a session that is cut" 'cut short' --session "$work/cut"
+refuses "a truncated session" 'cut short' --session "$work/cut"
 python3 - "$work/session" "$work/damaged" << 'PYTHON'
 import sys
 data = bytearray(open(sys.argv[1], "rb").read())
 data[-100] ^= 1
 open(sys.argv[2], "wb").write(data)
 PYTHON
-refuses "a session that is damaged" 'damaged' --session "$work/damaged"
-refuses "weights in place of a session" 'expected a session' --session "$work/hourglass/checkpoints/0/weights.safetensors"
+refuses "a damaged session" 'damaged' --session "$work/damaged"
+refuses "weights as session" 'expected a session' --session "$work/hourglass/checkpoints/0/weights.safetensors"
 exits 2 "a session of another model" "$sluice" generate "$work/vanilla.sla" -w "$work/vanilla" --session "$work/session"
 cp "$work/err" "$work/said"
 succeeds "it says so" grep -q 'of the same artifact' "$work/said"
@@ -160,19 +160,19 @@ succeeds "the text before a stop text" python3 -c 'import sys
 free, stopped = (open(path, "rb").read() for path in sys.argv[1:3])
 sys.exit(stopped != free[:free.index(sys.argv[3].encode())] or len(stopped) == len(free))' "$work/free" "$work/stopped" "$stop"
 
-# Flags that make no sense.
+# Invalid flags.
 refuses "no samples" 'from 1 to' --num 0
 refuses "an empty stop text" 'at least one byte' --stop ''
 refuses "min-p beyond 1" 'min-p from 0 to 1' --min-p 1.5
-refuses "no typical text" 'typical probability' --typical 0
+refuses "a typical mass of 0" 'typical probability' --typical 0
 refuses "a penalty of 0" 'repetition penalty above 0' --repetition-penalty 0
 refuses "two kinds of prompts" 'prompt' -p a --prompt-file "$work/prompts"
 refuses "a session of several texts" 'one text for a session' --prompt-file "$work/prompts" --save-session "$work/new"
 refuses "a session without a cache" 'no-cache' --no-cache --save-session "$work/new"
-refuses "prompts that are not there" 'nowhere' --prompt-file "$work/nowhere"
+refuses "a missing prompt file" 'nowhere' --prompt-file "$work/nowhere"
 cp "$work/hourglass/checkpoints/0/weights.safetensors" "$work/weights"
 for kept in checkpoints/0/weights.safetensors latest; do
-  refuses "a session in place of $kept" 'part of the (run|checkpoint)' -n 1 --save-session "$work/hourglass/$kept"
+  refuses "a session path equal to $kept" 'part of the (run|checkpoint)' -n 1 --save-session "$work/hourglass/$kept"
 done
 succeeds "which stays" cmp "$work/weights" "$work/hourglass/checkpoints/0/weights.safetensors"
 refuses "an infinite temperature" 'finite temperature' -t inf
@@ -181,9 +181,9 @@ holds "prompts from the standard input, with carriage returns" '[a["prompt"] for
 : > "$work/empty"
 refuses "no prompts" 'one prompt a line' --prompt-file "$work/empty"
 succeeds "and nothing was written" test ! -e "$work/new"
-exits 2 "more rows than there can be" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/new" --generation-rows 65
+exits 2 "more rows than the limit" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/new" --generation-rows 65
 
-# Continuations that are given: as evaluation scores them, and alike among others and without a cache.
+# Given continuations: scored as by evaluation, and equally among others and without a cache.
 printf 'abacadabra' > "$work/text"
 # score FILE FLAGS...: what `generate --score --json` prints.
 score() {
@@ -192,7 +192,7 @@ score() {
 }
 "$sluice" eval "$work/hourglass.sla" --weights "$work/hourglass" --data "$work/text" --json > "$work/eval.json" 2> "$work/err"
 score score -p a --score bacadabra
-holds "a score is evaluation's" \
+holds "a score matches eval" \
   'abs(f[0]["nats"] - f[1][0]["nats"]) < 1e-4 and f[1][0]["tokens"] == f[0]["tokens"] == len(f[1][0]["per_token"]) == 9' \
   "$work/eval.json" "$work/score.jsonl"
 score scores --prompt-file "$work/prompts" --score b --score bacadabra
@@ -206,19 +206,19 @@ same "a score is the same among others and alone" first one.jsonl
 refuses "an empty continuation" 'continuation of at least one byte' --score ''
 refuses "a score and a temperature" 'with --score, which draws nothing' --score a --temperature 0
 
-# Messages about it.
+# Messages.
 "$sluice" inspect "$work/hourglass.sla" --json > "$work/inspect.json"
 holds "inspect lists states and rates" \
   '({"name", "shape", "bytes", "scale"} <= set(f[0]["states"][0]) and f[0]["generation"]["rows"] == 16 and
      {l["period"] for l in f[0]["generation"]["launches"]} == {1, 4})' "$work/inspect.json"
-holds "and memory by its use" 'f[0]["memory"]["by_use"].keys() == {"training", "generation"}' "$work/inspect.json"
+holds "and memory by use" 'f[0]["memory"]["by_use"].keys() == {"training", "generation"}' "$work/inspect.json"
 "$sluice" inspect "$work/hourglass.sla" > "$work/inspect"
-succeeds "inspect says it to people" grep -q 'every token, [0-9]* every 4th token' "$work/inspect"
+succeeds "inspect prints it as text" grep -q 'every token, [0-9]* every 4th token' "$work/inspect"
 "$sluice" bench "$work/hourglass.sla" -n 1 --kernels --generate --rows 3 --positions 8-40 --json > "$work/bench.json"
 holds "bench measures generation" \
   '(0 < f[0]["fraction_of_bandwidth"] < 1.5 and f[0]["cached_tokens_per_s"] > 0 and
      0 < f[0]["generation_step_ms"]["tenth"] <= f[0]["generation_step_ms"]["median"])' "$work/bench.json"
-holds "of the rows and positions asked for" \
+holds "of the requested rows and positions" \
   '(f[0]["rows"] == 3 and f[0]["positions"] == [8, 40] and
      16 * f[0]["state_bytes"] == 3 * sum(s["bytes"] for s in f[1]["states"]) and
      math.isclose(f[0]["fraction_of_bandwidth"],

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The bundle that goes to a machine with a GPU: small, without LLVM, its recordings right on the emulator for both targets.
+# The bundle for a machine with a GPU: small, without LLVM, its recordings correct on the emulator for both targets.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 bundle=$work/bundle
-succeeds "a bundle is made, under 60 MB" "$root/scripts/gpu-check.sh" --pack "$bundle"
-exits 2 "a folder that is there is left alone" "$root/scripts/gpu-check.sh" --pack "$bundle"
+succeeds "a bundle is built, under 60 MB" "$root/scripts/gpu-check.sh" --pack "$bundle"
+exits 2 "an existing folder is not changed" "$root/scripts/gpu-check.sh" --pack "$bundle"
 tar -xzf "$bundle.tar.gz" -C "$work" --transform 's/^bundle/unpacked/'
-succeeds "the archive holds the bundle" diff -r "$bundle" "$work/unpacked"
+succeeds "the archive contains the bundle" diff -r "$bundle" "$work/unpacked"
 ldd "$bundle/sluice-gpu-check" > "$work/needed"
-exits 1 "the program needs the C library alone" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
+exits 1 "the program needs only the C library" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
 for name in vanilla-bf16 hourglass-bf16 ragged; do
   for target in sm_80 sm_90a; do
     succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \

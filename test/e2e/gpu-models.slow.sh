@@ -14,7 +14,7 @@ assembled = shutil.which("ptxas") is not None
 
 # Eight pre-norm layers, 7 launches forward and 14 backward each, and at most 12 outside.
 most_launches = {"small/vanilla.json": {"forward": 8 * 7 + 2, "backward": 8 * 14 + 6, "update": 3}}
-# Every kernel of these has its line; of the others there are sums.
+# Every kernel of these has a line; for the others there are sums.
 in_full = {"tiny/vanilla-bf16.json", "tiny/hourglass-bf16.json", "small/vanilla.json", "small/hourglass.json",
            "papers/hourglass-2@1-8@4-2@1-repeat.json"}
 

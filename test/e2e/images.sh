@@ -9,7 +9,7 @@ targets=cpu-avx2
 says() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
-# Images of 4 x 4 pixels with three channels, all of whose rows are alike: the lower half follows from the upper one.
+# Images of 4 x 4 pixels with three channels and equal rows: the upper half determines the lower half.
 cat > "$work/images.py" << 'PYTHON'
 import random, struct, sys, zlib
 def write(path, pixels, width, height, color, depth=8, extra=()):
@@ -69,10 +69,10 @@ cp "$work/out" "$work/bytes.json"
 succeeds "eval of PNG files" score --data "$work"/test-?.png
 cp "$work/out" "$work/png.json"
 succeeds "eval of PNG files with a gamma" score --data "$work"/gamma-?.png
-holds "pixels are the numbers that the file has" 'f[0]["nats"] == f[1]["nats"]' "$work/bytes.json" "$work/out"
-holds "both hold the same images" 'f[0]["nats"] == f[1]["nats"] and f[0]["images"] == 8' "$work/bytes.json" "$work/png.json"
-holds "every byte is scored, the first one too" 'f[0]["tokens"] == 8 * 48' "$work/bytes.json"
-holds "pixels are no characters" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "images are not text"' "$work/bytes.json"
+holds "pixels equal the numbers of the file" 'f[0]["nats"] == f[1]["nats"]' "$work/bytes.json" "$work/out"
+holds "both files give the same scores" 'f[0]["nats"] == f[1]["nats"] and f[0]["images"] == 8' "$work/bytes.json" "$work/png.json"
+holds "every byte is scored, including the first" 'f[0]["tokens"] == 8 * 48' "$work/bytes.json"
+holds "pixels give no bits per character" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"] == "images are not text"' "$work/bytes.json"
 holds "a first row costs 12 bits, the others nothing" '12 / 48 <= f[0]["bits_per_dim"] < 15 / 48' "$work/bytes.json"
 holds "held-out images while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_dim"]) < 1e-6' \
   "$work/bytes.json" "$work/run/metrics.jsonl"
@@ -80,7 +80,7 @@ holds "held-out images while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0
 succeeds "complete" paint --images 4x4x3 --image "$work/test.bin" --png "$work/whole" --temperature 0
 succeeds "complete without a cache" paint --images 4x4x3 --image "$work/test.bin" --png "$work/again" --temperature 0 --no-cache
 succeeds "invent" paint --images 4x4x3 --png "$work/new" --num 2 --seed 5 --top-k 2
-succeeds "images are as they should be" python3 - "$work" << 'PYTHON'
+succeeds "images have the expected pixels" python3 - "$work" << 'PYTHON'
 import sys
 folder = sys.argv[1]
 sys.path.insert(0, folder)
@@ -98,14 +98,14 @@ exits 2 "gray" score --data "$work/gray.png"
 says "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images specifies, found one of 4x4x1'
 exits 2 "transparency" score --data "$work/alpha.png"
 says "what it has" 'alpha.png: expected a PNG of 8 bits per channel without transparency, found one with transparency'
-exits 2 "a color that is clear" score --data "$work/clear.png"
-says "what it has, too" 'clear.png: .*found one with transparency'
+exits 2 "a transparent color" score --data "$work/clear.png"
+says "the message names it too" 'clear.png: .*found one with transparency'
 exits 2 "16 bits" score --data "$work/deep.png"
 says "how many" 'found one of 16 bits'
-exits 2 "another shape of as many bytes" score --data "$work/wide.png"
+exits 2 "another shape with the same number of bytes" score --data "$work/wide.png"
 exits 2 "a cut PNG" score --data "$work/short.png"
-says "that it is damaged" 'short.png: expected a PNG image, found a damaged one'
-exits 2 "no whole images" score --data "$work/odd.bin"
+says "the message reports the damage" 'short.png: expected a PNG image, found a damaged one'
+exits 2 "incomplete images" score --data "$work/odd.bin"
 says "how long" 'images of 4x4x3, 48 bytes each, found 50 bytes'
 exits 2 "another context" train --images 4x4x1 --data "$work/test.bin" --out "$work/none"
 says "the remedy" 'compile with --set context=16'
@@ -113,19 +113,19 @@ exits 2 "no size" train --images 4x4 --data "$work/test.bin" --out "$work/none"
 exits 2 "windows of images" score --data "$work/test.bin" --stride 8
 exits 2 "a prompt for an image" paint --images 4x4x3 --png "$work/none" --prompt a
 exits 2 "a folder with files" paint --images 4x4x3 --png "$work/whole"
-exits 2 "rows of no image" paint --images 4x4x3 --png "$work/none" --keep 2
+exits 2 "rows of a missing image" paint --images 4x4x3 --png "$work/none" --keep 2
 exits 2 "too many rows" paint --images 4x4x3 --image "$work/test.bin" --png "$work/none" --keep 5
 exits 2 "an image without its size" paint --image "$work/test.bin"
 succeeds "nothing was written" test ! -e "$work/none"
 
-# A model that leaves out its first 15 rows.
+# A model that omits its first 15 rows.
 succeeds "compile a top-down model" "$sluice" compile "$root/models/tiny/top-down.json" --set context=48 -t "$targets" -o "$work/down.sla"
 succeeds "its weights" "$sluice" train "$work/down.sla" --cpu-target "$targets" --out "$work/down" --steps 0
 down=("$work/down.sla" --cpu-target "$targets" --weights "$work/down" --images 4x4x3)
 succeeds "eval without the first bytes" "$sluice" eval "${down[@]}" --data "$work/test.bin" --json
-holds "what is scored is told" 'f[0]["tokens"] == 8 * 33 and "the first 15 bytes are not scored" in f[0]["protocol"]' "$work/out"
+holds "the scored range is reported" 'f[0]["tokens"] == 8 * 33 and "the first 15 bytes are not scored" in f[0]["protocol"]' "$work/out"
 exits 2 "new images of such a model" "$sluice" generate "${down[@]}" --png "$work/none"
-says "what it needs" 'expected at least 15 bytes of an image to continue, .* found 0; give --image'
+says "the message names the required input" 'expected at least 15 bytes of an image to continue, .* found 0; give --image'
 succeeds "completed ones" "$sluice" generate "${down[@]}" --png "$work/low" --image "$work/test-0.png" --keep 2
 
 finish

@@ -8,7 +8,7 @@ runtime=$root/build/lib/libsluice_runtime.so
 readelf=$(command -v llvm-readelf-22 llvm-readelf readelf | head -n 1 || true)
 nm=$(command -v llvm-nm-22 llvm-nm nm | head -n 1 || true)
 
-# lacks NAME PATTERN FILE: no line of a file that holds some matches.
+# lacks NAME PATTERN FILE: no line of a nonempty file matches.
 lacks() {
   if [[ ! -s $3 ]]; then
     fail "$1" "nothing was listed"
@@ -22,14 +22,14 @@ lacks() {
 "$readelf" -d "$runtime" | grep NEEDED > "$work/needed"
 lacks "the runtime is linked with no LLVM" 'llvm|mlir' "$work/needed"
 ldd "$runtime" > "$work/all"
-lacks "nor is anything that it is linked with" 'llvm|mlir|not found' "$work/all"
+lacks "nor are its dependences" 'llvm|mlir|not found' "$work/all"
 
 succeeds "compile" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/model.sla"
-# The trailer after the ELF part is no concern of these programs.
+# The trailer after the ELF part does not matter to these programs.
 "$readelf" -d "$work/model.sla" > "$work/dynamic"
-lacks "an artifact is linked with nothing" 'NEEDED' "$work/dynamic"
+lacks "an artifact links no library" 'NEEDED' "$work/dynamic"
 "$nm" -D "$work/model.sla" > "$work/symbols"
-succeeds "its kernels are there" grep -Eq ' [tTD] .*([0-9a-f]+_cpu_avx2|sluice_plan)' "$work/symbols"
+succeeds "the artifact defines its kernels" grep -Eq ' [tTD] .*([0-9a-f]+_cpu_avx2|sluice_plan)' "$work/symbols"
 {
   echo "listed"
   grep ' U ' "$work/symbols" || true

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# A named input on an axis of its own: an encoder's lines, which a decoder learns to copy; its proof; rejected input.
+# A named input on its own axis: an encoder's lines, which a decoder learns to copy; its proof; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -24,7 +24,7 @@ printf 'one\ntwo\n' > "$work/two.txt"
 python3 -c 'print("a" * 40)' > "$work/long.txt"
 
 succeeds "compile" "$sluice" compile "$root/models/tiny/copy.json" -t "$targets" -o "$work/copy.sla"
-succeeds "check says what is given" "$sluice" check "$root/models/tiny/copy.json" --json --certificate "$work/copy.cert"
+succeeds "check reports the given input" "$sluice" check "$root/models/tiny/copy.json" --json --certificate "$work/copy.cert"
 cp "$work/out" "$work/check.json"
 holds "given" 'f[0]["verdict"] == "proved" and f[0]["given"] == ["source"]' "$work/check.json"
 succeeds "draw" "$sluice" check "$root/models/tiny/copy.json" --picture "$work/reads.svg"
@@ -34,11 +34,11 @@ cp "$work/out" "$work/certified.txt"
 succeeds "with its step" grep -q 'and step by step' "$work/certified.txt"
 succeeds "certify --enumerate" "$root/build/bin/sluice-certify" --enumerate "$root/models/tiny/copy.json" "$work/copy.cert"
 sed 's/^bound 1 max(-1)$/bound 1 max(-1, p)/' "$work/copy.cert" > "$work/forged.cert"
-exits 1 "a bound that makes the input depend on tokens is refused" \
+exits 1 "a bound that makes the input depend on tokens is rejected" \
   "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/forged.cert"
 
 sed 's/^keep \([0-9]*\) all$/keep \1 4/' "$work/copy.cert" > "$work/forgotten.cert"
-exits 1 "an input that is not kept whole is refused" \
+exits 1 "an incompletely stored input is rejected" \
   "$root/build/bin/sluice-certify" "$root/models/tiny/copy.json" "$work/forgotten.cert"
 
 train() { "$sluice" train "$work/copy.sla" --cpu-target "$targets" --threads 2 "$@"; }
@@ -49,22 +49,22 @@ succeeds "eval" score --input "source=$work/test.txt"
 cp "$work/out" "$work/right.json"
 succeeds "eval of another source" score --input "source=$work/test-shuffled.txt"
 cp "$work/out" "$work/wrong.json"
-holds "copies what the source says" 'f[0]["bits_per_byte"] < 0.1' "$work/right.json"
-holds "and only that" 'f[0]["bits_per_byte"] > 3' "$work/wrong.json"
+holds "copies the source" 'f[0]["bits_per_byte"] < 0.1' "$work/right.json"
+holds "and nothing else" 'f[0]["bits_per_byte"] > 3' "$work/wrong.json"
 holds "every line is scored with its end" "f[0][\"tokens\"] == $(wc -c < "$work/test.txt")" "$work/right.json"
 holds "a character is a byte here, line ends too" 'f[0]["characters"] == f[0]["tokens"]' "$work/right.json"
 holds "held-out lines while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_byte"]) < 1e-6' \
   "$work/right.json" "$work/run/metrics.jsonl"
 
 exits 2 "no input" train --data "$work/train.txt" --out "$work/none"
-says "which one it lacks" 'expected --input source=FILE'
+says "the message names the missing input" 'expected --input source=FILE'
 exits 2 "another input" train --data "$work/train.txt" --input "sauce=$work/train.txt" --out "$work/none"
-says "which it has" 'which has "source", found "sauce"'
-exits 2 "other numbers of lines" score --input "source=$work/two.txt"
+says "the message names its inputs" 'which has "source", found "sauce"'
+exits 2 "a different number of lines" score --input "source=$work/two.txt"
 says "both numbers" 'two.txt: expected as many lines as .*test.txt has, 200, found 2'
-exits 2 "no NAME=FILE" score --input "$work/two.txt"
+exits 2 "not NAME=FILE" score --input "$work/two.txt"
 says "the form" 'expected NAME=FILE'
-succeeds "a line longer than its axis is cut" "$sluice" eval "$work/copy.sla" --weights "$work/run" --cpu-target "$targets" \
+succeeds "a line longer than its axis is truncated" "$sluice" eval "$work/copy.sla" --weights "$work/run" --cpu-target "$targets" \
   --data "$work/long.txt" --input "source=$work/long.txt" --json
 says "with a count" 'cut 1 of 1 lines of the input source, longer than 16 bytes'
 head -n 20 "$work/test.txt" > "$work/some.txt"
@@ -76,30 +76,30 @@ cp "$work/out" "$work/cached.json"
 succeeds "generate --no-cache" writes --input "source=$work/some.txt" --no-cache
 succeeds "writes the same" cmp "$work/out" "$work/cached.json"
 head -n 1 "$work/test.txt" > "$work/one.txt"
-succeeds "generate goes on with a prompt" writes --input "source=$work/one.txt" --prompt "$(head -c 3 "$work/one.txt")"
+succeeds "generate continues a prompt" writes --input "source=$work/one.txt" --prompt "$(head -c 3 "$work/one.txt")"
 holds "by the rest of the line" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 4-)'" "$work/out"
-succeeds "a session begins" writes --input "source=$work/one.txt" --tokens 2 --save-session "$work/line.session"
-succeeds "and holds its input" writes --session "$work/line.session"
+succeeds "a session starts" writes --input "source=$work/one.txt" --tokens 2 --save-session "$work/line.session"
+succeeds "and stores its input" writes --session "$work/line.session"
 holds "to the line's end" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 3-)'" "$work/out"
-exits 2 "another input beside it" writes --session "$work/line.session" --input "source=$work/one.txt"
-says "that it is held" 'expected no --input with --session, which holds the inputs'
+exits 2 "a different input for the session" writes --session "$work/line.session" --input "source=$work/one.txt"
+says "reports that the session holds the input" 'expected no --input with --session, which holds the inputs'
 exits 2 "a session of several lines" writes --input "source=$work/some.txt" --save-session "$work/line.session"
 says "their number" 'expected one text for a session, found the 20 lines of --input'
 likely() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --json --input "source=$work/one.txt" "$@"; }
 succeeds "continuations are scored" likely --score "$(cat "$work/one.txt")" --score "$(tr a-y b-z < "$work/one.txt")"
-holds "and the line itself is likeliest" 'f[0][0]["nats"] < 1 < f[0][1]["nats"]' <(python3 -c '
+holds "and the line itself has the highest score" 'f[0][0]["nats"] < 1 < f[0][1]["nats"]' <(python3 -c '
 import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin]))' < "$work/out")
-exits 2 "a score beyond the line" likely --score 12345678901234567
-says "how much is left" 'at most 16 bytes'
-exits 2 "a prompt that leaves nothing" likely --prompt 1234567890123456
-says "how much may be given" 'line of at most 16 bytes'
+exits 2 "a score past the end of the line" likely --score 12345678901234567
+says "the message names the remaining length" 'at most 16 bytes'
+exits 2 "a prompt of the complete line" likely --prompt 1234567890123456
+says "the message names the maximum length" 'line of at most 16 bytes'
 exits 2 "generate without its input" writes
-says "which it names" 'expected --input source=FILE'
+says "the message names it" 'expected --input source=FILE'
 printf 'a\nb\n' > "$work/prompts.txt"
-exits 2 "other numbers of prompts" writes --input "source=$work/one.txt" --prompt-file "$work/prompts.txt"
+exits 2 "a different number of prompts" writes --input "source=$work/one.txt" --prompt-file "$work/prompts.txt"
 says "both" 'expected a prompt for each of the 1 lines of --input, found 2'
-exits 2 "logits are not there yet" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
-says "which says so" 'inputs "source", which this command cannot be given yet'
+exits 2 "logits of models with inputs are rejected" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
+says "the message says so" 'inputs "source", which this command cannot be given yet'
 
 # A decoder with Transformer-XL's terms, whose rows by distance are on the tokens' axis, and a loss of its groups.
 cat > "$work/both.json" << 'SPEC'

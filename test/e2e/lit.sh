@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The lit tests are the dialects' manual: every op reads back as it is printed in one of them, every numbered message of a
-# verifier is expected by one and has a constraint in a description, and every pass has one that runs it.
+# The lit tests are the dialects' manual: one of them round-trips every op, one expects every numbered message of a
+# verifier, whose constraint is in a description, and one runs every pass.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
-# lacks FILES...: the names (of stdin, one a line) that no line of the files (options of grep too) has, as whole words.
-# shellcheck disable=SC2317 # judge calls it, and the next
+# lacks FILES...: the names (of stdin, one per line) that no line of the files (options of grep too) has, as complete
+# words.
+# shellcheck disable=SC2317 # expect_none calls it, and the next
 lacks() {
   local name
   while read -r name; do
@@ -14,7 +15,8 @@ lacks() {
   done
 }
 
-# silent FILES...: the texts (of stdin, one a line) that no expected error and no check of the files has.
+# silent FILES...: the texts (of stdin, one per line) that no expected error and no check of the files
+# has.
 # shellcheck disable=SC2317
 silent() {
   local text stated
@@ -24,8 +26,9 @@ silent() {
   done
 }
 
-# judge FINDER NAME FILES...: none of the names of stdin is found missing, and there are some.
-judge() {
+# expect_none FINDER NAME FILES...: the finder reports none of the names of stdin, and there are
+# some.
+expect_none() {
   local finder=$1 label=$2 names missing
   shift 2
   names=$(cat)
@@ -39,24 +42,24 @@ judge() {
   fi
 }
 
-# A definition may continue over lines, so these are joined first.
+# A definition may continue over lines, so joins these first.
 for dialect in Sluice Dispatch Plan; do
   ops=$(cat "$root/include/sluice/Dialect/$dialect"/*.td | tr '\n' ' ' \
     | grep -oE 'def [A-Za-z_]+ *: *[A-Za-z_]+<"[a-z_]+"' | sed -E 's/.*"([a-z_]+)"/'"${dialect,,}"'.\1/')
   grep -rlZE 'RUN: sluice-opt %s \| sluice-opt \|' "$root/test/Dialect/$dialect" | xargs -0 grep -h CHECK > "$work/$dialect"
-  judge lacks "round trip of every op of $dialect" "$work/$dialect" <<< "$ops"
+  expect_none lacks "round trip of every op of $dialect" "$work/$dialect" <<< "$ops"
 done
 ops=$("$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$root/include" -I /usr/lib/llvm-22/include "$root/include/sluice/Dialect/Spec/Spec.td" \
   | sed -nE 's/^\{"Spec_[A-Za-z]+Op", "([a-z_]+)".*/spec.\1/p')
 grep -h CHECK "$root/test/Dialect/Spec/roundtrip.mlir" > "$work/spec"
-judge lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
-# The first words of a message count, as one number may have several.
+expect_none lacks "round trip of every op of Spec" "$work/spec" <<< "$ops"
+# Uses the first words of a message, as one number may have several messages.
 messages=$(grep -rhoE '"[DPRS]-[0-9]{3}: [^"]{1,28}' "$root/lib" | tr -d '"' | sed 's/[^A-Za-z0-9]*$//' | sort -u)
-judge silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
+expect_none silent "every message of a verifier" "$root/test" --include=*.mlir --include=*.test <<< "$messages"
 # Descriptions of ops list the constraint of each number.
 numbers=$(grep -rhoE '"[DPRS]-[0-9]{3}: ' "$root/lib" | tr -d '": ' | sort -u)
-judge lacks "description of every numbered constraint" "$root/docs/dialects" <<< "$numbers"
+expect_none lacks "description of every numbered constraint" "$root/docs/dialects" <<< "$numbers"
 succeeds "each op's description lists the constraints that the op checks" "$root/scripts/check_constraints.py"
 passes=$(sed -nE 's/^def [A-Za-z]+ *: *[A-Za-z]*Pass<"([a-z-]+)".*/--\1/p' "$root"/include/sluice/{Conversion,Transforms,Target}/Passes.td)
-judge lacks "every pass" "$root/test/Conversion" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
+expect_none lacks "every pass" "$root/test/Conversion" "$root/test/Transforms" "$root/test/Target" --include=*.mlir <<< "$passes"
 finish

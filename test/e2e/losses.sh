@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Several losses: reported by name in training and evaluation, the head's leads; labels are smoothed in training alone.
+# Several losses: reported by name in training and evaluation, the head's first; labels are smoothed only in training.
 # shellcheck disable=SC2317 # succeeds calls these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -14,7 +14,7 @@ succeeds "compile" "$sluice" compile "$spec" -o "$work/model.sla"
 succeeds "train" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$run" --steps 12
 cat "$work/out" "$work/err" > "$work/train.log"
 succeeds "a line of training names every loss" grep -Eq 'norm [0-9.]+  bag [0-9.]+  next [0-9.]+' "$work/train.log"
-holds "what is minimized is the sum of factors times means" \
+holds "the minimized loss is the sum of factors times means" \
   'all(abs(m["objective"] - m["losses"]["next"] - 0.3 * m["losses"]["bag"]) < 1e-5 for m in f[0])' "$run/metrics.jsonl"
 holds "the loss is the head's" 'all(m["loss"] == m["losses"]["next"] for m in f[0])' "$run/metrics.jsonl"
 holds "both losses fall" 'all(f[0][-1]["losses"][n] < f[0][0]["losses"][n] for n in ("next", "bag"))' "$run/metrics.jsonl"
@@ -23,10 +23,11 @@ holds "held-out losses have names too" 'f[0][-1]["eval_losses"]["next"] == f[0][
 evaluate=(--weights "$run" --data "$work/held-out.txt" --window 64 --stride 64 --json)
 succeeds "eval" "$sluice" eval "$work/model.sla" "${evaluate[@]}"
 cp "$work/out" "$work/eval.json"
-holds "the head's loss is what is scored" \
+holds "eval scores the head's loss" \
   'abs(f[0]["losses"]["next"] - f[0]["nats"] / f[0]["tokens"]) < 1e-9 and f[0]["losses"]["bag"] > 0' "$work/eval.json"
 
-# Bits per character: all nats over characters whose last byte is scored. Python counts them anew.
+# Bits per character: all nats over characters whose last byte is scored. Python counts them
+# independently.
 python3 - "$work" << 'PYTHON'
 import random, sys
 draw, folder = random.Random(4), sys.argv[1]
@@ -55,7 +56,7 @@ assert math.isclose(result["bits_per_character"], result["nats"] / math.log(2) /
 assert result["bits_per_character"] > result["bits_per_byte"] and "no_characters" not in result
 PYTHON
 both=("$work/accents.txt" "$work/more.txt")
-# counts FIRST MOST EVAL-FLAGS: eval's result equals Python's where a file's first FIRST bytes are not scored.
+# counts FIRST MOST EVAL-FLAGS: eval's result equals Python's if a file's first FIRST bytes are not scored.
 counts() {
   succeeds "characters: eval, $*" "$sluice" eval "$work/model.sla" --weights "$run" --data "${both[@]}" --json --tokens "$2" "${@:3}"
   cp "$work/out" "$work/characters.json"
@@ -68,47 +69,47 @@ for most in 100 101 102 103 2000; do counts 1 "$most"; done
 succeeds "characters: of ascii" "$sluice" eval "$work/model.sla" "${evaluate[@]}"
 holds "are bytes" 'f[0]["characters"] == f[0]["tokens"] and f[0]["bits_per_character"] == f[0]["bits_per_byte"]' "$work/out"
 score() { "$sluice" eval "$work/model.sla" --weights "$run" --data "$@"; }
-succeeds "characters: for people" score "$work/accents.txt" --tokens 100
+succeeds "characters: text output" score "$work/accents.txt" --tokens 100
 cp "$work/out" "$work/printed"
 succeeds "are told" grep -Eq '^per character   [0-9.]+ bits, [0-9]+ characters$' "$work/printed"
-succeeds "characters: of bytes that are none" score "$work/accents.txt" "$work/damaged.txt"
+succeeds "characters: invalid UTF-8" score "$work/accents.txt" "$work/damaged.txt"
 cp "$work/out" "$work/printed"
 succeeds "have no number, and a reason" grep -q '^per character   no number: .*damaged.txt: byte 250 is not UTF-8$' "$work/printed"
-succeeds "characters: of bytes that are none, for machines" score "$work/damaged.txt" --json
-holds "there is null" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"].endswith("byte 250 is not UTF-8")' "$work/out"
+succeeds "characters: invalid UTF-8, JSON output" score "$work/damaged.txt" --json
+holds "the number is null" 'f[0]["characters"] is f[0]["bits_per_character"] is None and f[0]["no_characters"].endswith("byte 250 is not UTF-8")' "$work/out"
 succeeds "characters: before those bytes" score "$work/damaged.txt" --tokens 249 --json
 holds "there is a number" 'f[0]["characters"] == 199' "$work/out"
-succeeds "characters: one that is cut" score "$work/lead.txt" --tokens 1 --json
+succeeds "characters: without a complete one" score "$work/lead.txt" --tokens 1 --json
 holds "is none" 'f[0]["characters"] is None and f[0]["no_characters"] == "no character ends among the scored bytes"' "$work/out"
 succeeds "characters: train" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "${both[@]}" --eval-tokens 501 --out "$work/accents" --steps 2
 cat "$work/out" "$work/err" > "$work/train.log"
 succeeds "a line of training has bits per character" grep -Eq 'held out: bits/byte [0-9.]+  bits/character [0-9.]+$' "$work/train.log"
-holds "a loss against smoothed labels is no bits per byte" '"loss" in f[0][-1] and "bits_per_byte" not in f[0][-1]' "$work/accents/metrics.jsonl"
+holds "a loss against smoothed labels gives no bits per byte" '"loss" in f[0][-1] and "bits_per_byte" not in f[0][-1]' "$work/accents/metrics.jsonl"
 succeeds "and a note says so" grep -q 'trains on smoothed labels or a target, so lines of training have no bits per byte' "$work/train.log"
 succeeds "characters: eval of that" "$sluice" eval "$work/model.sla" --weights "$work/accents" --data "${both[@]}" --tokens 501 --json
-holds "metrics have what eval finds" \
+holds "metrics match eval" \
   'all(f[0][-1]["eval_" + key] == f[1][key] for key in ("bits_per_byte", "bits_per_character", "characters"))' "$work/accents/metrics.jsonl" "$work/out"
-succeeds "characters: train, on bytes that are none" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
-holds "metrics say why there are none" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is not UTF-8")' "$work/damaged/metrics.jsonl"
+succeeds "characters: train, on invalid UTF-8" "$sluice" train "$work/model.sla" --data "$work/training.txt" --eval-data "$work/damaged.txt" --out "$work/damaged" --steps 2
+holds "metrics name the reason for null" 'f[0][-1]["eval_bits_per_character"] is None and f[0][-1]["eval_no_characters"].endswith("byte 250 is not UTF-8")' "$work/damaged/metrics.jsonl"
 succeeds "characters: report" "$sluice" report "$work/accents"
 succeeds "has them" grep -Eq 'bits per byte<small>step 2, [0-9.]+ bits per character, the first 501 tokens alone' "$work/accents/report.html"
 succeeds "characters: comparison" "$sluice" report "$work/accents" "$work/damaged"
-succeeds "has them, or why not" grep -Eq 'bits per byte</th><td>[0-9.]+<small>step 2, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
-succeeds "report: a curve of held-out text alone" "$sluice" report "$work/accents" --curve "$work/curve.svg"
+succeeds "has them, or the reason" grep -Eq 'bits per byte</th><td>[0-9.]+<small>step 2, [0-9.]+ bits per character.*no bits per character \(.*byte 250' "$work/accents/comparison.html"
+succeeds "report: a curve of only held-out text" "$sluice" report "$work/accents" --curve "$work/curve.svg"
 succeeds "is an SVG file with its legend" grep -q '>held out, per character</text>' "$work/curve.svg"
 exits 2 "report: a curve of two runs" "$sluice" report "$work/accents" "$work/damaged" --curve "$work/curve.svg"
 cp "$work/err" "$work/printed"
 succeeds "names the flag" grep -q "expected one run with --curve, found 2; draw each run's curve alone" "$work/printed"
-# A model that leaves out rows.
+# A model that omits its first rows.
 succeeds "characters: a model with first rows" "$sluice" compile "$root/models/tiny/top-down.json" -t cpu-avx2 -o "$work/first.sla"
 succeeds "characters: its weights" "$sluice" train "$work/first.sla" --out "$work/first" --steps 0
 succeeds "characters: its eval" "$sluice" eval "$work/first.sla" --cpu-target cpu-avx2 --weights "$work/first" --data "${both[@]}" --json
 cp "$work/out" "$work/characters.json"
 left=$(python3 -c 'import json, os, sys; print((sum(map(os.path.getsize, sys.argv[2:])) - json.load(open(sys.argv[1]))["tokens"]) // 2)' "$work/characters.json" "${both[@]}")
-succeeds "leaves out some" test "$left" -gt 1
-succeeds "characters: counted behind them" python3 "$work/characters.py" "$work/characters.json" "$left" 0 "${both[@]}"
+succeeds "omits some characters" test "$left" -gt 1
+succeeds "characters: counted after the first rows" python3 "$work/characters.py" "$work/characters.json" "$left" 0 "${both[@]}"
 
-# The same model without the other loss and without smoothing: its weights fit, and it scores alike, bit for bit.
+# The same model without the other loss and without smoothing: its weights fit, and the score is bitwise equal.
 python3 - "$spec" "$work/plain.json" << 'PYTHON'
 import json, sys
 spec = json.load(open(sys.argv[1]))
@@ -117,7 +118,7 @@ del spec["stages"][-1]["label_smoothing"]
 json.dump(spec, open(sys.argv[2], "w"))
 PYTHON
 succeeds "compile the plain model" "$sluice" compile "$work/plain.json" -o "$work/plain.sla"
-succeeds "rename weights behind the loss" python3 - "$run" "$work/plain.safetensors" << 'PYTHON'
+succeeds "rename weights after the loss" python3 - "$run" "$work/plain.safetensors" << 'PYTHON'
 import json, pathlib, re, struct, sys
 run = pathlib.Path(sys.argv[1])
 steps = sorted((run / "checkpoints").iterdir(), key=lambda p: int(p.name))
@@ -132,16 +133,16 @@ PYTHON
 evaluate[1]=$work/plain.safetensors
 succeeds "eval of the plain model" "$sluice" eval "$work/plain.sla" "${evaluate[@]}"
 cp "$work/out" "$work/plain.eval.json"
-holds "evaluation is of plain labels" 'f[0]["nats"] == f[1]["nats"] and "losses" not in f[1]' "$work/eval.json" "$work/plain.eval.json"
+holds "evaluation uses plain labels" 'f[0]["nats"] == f[1]["nats"] and "losses" not in f[1]' "$work/eval.json" "$work/plain.eval.json"
 
 succeeds "certificate" "$sluice" check "$spec" --no-advice --certificate "$work/certificate"
 succeeds "an independent reading agrees" "$root/build/bin/sluice-certify" "$spec" "$work/certificate" --enumerate
 sed 's/"factor": 0.3/"factor": 0.3, "shift": 2/' "$spec" > "$work/leaky.json"
-exits 1 "a group against a token of its own is refused" "$sluice" check "$work/leaky.json" --json
+exits 1 "a group scored against its own token is rejected" "$sluice" check "$work/leaky.json" --json
 cp "$work/out" "$work/leak.json"
 holds "with a witness" 'f[0]["verdict"] == "leak" and f[0]["witness"]["token"] > f[0]["witness"]["row"]' "$work/leak.json"
 sed 's/"name": "bag"/"name": "next"/' "$spec" > "$work/named.json"
-exits 2 "the head's name is taken" "$sluice" check "$work/named.json"
+exits 2 "the head's name is reserved" "$sluice" check "$work/named.json"
 cp "$work/err" "$work/message"
 succeeds "and the message says so" grep -q 'the head.s loss' "$work/message"
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Names that nothing can be done with are bad input (status 2); a machine that lacks room is a failed job (status 1). Neither
-# is a defect of sluice (3), neither loses a verdict, and no file remains.
+# Unusable paths are bad input (status 2); a machine without enough resources is a failed job (status 1). Neither is a defect
+# of sluice (3), neither loses a verdict, and no file remains.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 chmod 755 "$work"
@@ -79,7 +79,7 @@ ends 2 "a flag of 100 KB" 'expected one of its flags' "$sluice" check "$spec" "-
 printf '{ "sluice": 1, "k\\u001b%s": 2 }' "$(head -c 100000 /dev/zero | tr '\0' x)" > "$work/key.json"
 ends 2 "a key of 100 KB" 'key.json:1:16: expected a key' "$sluice" check "$work/key.json"
 
-# A folder that may not be searched. Root may search all.
+# A folder without search permission. Root may search all.
 mkdir -m 755 "$work/open"
 mkdir -m 700 "$work/open/closed"
 cp "$spec" "$work/open/closed/spec.json"
@@ -89,15 +89,15 @@ if [[ ${#as_nobody[@]} -gt 0 ]] && "${as_nobody[@]}" "$sluice" --version > "$wor
   mkdir -m 777 "$work/nobody"
   chmod 644 "$work/good.sla" "$work/data.txt"
   closed=$work/open/closed
-  ends 2 "spec behind a closed folder" 'Permission denied' "${as_nobody[@]}" "$sluice" check "$closed/spec.json"
-  ends 2 "artifact behind a closed folder" 'Permission denied' "${as_nobody[@]}" "$sluice" inspect "$closed/a.sla"
-  ends 2 "output behind a closed folder" 'Permission denied' "${as_nobody[@]}" "$sluice" compile "$spec" -o "$closed/a.sla"
-  ends 2 "run behind a closed folder" 'Permission denied' \
+  ends 2 "spec in an unreadable folder" 'Permission denied' "${as_nobody[@]}" "$sluice" check "$closed/spec.json"
+  ends 2 "artifact in an unreadable folder" 'Permission denied' "${as_nobody[@]}" "$sluice" inspect "$closed/a.sla"
+  ends 2 "output in an unreadable folder" 'Permission denied' "${as_nobody[@]}" "$sluice" compile "$spec" -o "$closed/a.sla"
+  ends 2 "run in an unreadable folder" 'Permission denied' \
     "${as_nobody[@]}" "$sluice" train "$work/good.sla" --data "$work/data.txt" --out "$closed/run" --steps 1
-  ends 2 "weights behind a closed folder" 'Permission denied' \
+  ends 2 "weights in an unreadable folder" 'Permission denied' \
     "${as_nobody[@]}" "$sluice" eval "$work/good.sla" --data "$work/data.txt" --weights "$closed/w"
-  ends 2 "report behind a closed folder" 'Permission denied' "${as_nobody[@]}" "$sluice" report "$closed/run"
-  # No process and no thread more.
+  ends 2 "report in an unreadable folder" 'Permission denied' "${as_nobody[@]}" "$sluice" report "$closed/run"
+  # Not one more process or thread.
   # shellcheck disable=SC2016
   limited=("${as_nobody[@]}" bash -c 'ulimit -u 1; exec "$0" "$@"' "$sluice")
   ends 1 "compile without threads" 'Resource temporarily unavailable' "${limited[@]}" compile "$spec" -o "$work/nobody/a.sla"
@@ -107,14 +107,14 @@ if [[ ${#as_nobody[@]} -gt 0 ]] && "${as_nobody[@]}" "$sluice" --version > "$wor
   said "the verdict stands without threads" 'leak|reads'
 fi
 
-# TMPDIR is not asked for.
+# TMPDIR is not used.
 for folder in "$work/nowhere" "$work/file" "$work/loop"; do
   ends 1 "a leak, TMPDIR $(basename "$folder")" '' env TMPDIR="$folder" "$sluice" check "$work/leak.json"
   said "its witness is replayed" 'replayed|compiled|changes'
   ends 0 "compile, TMPDIR $(basename "$folder")" '' env TMPDIR="$folder" "$sluice" compile "$spec" -o "$work/tmp.sla"
 done
 
-# Room: files, memory, handles.
+# Resources: files, memory, handles.
 # shellcheck disable=SC2016
 ends 1 "a full standard output" 'standard output' bash -c '"$0" compile "$1" --emit plan > /dev/full' "$sluice" "$spec"
 before=$(ls -A "$work")
@@ -122,7 +122,7 @@ for kib in 1 100; do
   # shellcheck disable=SC2016
   ends 1 "files of $kib KiB" 'File too large' bash -c 'ulimit -f "$0"; exec "$@"' "$kib" "$sluice" compile "$spec" -o "$work/small.sla"
 done
-# With eight there is room for all that a compile opens.
+# Eight suffice for every file that a compile opens.
 for handles in 4 6; do
   status=0
   # shellcheck disable=SC2016
@@ -137,14 +137,14 @@ done
 ends 0 "8 handles" '' bash -c 'ulimit -n 8; exec "$@"' bash "$sluice" compile "$spec" -o "$work/small.sla"
 rm -f "$work/small.sla"
 if [[ $(ls -A "$work") == "$before" ]]; then
-  pass "nothing is left"
+  pass "no file remains"
 else
-  fail "nothing is left" "$(diff <(echo "$before") <(ls -A "$work"))"
+  fail "no file remains" "$(diff <(echo "$before") <(ls -A "$work"))"
 fi
 for mib in 150 250 400; do
   # shellcheck disable=SC2016
   bash -c 'ulimit -v "$0"; exec "$@"' $((mib * 1024)) "$sluice" check "$work/leak.json" > "$work/out" 2> "$work/err" && status=0 || status=$?
-  # Below some size the loader itself has no room for the libraries (127).
+  # Below some size the loader itself has no memory for the libraries (127).
   if [[ $status -eq 1 || $status -eq 127 ]]; then
     pass "a leak in $mib MiB"
   else
@@ -152,14 +152,14 @@ for mib in 150 250 400; do
   fi
 done
 
-# The next compile removes files that a killed one leaves next to its artifact.
+# The next compile removes files that a killed one left next to its artifact.
 sleep 0 &
 dead=$!
 wait "$dead"
 echo half > "$work/tmp.sla.tmp-$dead"
 ends 0 "compile after a killed one" '' "$sluice" compile "$spec" -o "$work/tmp.sla" --target cpu-avx2
-if [[ -e $work/tmp.sla.tmp-$dead ]]; then fail "its leftover is gone"; else pass "its leftover is gone"; fi
-# The linker's output goes by the name of "-", which is no file of the user's.
+if [[ -e $work/tmp.sla.tmp-$dead ]]; then fail "the killed compile's file is removed"; else pass "the killed compile's file is removed"; fi
+# The linker's output is called "-", which is not a file of the user's.
 (cd "$work" && echo mine > ./- && "$sluice" compile "$spec" -o tmp.sla --target cpu-avx2)
-if [[ $(cat "$work/-") == mine ]]; then pass "a file of the name - stays"; else fail "a file of the name - stays"; fi
+if [[ $(cat "$work/-") == mine ]]; then pass "a file called - is not changed"; else fail "a file called - is not changed"; fi
 finish

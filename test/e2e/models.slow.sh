@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Every spec that the project ships is proved and certified, and compiles for every target; of the papers' rows, many of which differ in
-# sizes alone, one a kind compiles.
+# Every shipped spec is proved and certified, and compiles for every target; of the papers' rows, many of which differ only in sizes,
+# one of each kind compiles.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 while IFS= read -r spec; do

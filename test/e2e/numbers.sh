@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Numbers in and out: given weights, initial weights, losses a token, logits, settings of the command line, and the mark of
-# a leak that was allowed.
+# Numbers in and out: given weights, initial weights, losses per token, logits, settings of the command line, and the mark
+# of an allowed leak.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -28,7 +28,7 @@ silent() {
 succeeds "compile" compile -o "$work/m.sla"
 succeeds "train" train "$work/m.sla" --out "$work/run"
 
-# Losses a token and logits, against each other and against the mean.
+# Losses per token and logits, compared with each other and with the mean.
 for window in "" "--window 20 --stride 7"; do
   # shellcheck disable=SC2086 # several words
   succeeds "eval --per-token $window" "$sluice" eval "$work/m.sla" --weights "$work/run" --data "$work/held-out.txt" --json \
@@ -51,89 +51,89 @@ fi
 succeeds "train --steps 0 needs no data" "$sluice" train "$work/m.sla" --steps 0 --out "$work/start"
 succeeds "train --weights" train "$work/m.sla" --out "$work/from-start" --weights "$work/start"
 same_loss='f[0][0]["loss"] == f[1][0]["loss"] and f[0][-1] | {"tokens_per_s": 0} == f[1][-1] | {"tokens_per_s": 0}'
-holds "it makes the same run" "$same_loss" "$work/run/metrics.jsonl" "$work/from-start/metrics.jsonl"
+holds "it gives the same run" "$same_loss" "$work/run/metrics.jsonl" "$work/from-start/metrics.jsonl"
 succeeds "train --weights from a trained run" train "$work/m.sla" --out "$work/further" --weights "$work/run"
-holds "which begins where that ended" 'f[0][0]["loss"] < f[1][0]["loss"] - 0.5' "$work/further/metrics.jsonl" \
+holds "starts below the first loss of that run" 'f[0][0]["loss"] < f[1][0]["loss"] - 0.5' "$work/further/metrics.jsonl" \
   "$work/run/metrics.jsonl"
 succeeds "train --weights --match" train "$work/m.sla" --out "$work/part" --steps 1 --weights "$work/run" \
   --match 'stages.0.*' --match '*.norm.*'
-says "says what was taken and what was not" 'took [0-9]+ of [0-9]+ tensors from .*stages\.0\.token\.weight.*; left as init'
-exits 2 "a pattern that names nothing" train "$work/m.sla" --out "$work/none" --weights "$work/run" --match 'stage.*'
+says "reports loaded and skipped tensors" 'took [0-9]+ of [0-9]+ tensors from .*stages\.0\.token\.weight.*; left as init'
+exits 2 "a pattern without a match" train "$work/m.sla" --out "$work/none" --weights "$work/run" --match 'stage.*'
 exits 2 "--match without --weights" train "$work/m.sla" --out "$work/none" --match '*'
 exits 2 "--weights on --resume" train "$work/m.sla" --out "$work/run" --resume --weights "$work/start"
 succeeds "a wider model" compile --set width=64 -o "$work/wide.sla"
-exits 2 "weights of another shape" train "$work/wide.sla" --out "$work/none" --weights "$work/run" --match 'stages.0.*'
-says "name both shapes" '\[256,64\].*\[256,32\]'
-succeeds "nothing of these was written" test ! -e "$work/none"
+exits 2 "weights of other shapes" train "$work/wide.sla" --out "$work/none" --weights "$work/run" --match 'stages.0.*'
+says "the message names both shapes" '\[256,64\].*\[256,32\]'
+succeeds "none of these runs was written" test ! -e "$work/none"
 
-# Settings: at the start, at a resume, kept by later ones; the same as compiling with them.
+# Settings: at the start, at a resume, retained by later ones; equivalent to compiling with them.
 fast=(--set training.learning_rate=5e-3)
 succeeds "check --set" "$sluice" check "$work/spec.json" --set stages.1.hierarchy='1@1 1@2 1@1'
-exits 1 "check --set that leaks" "$sluice" check "$work/spec.json" --set stages.1.shift=0 --no-replay
-exits 2 "a setting that no spec has" "$sluice" check "$work/spec.json" --set training.rate=1
-says "names the flag and the place" 'spec\.json:4:[0-9]+: --set training\.rate=1: '
+exits 1 "check --set of a leak" "$sluice" check "$work/spec.json" --set stages.1.shift=0 --no-replay
+exits 2 "a setting of an unknown key" "$sluice" check "$work/spec.json" --set training.rate=1
+says "names the flag and the location" 'spec\.json:4:[0-9]+: --set training\.rate=1: '
 succeeds "compile --set" compile "${fast[@]}" -o "$work/fast.sla"
-succeeds "train what was compiled with --set" train "$work/fast.sla" --out "$work/fast-compiled"
+succeeds "train an artifact compiled with --set" train "$work/fast.sla" --out "$work/fast-compiled"
 succeeds "train --set" train "$work/m.sla" --out "$work/fast-trained" "${fast[@]}"
 timeless='[{k: v for k, v in m.items() if k not in ("tokens_per_s", "set")} for m in run]'
-holds "both make the same steps" "(lambda a, b: len(a) == 20 and a == b)(*($timeless for run in f))" \
+holds "both give the same steps" "(lambda a, b: len(a) == 20 and a == b)(*($timeless for run in f))" \
   "$work/fast-compiled/metrics.jsonl" "$work/fast-trained/metrics.jsonl"
 exits 2 "train --set of another model" train "$work/m.sla" --out "$work/none" --set width=64
-says "says what makes it" 'sluice compile --set width=64'
+says "names the required artifact" 'sluice compile --set width=64'
 
 succeeds "10 of 20 steps" train "$work/m.sla" --out "$work/changed" --steps 10
 succeeds "resume with another rate" train "$work/m.sla" --out "$work/changed" --resume --steps 16 --save-every 3 "${fast[@]}"
 cp "$work/changed/metrics.jsonl" "$work/straight.jsonl"
-holds "the rate changed after step 10, and the line says it" \
+holds "the rate changes after step 10, and a line reports it" \
   '({m["step"]: m.get("set") for m in f[0]}[11] == ["training.learning_rate=5e-3"] and
     f[0][10]["learning_rate"] > 2 * f[0][9]["learning_rate"])' "$work/straight.jsonl"
 succeeds "back to step 12" bash -c "echo 12 > '$work/changed/latest'"
 succeeds "a bare resume" train "$work/m.sla" --out "$work/changed" --resume
-holds "keeps the rate and the 16 steps, bit for bit" "(lambda a, b: len(a) == 16 and a == b)(*($timeless for run in f))" \
+holds "preserves the rate and the 16 steps, bitwise" "(lambda a, b: len(a) == 16 and a == b)(*($timeless for run in f))" \
   "$work/straight.jsonl" "$work/changed/metrics.jsonl"
 holds "run.json records it" 'f[0]["steps"] == 16 and f[0]["changes"][0]["step"] == 10 and len(f[0]["changes"]) == 1' \
   "$work/changed/run.json"
 succeeds "steps past the schedule" train "$work/m.sla" --out "$work/changed" --resume --steps 22
 says "are said" "steps 21 to 22 run at the schedule's floor"
 
-# Two phases, resumed in the first and in the second: rates follow the formula, steps the same.
+# Two phases, resumed in the first and in the second: rates follow the formula, steps are the same.
 phases=(--set 'training.schedule={"kind": "inverse_root", "warmup": 2, "steps": 8, "floor": 0, "then": {"steps": 4}}')
 succeeds "compile two phases" compile "${phases[@]}" -o "$work/phases.sla"
 succeeds "train both" train "$work/phases.sla" --out "$work/both" --steps 13
-says "says where the second ends" "step 13 runs at the schedule's floor.*--set training.schedule.then.steps=5 spans all"
+says "reports the end of the second phase" "step 13 runs at the schedule's floor.*--set training.schedule.then.steps=5 spans all"
 for steps in 5 10 13; do
   resume=(); [[ $steps == 5 ]] || resume=(--resume)
   succeeds "train to step $steps" train "$work/phases.sla" --out "$work/pieces" --steps "$steps" "${resume[@]}"
 done
-holds "resumed in either phase it makes the same steps" "(lambda a, b: len(a) == 13 and a == b)(*($timeless for run in f))" \
+holds "resumed in either phase, it gives the same steps" "(lambda a, b: len(a) == 13 and a == b)(*($timeless for run in f))" \
   "$work/both/metrics.jsonl" "$work/pieces/metrics.jsonl"
 succeeds "inspect two phases" "$sluice" inspect "$work/phases.sla" --json
 cp "$work/out" "$work/phases.json"
-holds "a run without --steps makes both" 'f[0]["training_steps"] == 12' "$work/phases.json"
+holds "a run without --steps trains both phases" 'f[0]["training_steps"] == 12' "$work/phases.json"
 holds "rates rise, fall with the root, then with a cosine to 0" \
   'all(abs(m["learning_rate"] / f[0][1]["learning_rate"] - r) < 1e-5 for m, r in zip(f[0], [0.5, 1] + [(2 / n)**0.5 for n in range(3, 9)] + [0.426777, 0.25, 0.0732233, 0, 0]))' \
   "$work/both/metrics.jsonl"
 
-# A leak that was allowed.
+# An allowed leak.
 succeeds "compile --allow-leak" compile --set stages.1.shift=0 --allow-leak -o "$work/leak.sla"
-says "warns, and names the flag that made the leak" \
+says "warns, and names the flag that caused the leak" \
   'warning: .*spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: .*compiled because of --allow-leak'
-exits 1 "without it, a leak is refused" compile --set stages.1.shift=0 -o "$work/none.sla"
-says "and the flag is named" 'spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: '
-exits 1 "a leak of a flag that stands at another place" "$sluice" check --no-replay "$work/spec.json" --set stages.1.mask=bidirectional \
+exits 1 "without --allow-leak, a leak is rejected" compile --set stages.1.shift=0 -o "$work/none.sla"
+says "and the message names the flag" 'spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: '
+exits 1 "a leak located at another setting" "$sluice" check --no-replay "$work/spec.json" --set stages.1.mask=bidirectional \
   --set training.clip=2
 cp "$work/out" "$work/err"
-says "its own flag alone" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
-# Neither a proof nor a leak: the operations of the check are spent.
-succeeds "compile what is not proved" compile --operations 100 --allow-leak -o "$work/open.sla"
+says "names only its own flag" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
+# Neither a proof nor a leak: the budget of the check is exhausted.
+succeeds "compile a spec that is not proved" compile --operations 100 --allow-leak -o "$work/open.sla"
 says "warns that it is not proved" 'warning: .*not proved causal: the budget of 100 operations ran out.*marked as not proved'
-succeeds "inspect what is not proved" "$sluice" inspect "$work/open.sla"
+succeeds "inspect an artifact that is not proved" "$sluice" inspect "$work/open.sla"
 says "and the artifact is not called leaky" 'is not proved causal: whether its predictions read what they predict is not known'
 cp "$work/out" "$work/err"
-says "nor its causality" 'causality: NOT proved, and no leak was found'
-exits 1 "without the flag, it is refused" compile --operations 100 -o "$work/none.sla"
-says "with what to do" 'not proved causal: .*allow more with --operations'
-exits 1 "check says so too" "$sluice" check --operations 100 --json "$work/spec.json"
+says "nor causal" 'causality: NOT proved, and no leak was found'
+exits 1 "without the flag, it is rejected" compile --operations 100 -o "$work/none.sla"
+says "with a remedy" 'not proved causal: .*allow more with --operations'
+exits 1 "check reports it too" "$sluice" check --operations 100 --json "$work/spec.json"
 cp "$work/out" "$work/open.json"
 holds "as the third verdict" '(lambda v: v["verdict"] == "not proved" and v["exhausted_operations"] == 100 and
   v["witness"] is None and not v["modes"])(f[0])' "$work/open.json"
@@ -152,7 +152,7 @@ SPEC
 succeeds "check --operations that are too few for the step" "$sluice" check --operations 7000000 --no-advice --json \
   --certificate "$work/coprime.txt" "$work/coprime.json"
 cp "$work/out" "$work/proved.json"
-holds "the verdict stays, and no step is proved" '(lambda v: v["verdict"] == "proved" and "values" not in v["step"] and
+holds "the verdict is the same, and no step is proved" '(lambda v: v["verdict"] == "proved" and "values" not in v["step"] and
   "the budget of 7 million operations ran out" in v["step"]["refused"])(f[0])' "$work/proved.json"
 succeeds "nor is one in the certificate" grep -q '^mode step is none$' "$work/coprime.txt"
 for artifact in m leak; do
@@ -176,20 +176,20 @@ for artifact in m leak; do
   cp "$work/$artifact-run/report.html" "$work/err"
   $mark "$artifact: report and the mark" 'compiled with --allow-leak'
 done
-holds "eval, bench and metrics carry the mark, or say that there is none" \
+holds "eval, bench and metrics contain the mark, or its absence" \
   '([x["leak_allowed"] for x in f[:4]] == [True, False, True, False] and "leak_allowed" not in f[5][0] and
     all(m["leak_allowed"] for m in f[4]))' "$work"/{leak,m}-eval.json "$work"/{leak,m}-bench.json \
   "$work"/{leak-run,m-run}/metrics.jsonl
 
 succeeds "bench of a token's kernels" "$sluice" bench "$work/m.sla" --steps 1 --generate --kernels --json
 cp "$work/out" "$work/token.json"
-holds "launches that are skipped do not count" \
+holds "skipped launches do not count" \
   '(0 < sum(k["launches"] for k in f[0]["step_kernels"]) < f[0]["step_launches"] and
     all(k["bytes"] > 0 and k["ms"] > 0 for k in f[0]["step_kernels"]))' "$work/token.json"
 
-# Data: a folder, a short file among others, ids that bytes never are.
+# Data: a folder, a short file among others, ids outside the byte range.
 exits 2 "a folder as data" "$sluice" train "$work/m.sla" --data "$work" --out "$work/none"
-says "names its files" 'found a directory; name the files in it, as in .*/\*'
+says "the message suggests its files" 'found a directory; name the files in it, as in .*/\*'
 echo short > "$work/short.txt"
 succeeds "a short file among others" "$sluice" train "$work/m.sla" --steps 1 --out "$work/skipped" \
   --data "$work/short.txt" "$work/text.txt"
@@ -200,5 +200,5 @@ says "with a note" 'ids 256 to 299 never occur'
 
 succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
 succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"
-succeeds "and not what does not" bash -c "! grep -q '<th>width' '$work/compared.html'"
+succeeds "and omits equal settings" bash -c "! grep -q '<th>width' '$work/compared.html'"
 finish

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The cost of an op: docs/adding-an-op.md lists the files that name each of some ops, and no other does. Two additions to specs
-# are patches (op-cost/): they apply to a copy, and touch the files that the document lists.
+# The cost of an op: docs/adding-an-op.md lists the files that name each of some ops, and no other file does. Two additions to
+# specs are patches (op-cost/): they apply to a copy, and change the listed files.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
-# named PATTERN: the sources that name it, tests and documents apart
+# named PATTERN: the sources that name it, without tests and documents
 named() {
   (cd "$root" && grep -rlE "$1" include lib runtime tools | sort)
 }
-# listed HEADING: the files of the document's list under a line that begins so
+# listed HEADING: the files of the document's list under a line that starts with it
 listed() {
   awk -v heading="$1" 'index($0, heading) == 1 { on = 1; next } on && /^- `/ { split($0, part, "`"); print part[2] }
                        on && /^The / { on = 0 }' "$root/docs/adding-an-op.md" | sort
 }
-# costs NAME HEADING PATTERN [MOST]: of these files, at most MOST
+# costs NAME HEADING PATTERN [MOST]: compares these files, at most MOST
 costs() {
   if [[ $(named "$3") == "$(listed "$2")" && -n $(named "$3") ]] && (($(named "$3" | wc -l) <= ${4:-99})); then
     pass "$1"
@@ -26,14 +26,14 @@ costs() {
 costs "the files that name a group's maximum" "The maximum of a group" \
   'Shortening::Max|ShortenMax|shorten_max|"average", "linear", "max"' 8
 costs "the files that name the square of ReLU" "The square of ReLU" 'ReluSquared|relu_squared' 4
-costs "the files that name attention by hashes" "The LSH attention" 'HashedAttention|hashed_attention'
-costs "the files that name what moves rows between a scale and its segments" "The three ops" \
+costs "the files that name LSH attention" "The LSH attention" 'HashedAttention|hashed_attention'
+costs "the files that name ops between a scale and its segments" "The three ops" \
   '(Pool|Select|Spread)Segments|(pool|select|spread)_segments'
 costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows|scatter_rows|judgeScatter|generateScatter'
 
 costs "the files that name a composite stage" "The stage" 'MegabyteOp|W::megabyte' 4
 
-# declared STAGE: its keys and, apart from `op` and `frozen`, those that all stages have, as the declarations in $scratch give them
+# declared STAGE: its keys and, apart from `op` and `frozen`, the keys of all stages, by the declarations in $scratch
 declared() {
   "$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$scratch/include" -I "$root/include" -I /usr/lib/llvm-22/include \
     "$root/include/sluice/Dialect/Spec/Spec.td" \
@@ -65,12 +65,12 @@ trial() {
 trial key "The trial of a new key" dynamic by
 trial stage "The trial of a new composite stage" sandwich factor
 
-# Analyses and passes ask interfaces; only the words of messages and pictures go by the kind of op, and so do messages about ops that
-# do not compile. Stages of specs (spec::) are no ops of a model.
+# Analyses and passes use interfaces; only the words of messages and pictures depend on the kind of op, as do messages about ops that
+# do not compile. Stages of specs (spec::) are not ops of a model.
 switching=$(cd "$root" && grep -rlE '(isa|cast)[a-z_]*<([^>]*[ ,])?(Shorten|Hashed)' lib --exclude-dir=Spec | sort | xargs)
 if [[ $switching == "lib/Driver/Limits.cpp lib/Explain/LeakWords.cpp lib/Picture/PictureBands.cpp" ]]; then
-  pass "no analysis asks for the op that shortens, or that attends by hashes"
+  pass "no analysis tests for the op of shortening or of LSH attention"
 else
-  fail "no analysis asks for the op that shortens, or that attends by hashes" "$switching"
+  fail "no analysis tests for the op of shortening or of LSH attention" "$switching"
 fi
 finish

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# IR that verifies never crashes a pass, neither ours nor upstream's, and a pass rejects ops of another level. `SLUICE_FUZZ=N` makes N
-# mutants of each level of the first model, and a quarter as many of each of the others.
+# Valid IR never crashes a pass, neither ours nor upstream's, and a pass rejects ops of another level. `SLUICE_FUZZ=N` generates N
+# mutants of each level of the first model, and a quarter of that for each of the others.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -9,7 +9,7 @@ opt=$root/build/bin/sluice-opt
 count=${SLUICE_FUZZ:-16}
 form="sluice-differentiate+sluice-form-dispatches"
 upstream=canonicalize+cse+symbol-dce
-# spec NAME REST: a model of width 8 that has these keys.
+# spec NAME REST: a model of width 8 with these keys.
 spec() {
   echo '{ "sluice": 1, "vocabulary": 20, "batch": 2, "width": 8, '"$2"' }' > "$work/$1.json"
 }
@@ -39,7 +39,7 @@ fuzz() {
   local name=$1.$2 mutants=$3
   shift 3
   mkdir -p "$work/$name"
-  succeeds "$name: no mutant that verifies crashes a pass" \
+  succeeds "$name: no valid mutant crashes a pass" \
     python3 "$root/test/e2e/support/fuzz_passes.py" "$opt" "$work/$name.mlir" "$mutants" "${SLUICE_FUZZ_SEED:-1}" "$work/$name" "$@"
 }
 for name in hourglass segments hashed inputs losses drawn; do
@@ -53,7 +53,7 @@ for name in hourglass segments hashed inputs losses drawn; do
   fuzz "$name" dispatches "$mutants" "$upstream+sluice-separate-places+sluice-emit-plan" sluice-recompute=memory-budget=900000
 done
 
-# Kernels of a CPU, a few of them, and plans with guards and axes of segments: nothing below reads them but upstream's passes.
+# Some kernels of a CPU, and plans with guards and axes of segments: only upstream's passes run on them.
 level losses kernels
 awk '/^  func.func/ { made++ } made < 4 || /^}/' "$work/losses.kernels.mlir" > "$work/few.kernels.mlir"
 fuzz few kernels "$((count / 4))" "$upstream" sluice-emit-plan
@@ -75,13 +75,13 @@ for ir in model gradient dispatches plan; do
     if grep -qE "(^| )$ir:\(.*\b${pass%%=*}\b[^:]*\)" <<< "$runs" && [[ $pass != *sm_80 ]]; then
       succeeds "$label runs" "$opt" "$work/segments.$ir.mlir" "--sluice-$pass" -o /dev/null
     else
-      exits 1 "$label is refused" "$opt" "$work/segments.$ir.mlir" "--sluice-$pass" -o /dev/null
+      exits 1 "$label is rejected" "$opt" "$work/segments.$ir.mlir" "--sluice-$pass" -o /dev/null
       cp "$work/err" "$work/message"
-      succeeds "$label says what it expected" grep -q 'error: .*expected' "$work/message"
+      succeeds "$label reports its expectation" grep -q 'error: .*expected' "$work/message"
     fi
   done
 done
 { printf 'module attributes {a = ' && head -c 100000 /dev/zero | tr '\0' '['; } > "$work/deep.mlir"
-exits 1 "IR too deep for the parser's stack" "$opt" "$work/deep.mlir"
+exits 1 "IR nested too deeply for the parser" "$opt" "$work/deep.mlir"
 if grep -q 'deep.mlir: error: expected IR whose brackets nest at most 500 deep' "$work/err"; then pass "it is said"; else fail "it is said"; fi
 finish

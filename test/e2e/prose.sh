@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The pages that people read have no sentence over 40 words, and every link between them leads somewhere. Comments have no
-# more wording to avoid than before, and folders include one another in one direction.
+# User pages have no sentence over 40 words, and every link between them has a target. Comments have no more
+# advised-against wording than allowed, and folders include one another in one direction.
 . "$(dirname "${BASH_SOURCE[0]}")/support/checks.bash"
 
 # shellcheck disable=SC2317 # called by `exits`
-judge() {
+check_page() {
   python3 - "$root" "$@" << 'PYTHON'
 import re, sys
 from pathlib import Path
@@ -32,35 +32,35 @@ PYTHON
 }
 
 for page in README.md CONTRIBUTING.md models/README.md $(cd "$root" && printf '%s\n' docs/*.md | grep -vx docs/passes.md); do
-  succeeds "$page" judge "$page"
+  succeeds "$page" check_page "$page"
 done
-# sites ROOT: files with attributes by name, and how many places each has.
+# sites ROOT: files with attributes by name, and the number of places in each.
 sites() {
   (cd "$1" && grep -rnE '(^|[^A-Za-z])((get|set|has|remove)(Inherent|Discardable)?Attr|(get|has)AttrOfType<[^>]+>)\(($|[^)])' --include='*.cpp' --include='*.h' \
     --include='*.td' lib include tools | grep -v AttrHelper | cut -d: -f1 | sort | uniq -c | awk '{ print $2, $1 }')
 }
-# The places that docs/architecture.md gives a reason for.
+# The places listed with a reason in docs/architecture.md.
 listed() { awk -F'|' '/^## / { inside = /Attributes by name/ } inside && $3 ~ /^ [0-9]+ $/ { gsub(/[` ]/, ""); print $2, $3 }' "$root/docs/architecture.md" | sort; }
 sites "$root" > "$work/sites"
 listed > "$work/listed"
-succeeds "attributes by name are those of docs/architecture.md" diff "$work/listed" "$work/sites"
+succeeds "attributes by name are listed in docs/architecture.md" diff "$work/listed" "$work/sites"
 # shellcheck disable=SC2016 # awk's fields
 exits 0 "fewer than 20 places use attributes by name" awk '{ all += $2 } END { exit all >= 20 }' "$work/sites"
 mkdir -p "$work/more/lib" "$work/more/include" "$work/more/tools"
 printf 'op->setAttr("a", b);\nop->getAttrOfType<A>(\n"a");\nop.getAttr();\nHelper::AAttrHelper(c).getAttr(op);\n' > "$work/more/lib/a.cpp"
 sites "$work/more" > "$work/found"
-succeeds "a new place is found" grep -qx 'lib/a.cpp 2' "$work/found"
-succeeds "comments and pages have no more wording to avoid than before" "$root/scripts/wording.py" --check
+succeeds "a new place is reported" grep -qx 'lib/a.cpp 2' "$work/found"
+succeeds "comments and pages have no more advised-against wording than allowed" "$root/scripts/wording.py" --check
 succeeds "a source's own header declares its functions" "$root/scripts/headers.py" --check
 succeeds "folders include one another in one direction" "$root/scripts/check_includes.py"
 mkdir -p "$work/tree/lib/A" "$work/tree/include/sluice/B" "$work/tree/lib/Support"
 echo '#include "sluice/B/B.h"' > "$work/tree/lib/A/A.h"
 echo '#include "../../../lib/A/A.h"' > "$work/tree/include/sluice/B/B.h"
-exits 1 "a cycle of includes is found" "$root/scripts/check_includes.py" "$work/tree"
+exits 1 "a cycle of includes is reported" "$root/scripts/check_includes.py" "$work/tree"
 rm "$work/tree/lib/A/A.h"
-succeeds "no cycle is found without it" "$root/scripts/check_includes.py" "$work/tree"
+succeeds "without the cycle, none is reported" "$root/scripts/check_includes.py" "$work/tree"
 echo '#include "llvm/ADT/Twine.h"' > "$work/tree/lib/Support/Text.cpp"
-exits 1 "a header of LLVM in lib/Support is found" "$root/scripts/check_includes.py" "$work/tree"
+exits 1 "a header of LLVM in lib/Support is reported" "$root/scripts/check_includes.py" "$work/tree"
 printf 'a %.0s' {1..41} > "$work/long.md"
-root=$work exits 1 "a sentence of 41 words is found" judge long.md
+root=$work exits 1 "a sentence of 41 words is reported" check_page long.md
 finish

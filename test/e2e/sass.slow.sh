@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The machine code of a model's GPU kernels: every product of more than a token runs on tensor cores, and at least half of a contraction's main loop
-# are their instructions.
+# The machine code of a model's GPU kernels: every product of more than a token runs on tensor cores, and at least half of a contraction's
+# main loop are tensor-core instructions.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 if ! command -v ptxas > /dev/null; then
-  pass "machine code not looked at: no ptxas in the PATH"
+  pass "machine code not checked: no ptxas in the PATH"
   finish
 fi
 python3 - "$root/models/papers/hourglass-2@1-8@4-2@1-repeat.json" "$work/model.json" << 'PYTHON'
@@ -19,15 +19,15 @@ succeeds "compile" "$sluice" compile "$work/model.json" -o "$work/model.sla" --t
 status=0
 "$root/scripts/sass.sh" "$work/model.sla" --json > "$work/sass.json" 2> "$work/err" || status=$?
 if [[ $status -eq 3 ]]; then
-  pass "machine code not looked at: no disassembler in the PATH nor from PyPI"
+  pass "machine code not checked: no disassembler in the PATH nor from PyPI"
   finish
 fi
 [[ $status -eq 0 ]] || fail "disassemble" "$(tail -n 5 "$work/err")"
 succeeds "ledger" "$sluice" inspect "$work/model.sla" --json
 cp "$work/out" "$work/ledger.json"
 succeeds "plan" "$sluice" inspect "$work/model.sla" --extract "$work/parts"
-# A token's products have one row a text: they read weights as fast as memory gives them, without tensor cores.
-holds "every kernel that multiplies has a main loop on tensor cores, but for those of a step alone" \
+# A token's products have one row per text: memory bandwidth limits them, so they use no tensor cores.
+holds "every matrix kernel outside the step has a main loop on tensor cores" \
   '(lambda of: {(k["name"], k["target"]) for k in f[1]["kernels"] if k["kind"] in ("matmul", "attention")}
      - {(f[2]["kernels"][i]["name"], target) for i in of(["step"]) - of(set(f[2]["entries"]) - {"step"}) for target in ("sm_80", "sm_90a")}
      == {(r["kernel"], r["target"]) for r in f[0]})(

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Successors, of fixed blocks and of segments: proved, certified, trained, and generated from with a cache as without one; text cleaned by language.
+# Successors, of fixed blocks and of segments: proved, certified, trained, and the same generated text with and without a cache; text
+# cleaned by language.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -39,7 +40,7 @@ json.dump(spec, sys.stdout)
 PYTHON
 }
 
-# moved RUN COUNT: so many matrices W of an H-Net begin at zero, as RUN-start has them, and each has moved in 20 steps.
+# moved RUN COUNT: COUNT matrices W of an H-Net start at zero, as in RUN-start, and each has changed in 20 steps.
 # shellcheck disable=SC2317 # succeeds calls it
 moved() {
   python3 - "$@" << 'PYTHON'
@@ -65,11 +66,11 @@ for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   # shellcheck disable=SC2086
   succeeds "$name: an independent reading agrees" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/certificate" $enumerate
   sed 's/\(c[0-9]*(p)\) - 1$/\1/; s/ keys \([0-9]*\)\*floor(.*) - [0-9]* to p$/ keys \1*floor(p\/\1) to p/' "$work/certificate" > "$work/changed"
-  exits 1 "$name: not with other blocks or segments" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/changed"
+  exits 1 "$name: other blocks or segments are rejected" "$root/build/bin/sluice-certify" "$work/$name.json" "$work/changed"
   succeeds "$name: compile" "$sluice" compile "$work/$name.json" -o "$work/$name.sla"
   given=()
   if [[ $name == blt ]]; then
-    exits 2 "its small model has weights of its own" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/none" --steps 1
+    exits 2 "its small model has separate weights" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/none" --steps 1
     cp "$work/err" "$work/refused"
     succeeds "and the message names them" grep -q 'weights for the frozen stages.0, .* found none for stages.0.token.weight' "$work/refused"
     tiny blt-small
@@ -80,15 +81,15 @@ for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   succeeds "$name: train" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --eval-data "$work/held-out.txt" --out "$work/$name" --steps 20 "${given[@]}"
   if [[ $name == hnet* ]]; then
     succeeds "$name: the initial weights" "$sluice" train "$work/$name.sla" --data "$work/training.txt" --out "$work/$name-start" --steps 0
-    succeeds "$name: W begins at zero and moves" moved "$work/$name" "$([[ $name == hnet ]] && echo 1 || echo 2)"
+    succeeds "$name: W starts at zero and changes" moved "$work/$name" "$([[ $name == hnet ]] && echo 1 || echo 2)"
   fi
   holds "$name: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"] - 1' "$work/$name/metrics.jsonl"
   case $name in spacebyte | hnet-2)
     succeeds "$name: report" "$sluice" report "$work/$name"
-    succeeds "$name: it shows what the model cuts" grep -q '<b class="cut">|</b>' "$work/$name/report.html" ;;
+    succeeds "$name: the report shows the model's segments" grep -q '<b class="cut">|</b>' "$work/$name/report.html" ;;
   esac
   if [[ $name == hnet-2 ]]; then
-    succeeds "$name: and says what it does not show" grep -q 'Boundaries of &quot;hnet_2&quot; are not shown: they cut the segments &quot;hnet&quot;' "$work/$name/report.html"
+    succeeds "$name: and names the omitted part" grep -q 'Boundaries of &quot;hnet_2&quot; are not shown: they cut the segments &quot;hnet&quot;' "$work/$name/report.html"
   fi
   for flags in "" --no-cache; do
     # shellcheck disable=SC2086
@@ -98,12 +99,12 @@ for name in megabyte block-transformer spacebyte hnet hnet-2 blt byteflow; do
   succeeds "$name: the same text without a cache, past the context" cmp "$work/text" "$work/text--no-cache"
 done
 
-# ByteFlow's greatest rates of the whole text, as printed: a quarter of 40 rows, and the first.
+# ByteFlow's maximum rates of the complete text, as published: a quarter of 40 rows, and the first.
 sed 's/"threshold": 0.5/"top": 0.25/' "$work/byteflow.json" > "$work/top.json"
-exits 1 "byteflow as printed is refused" "$sluice" check "$work/top.json" --no-replay
+exits 1 "byteflow as printed is rejected" "$sluice" check "$work/top.json" --no-replay
 succeeds "byteflow as printed: compile" "$sluice" compile "$work/top.json" --allow-leak -t cpu-avx2 -o "$work/top.sla"
 succeeds "byteflow as printed: train" "$sluice" train "$work/top.sla" --data "$work/training.txt" --out "$work/top" --steps 2
-holds "has as many bits as it is told" 'all(0.25 <= l["losses"]["chunks.share"] <= 0.275 for l in f[0])' "$work/top/metrics.jsonl"
+holds "has the specified number of bits" 'all(0.25 <= l["losses"]["chunks.share"] <= 0.275 for l in f[0])' "$work/top/metrics.jsonl"
 
 # N-grams, patches by entropy and a router; coding rates, maxima and n-grams inside documents.
 printf '\003\021\007\004\012' > "$work/prompt"
@@ -116,8 +117,8 @@ for name in blt attend flow; do
   succeeds "golden $name: with segments of several tokens, the same text without a cache" cmp "$work/text" "$work/text--no-cache"
 done
 
-succeeds "boundaries of segments that begin at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
-holds "each begins a segment, and segments hold all tokens" \
+succeeds "boundaries of segments that start at bits" "$sluice" boundaries "$work/spacebyte.sla" --weights "$work/spacebyte" --data "$work/held-out.txt" --json
+holds "each starts a segment, and segments contain all tokens" \
   'sum(l["segments"] for l in f[0]["lengths"]) == f[0]["boundaries"] and sum(l["segments"] * l["tokens"] for l in f[0]["lengths"]) == f[0]["tokens"]' "$work/out"
 
 # cleans LANGUAGE TEXT CLEANED

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Inputs of numbers: soft targets and weights of rows. Python has the same losses and gradient; the proof; files that are refused.
+# Inputs of numbers: soft targets and weights of rows. Python computes the same losses and gradient; the proof; rejected files.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -9,7 +9,7 @@ spec="$root/models/tiny/distill.json"
 says() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
-# A model of one matrix, of which Python has every number: a row of a batch is the whole text.
+# A model of one matrix, so Python can compute every number: a row of a batch is the complete text.
 cat > "$work/one.json" << 'JSON'
 { "sluice": 1, "vocabulary": 128, "context": 24, "batch": 1, "width": 16,
   "inputs": { "teacher": { "axis": "tokens", "role": "target" }, "mask": { "axis": "tokens", "role": "weight" } },
@@ -54,7 +54,7 @@ succeeds "eval" score --input "teacher=$work/teacher.npy"
 cp "$work/out" "$work/scored.json"
 succeeds "eval without the teacher" score
 cp "$work/out" "$work/alone.json"
-succeeds "as float64 has it" python3 - "$work" << 'PYTHON'
+succeeds "the loss matches float64" python3 - "$work" << 'PYTHON'
 import array, json, math, struct, sys
 folder = sys.argv[1]
 raw = open(f"{folder}/start/checkpoints/0/weights.safetensors", "rb").read()
@@ -89,30 +89,30 @@ pairs = {"soft": (step["losses"]["soft"], weighted), "next": (step["loss"], sum(
 print(pairs)
 sys.exit(any(not abs(a - b) < 1e-5 * abs(b) for a, b in pairs.values()))
 PYTHON
-holds "no loss against a teacher that is not there" '"soft" not in f[0].get("losses", {})' "$work/alone.json"
-succeeds "weights of nothing" train --input "teacher=$work/teacher.npy" --input "mask=$work/nothing.npy" --out "$work/nothing"
+holds "an absent teacher gives no loss" '"soft" not in f[0].get("losses", {})' "$work/alone.json"
+succeeds "weights whose sum is zero" train --input "teacher=$work/teacher.npy" --input "mask=$work/nothing.npy" --out "$work/nothing"
 holds "add nothing" 'f[0][0]["losses"]["soft"] == 0 and f[0][0]["objective"] == f[0][0]["loss"]' "$work/nothing/metrics.jsonl"
 
 refuses() { # NAME FILE MESSAGE
   exits 2 "$1" train --input "teacher=$work/$2.npy" --input "mask=$work/mask.npy" --out "$work/none"
-  says "$1: says why" "$3"
+  says "$1: the message" "$3"
 }
-exits 2 "weights whose sum f32 cannot hold" train --input "teacher=$work/teacher.npy" --input "mask=$work/faint.npy" --out "$work/none"
-says "weights whose sum f32 cannot hold: says which" 'row 0: expected a weight of 0 or from 1e-18 to 1e\+18, as ratios alone count, found 1.4013e-45'
+exits 2 "weights whose sum overflows f32" train --input "teacher=$work/teacher.npy" --input "mask=$work/faint.npy" --out "$work/none"
+says "weights whose sum overflows f32: the message" 'row 0: expected a weight of 0 or from 1e-18 to 1e\+18, as ratios alone count, found 1.4013e-45'
 refuses "another shape" narrow 'shape \(25, 128\), a row for each byte of .*, found \(25, 127\)'
 refuses "another length" short 'found \(24, 128\)'
 refuses "another type" double "little-endian f32 .* found numbers of the type \"<f8\""
 refuses "no number" nan 'row 3: expected finite numbers of at least 0, found nan'
-refuses "a negative chance" negative 'row 3: expected finite numbers of at least 0, found -0.25'
+refuses "a negative probability" negative 'row 3: expected finite numbers of at least 0, found -0.25'
 refuses "another sum" sum 'row 3: expected probabilities that add up to 1'
-exits 2 "no .npy file" train --input "teacher=$work/text" --input "mask=$work/mask.npy" --out "$work/none"
-says "no .npy file: says why" 'found no .npy file'
+exits 2 "an invalid .npy file" train --input "teacher=$work/text" --input "mask=$work/mask.npy" --out "$work/none"
+says "an invalid .npy file: the message" 'found no .npy file'
 exits 2 "no weights" train --input "teacher=$work/teacher.npy" --out "$work/none"
-says "which one it lacks" 'expected --input mask=FILE'
+says "the message names the missing input" 'expected --input mask=FILE'
 exits 2 "weights that evaluation does not read" score --input "mask=$work/mask.npy"
 says "why not" 'which training alone reads'
 exits 2 "another input" score --input "sauce=$work/mask.npy"
-says "the inputs that there are" 'which has "mask", "teacher", found "sauce"'
+says "the message names the inputs" 'which has "mask", "teacher", found "sauce"'
 
 # A teacher's logits become a target.
 succeeds "logits" "$sluice" logits "$work/one.sla" --cpu-target "$targets" --weights "$work/start" --data "$work/text" --out "$work/logits.npy"
@@ -125,7 +125,7 @@ succeeds "check" "$sluice" check "$spec" --certificate "$work/certificate"
 succeeds "certify" "$root/build/bin/sluice-certify" "$spec" "$work/certificate"
 cp "$work/out" "$work/certified"
 succeeds "training by itself" grep -q 'train' "$work/certified"
-exits 1 "a teacher that the model reads is refused" "$sluice" check "$root/test/causality/leaky/numbers-as-input.json"
+exits 1 "a teacher that the model reads is rejected" "$sluice" check "$root/test/causality/leaky/numbers-as-input.json"
 cat "$work/out" "$work/err" > "$work/leak"
-succeeds "with a row that changes" grep -q 'replay of the reference: with token 1 changed, row 0 changed' "$work/leak"
+succeeds "with a row that changes in the replay" grep -q 'replay of the reference: with token 1 changed, row 0 changed' "$work/leak"
 finish

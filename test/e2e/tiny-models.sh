@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The whole road for every model of models/tiny: check, compile, inspect, train, resume, evaluate, generate, report.
+# The complete pipeline for every model of models/tiny: check, compile, inspect, train, resume, evaluate, generate,
+# report.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 write_text "$work/training.txt" 200000 1
 write_text "$work/held-out.txt" 5000 2
 
-# Two metrics files agree, to the last bit, on what does not depend on the machine's speed, at every step both logged.
+# Two metrics files agree bitwise on everything independent of the machine's speed, at every step in both.
 same_curves='(lambda a, b: 40 in a and 40 in b and all(a[n] == b[n] for n in a.keys() & b.keys()))(
   *({m["step"]: (m["loss"], m["grad_norm"], m["learning_rate"]) for m in run} for run in f))'
 
@@ -42,11 +43,11 @@ for spec in "$root"/models/tiny/*.json; do
     'f[0][-1]["step"] == 40 and f[0][-1]["loss"] < 0.9 * f[0][0]["loss"]' "$run/metrics.jsonl"
   trains "$name: train 20 steps on one thread" "$artifact" "$run-resumed" 20 --threads 1
   trains "$name: resume to 40 steps on two threads" "$artifact" "$run-resumed" 40 --threads 2 --resume
-  holds "$name: resuming and threads change nothing" "$same_curves" "$run/metrics.jsonl" "$run-resumed/metrics.jsonl"
+  holds "$name: the result does not depend on resuming and threads" "$same_curves" "$run/metrics.jsonl" "$run-resumed/metrics.jsonl"
 
   succeeds "$name: eval" "$sluice" eval "$artifact" --weights "$run" --data "$work/held-out.txt" --json
   cp "$work/out" "$work/eval.json"
-  holds "$name: bits per byte are better than nothing" '0 < f[0]["bits_per_byte"] < 8' "$work/eval.json"
+  holds "$name: bits per byte are below 8" '0 < f[0]["bits_per_byte"] < 8' "$work/eval.json"
   generate=("$sluice" generate "$artifact" --weights "$run" --prompt "the water of the old lake" --tokens 24)
   succeeds "$name: generate" "${generate[@]}"
   succeeds "$name: generate writes 24 bytes or more" test "$(wc -c < "$work/out")" -ge 24
@@ -54,34 +55,34 @@ done
 
 succeeds "report" "$sluice" report "$run"
 succeeds "the report shows what a row reads" grep -q 'class="band"' "$run/report.html"
-succeeds "and says that the model is proved" grep -q '>proved causal' "$run/report.html"
+succeeds "and reports the proof" grep -q '>proved causal' "$run/report.html"
 analyze=("$sluice" analyze)
 weights=("$artifact" --weights "$run" --data "$work/held-out.txt" --json)
-exits 2 "analyze: windows below none" "${analyze[@]}" context "${weights[@]}" --windows -1
+exits 2 "analyze: a negative number of windows" "${analyze[@]}" context "${weights[@]}" --windows -1
 cp "$work/err" "$work/refused"
-succeeds "which the message says" grep -q -- '--windows: expected a number of at least 0, found -1$' "$work/refused"
+succeeds "the message says so" grep -q -- '--windows: expected a number of at least 0, found -1$' "$work/refused"
 succeeds "analyze context" "${analyze[@]}" context "${weights[@]}" --windows 8 --picture "$work/context.html"
 cp "$work/out" "$work/context.json"
-holds "a trained model reads the token before" 'f[0]["windows"] == 8 and f[0]["places"][0]["increase"] > 0' "$work/context.json"
-succeeds "and there is a chart" grep -q '<polyline' "$work/context.html"
+holds "a trained model reads the previous token" 'f[0]["windows"] == 8 and f[0]["places"][0]["increase"] > 0' "$work/context.json"
+succeeds "and the report has a chart" grep -q '<polyline' "$work/context.html"
 succeeds "analyze frequency" "${analyze[@]}" frequency "${weights[@]}" --train "$work/training.txt" --bins 3
 cp "$work/out" "$work/frequency.json"
-holds "the bins are all that is scored" \
+holds "the bins contain every scored token" \
   'abs(sum(b["bits"] * b["scored"] for b in f[0]["bins"] if b["scored"]) / sum(b["scored"] for b in f[0]["bins"]) - f[1]["bits_per_token"]) < 1e-6' \
   "$work/frequency.json" "$work/eval.json"
-exits 2 "bins of a context are refused" "${analyze[@]}" context "${weights[@]}" --bins 3
+exits 2 "bins of a context are rejected" "${analyze[@]}" context "${weights[@]}" --bins 3
 cp "$work/err" "$work/bins.err"
-succeeds "and the message says why" grep -q 'expected --bins with the analysis frequency alone, found context' "$work/bins.err"
+succeeds "and the message names the reason" grep -q 'expected --bins with the analysis frequency alone, found context' "$work/bins.err"
 succeeds "analyze samples" "${analyze[@]}" samples "${weights[@]}" --train "$work/training.txt" --prompts 2 --num 2 --tokens 32 --picture "$work/samples.html"
 cp "$work/out" "$work/samples.json"
 succeeds "and a page shows both" grep -q 'perplexity of a word, reference' "$work/samples.html"
-holds "samples and their text have words" 'f[0]["written"]["words"] > 0 and f[0]["reference"]["word_perplexity"] >= 1' "$work/samples.json"
-exits 2 "an odd window is refused" "${analyze[@]}" context "${weights[@]}" --length 7
+holds "samples and their text contain words" 'f[0]["written"]["words"] > 0 and f[0]["reference"]["word_perplexity"] >= 1' "$work/samples.json"
+exits 2 "an odd window is rejected" "${analyze[@]}" context "${weights[@]}" --length 7
 coarse=stages.1.inside.5
 alike=("$work/hourglass.sla" --weights "$work/hourglass-run" --data "$work/held-out.txt")
 succeeds "rows of a stream" "$sluice" logits "${alike[@]}" --stream "$coarse" -o "$work/rows.npy"
 cp "$work/err" "$work/said"
-succeeds "of which several tokens share one" grep -Eq 'one for every [0-9]+ tokens, to ' "$work/said"
+succeeds "one row for several tokens" grep -Eq 'one for every [0-9]+ tokens, to ' "$work/said"
 succeeds "analyze neighbours" "${analyze[@]}" neighbours "${alike[@]}" --json --stream "$coarse" --queries 3 --nearest 4 --picture "$work/alike.html"
 cp "$work/out" "$work/alike.json"
 cat > "$work/alike.py" << 'PYTHON'
@@ -101,9 +102,9 @@ for query in result["queries"]:
         assert abs(group["similarity"] + distance) < 1e-5
         assert group["text"].encode() == text[group["start"]:group["start"] + factor]
 PYTHON
-succeeds "neighbours are those of the rows" python3 "$work/alike.py" "$work/rows.npy" "$work/alike.json" "$work/held-out.txt"
-exits 2 "a stream that is not there" "${analyze[@]}" neighbours "${alike[@]}" --stream fine
-exits 2 "neighbours of no stream" "${analyze[@]}" neighbours "${alike[@]}"
+succeeds "neighbours match the rows" python3 "$work/alike.py" "$work/rows.npy" "$work/alike.json" "$work/held-out.txt"
+exits 2 "an unknown stream" "${analyze[@]}" neighbours "${alike[@]}" --stream fine
+exits 2 "neighbours of an unknown stream" "${analyze[@]}" neighbours "${alike[@]}"
 succeeds "ngram" "$sluice" ngram --order 2 3 --train "$work/training.txt" --test "$work/held-out.txt" --json
 cp "$work/out" "$work/ngram.json"
 holds "a trigram beats a bigram" \

@@ -63,7 +63,7 @@ def parse(text):
         yield "run", command, lines
 
 
-def judge(command, lines, printed, status):
+def compare(command, lines, printed, status):
     """What differs from the page, or None."""
     expected = 0
     if lines and (match := re.fullmatch(r"\(exit status (\d+)\)", lines[-1])):
@@ -84,7 +84,7 @@ def judge(command, lines, printed, status):
 
 
 def main(page, root, work, steps):
-    # The page begins in the root of a clone; its commands only read these.
+    # The page starts in the root of a clone; its commands only read these.
     for name in ("README.md", "docs"):
         (work / name).symlink_to(root / name)
     (work / "build").mkdir()
@@ -100,7 +100,7 @@ def main(page, root, work, steps):
             before -= 1
         command = re.sub(r"--steps \d+", f"--steps {steps}", name)
         printed, status = session.run(command, mask(contents[before]) if before is not None else None)
-        problem = judge(name, contents, printed, status)
+        problem = compare(name, contents, printed, status)
         print(f"ok {page.name}: {name}" if problem is None else f"FAIL {page.name}: {name}\n  {problem}", flush=True)
         bad += problem is not None
     return bad > 0
