@@ -31,7 +31,7 @@
 // CHECK:         plan.store "flat:parameters", %[[ADAM]]#0
 // CHECK-NOT:     dispatch.rows
 
-// Initialization draws whatever the step, and so the same whenever it runs.
+// Initialization does not depend on the step, and so gives the same numbers whenever it runs.
 // CHECK-LABEL: func.func @initialize()
 // CHECK:         dispatch.rows
 // CHECK:           dispatch.random {fixed_step, id = 0 : i64, width = 1024 : i64}

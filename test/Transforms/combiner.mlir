@@ -1,7 +1,7 @@
-// Groups that a region combines: how they are read, whole or row by row under a mask.
+// Groups combined by a region: read completely or row by row under a mask.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
-// Rows outside are the identity. In a product nothing is infinite, so that nothing is replaced.
+// Rows outside are the identity. A product has no infinite identity, so nothing is replaced.
 // CHECK-LABEL: func.func @predict(
 // CHECK:         dispatch.rows %{{.*}} attributes {accesses = [#dispatch.access<row[p * 3 + i - 2], group = 3, factor = 1, outside = 1.000000e+00 : f32>]
 // CHECK-NEXT:    ^bb0(%[[ROWS:[^:]*]]: tensor<3x4xf32>):

@@ -6,7 +6,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
 
 // -----
 
-// Every row needs the whole sequence, so that no step could compute it.
+// Every row needs the complete sequence, so no step can compute it.
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   sluice.axis @target
   sluice.scale @s1 on @target factor 1
@@ -25,7 +25,7 @@ module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-// An encoder's rows do not come token after token.
+// An encoder's rows do not arrive token by token.
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   sluice.axis @target
   sluice.axis @source

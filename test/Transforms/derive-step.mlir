@@ -2,8 +2,8 @@
 // rows of this step. What no prediction reads is left out.
 // RUN: sluice-opt %s --sluice-derive-step | FileCheck %s
 // RUN: sluice-opt %s --sluice-derive-step | sluice-opt | FileCheck %s
-// RUN: not sluice-opt %s --sluice-derive-step=operations=10 2>&1 | FileCheck %s --check-prefix=SPENT
-// SPENT: error: expected a model from which a step can be derived, found that not proved: the budget of 10 operations ran out
+// RUN: not sluice-opt %s --sluice-derive-step=operations=10 2>&1 | FileCheck %s --check-prefix=EXHAUSTED
+// EXHAUSTED: error: expected a model from which a step can be derived, found that not proved: the budget of 10 operations ran out
 
 module attributes {sluice.batch = 1 : i64, sluice.context = 16 : i64} {
   sluice.axis @target

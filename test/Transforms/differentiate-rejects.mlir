@@ -151,7 +151,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
 
 // -----
 
-// A product runs forward alone.
+// A product is forward only.
 module attributes {sluice.batch = 1 : i64, sluice.context = 8 : i64} {
   sluice.axis @t
   sluice.scale @s1 on @t factor 1

@@ -1,4 +1,5 @@
-// Reverse mode over a model in small: a table read twice, a shift, a group of three, a skip. @evaluate stays, @gradient is new.
+// Reverse mode over a small model: a table read twice, a shift, a group of three, a skip. @evaluate is unchanged, @gradient is
+// new.
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate | sluice-opt | FileCheck %s
 
@@ -39,7 +40,7 @@
 // CHECK:           arith.addf
 // CHECK:         %[[DTABLE:.*]] = sluice.embed_backward %[[TOKENS]], %[[SUM]], %[[DHEAD]]
 
-// One store a trained parameter; the frozen table has none.
+// One store per trained parameter; the frozen table has none.
 // CHECK-NEXT:    sluice.store_gradient @table, %[[DTABLE]]
 // CHECK-NEXT:    sluice.store_gradient @weight, %[[DW]]
 // CHECK-NEXT:    sluice.objective %[[LOSSES]] {factors = array<f64: 1.000000e+00>, first = array<i64: 0>, names = ["next"]}

@@ -1,4 +1,4 @@
-// Ops without a dispatch. First, attention whose queries, keys and values leave columns out: no kernel makes its gradient.
+// Ops without a dispatch. First, attention whose queries, keys and values omit columns: no kernel computes its gradient.
 // RUN: sluice-opt %s --sluice-form-dispatches -split-input-file -verify-diagnostics
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {

@@ -1,12 +1,12 @@
-// Segments: one scan, then row passes that find rows by counts and ends. Backward they are found the other way round.
+// Segments: one scan, then row passes that find rows by counts and ends. Backward the two are inverted.
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s
 
 
 // CHECK-LABEL: func.func @gradient()
-// The value of a bit is stored, not what stands for it backward.
+// Stores the value of a bit, not its backward surrogate.
 // CHECK-NOT:     straight_through
 
-// Five rows of segments, whatever the length: factor 0.
+// Five rows of segments, at any length: factor 0.
 // CHECK:         %[[C:.*]], %[[E:.*]], %[[N:.*]] = dispatch.segment_scan %{{.*}} attributes {{.*}}domain = #dispatch.domain<batch = 2, positions = 10, factor = 1>
 // CHECK-SAME:      -> (tensor<2x10xi32>, tensor<2x5xi32>, tensor<2x2xi32>)
 // CHECK:         plan.store "scalar:segments.words", %[[N]]

@@ -1,11 +1,11 @@
-// Gathers and their places: a model in small becomes four dispatches.
+// Gathers and their positions: a small model becomes four dispatches.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 
 // CHECK-LABEL: func.func @predict() -> (tensor<2x10x8xf32>, tensor<2x10x8xf32>)
 // CHECK:         %[[TOKENS:.*]] = plan.bind "input:tokens" : tensor<2x11xi32>
 
-// The embedding has two readers, neither of its scale alone, and is stored.
+// The embedding has two readers, neither only of its scale, and is stored.
 // CHECK:         %[[E:.*]] = dispatch.rows %[[TOKENS]], %{{.*}} attributes {accesses = [{{.*}}#dispatch.access<gather,
 
 // The shift and the average of four go into the norm's dispatch: it reads rows 4 m + i - 3 of the embedding.

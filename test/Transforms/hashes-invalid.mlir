@@ -1,4 +1,4 @@
-// Rows of tables that maps of tokens choose: each number must have a row.
+// Rows of tables selected by maps of tokens: each number must have a row.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {

@@ -1,4 +1,5 @@
-// Dispatches are no model ops, and a plan has no functions: passes of the levels before refuse them.
+// Dispatches are not model ops, and a plan has no functions: passes of the levels before reject
+// them.
 // RUN: not sluice-opt %s --sluice-convert-factors 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-differentiate 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-derive-step 2>&1 | FileCheck %s

@@ -1,4 +1,4 @@
-// Model ops are no dispatches. What reads dispatches would pass over them, and leave a plan or kernels without them.
+// Model ops are not dispatches. Passes over dispatches would skip them, and leave a plan or kernels without them.
 // RUN: not sluice-opt %s --sluice-emit-plan 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-generate-kernels 2>&1 | FileCheck %s
 // RUN: not sluice-opt %s --sluice-generate-kernels=target=sm_80 2>&1 | FileCheck %s

@@ -1,4 +1,5 @@
-// A value knows no memory, so a pass can place a read after the write that ends its value's life. Planning refuses that.
+// A value has no memory, so a pass can move a read after the write that ends the value's live range. Planning rejects
+// that.
 // RUN: sluice-opt %s --sluice-plan-memory -split-input-file -verify-diagnostics
 
 #row = #dispatch.access<row, factor = 1>

@@ -1,6 +1,6 @@
-// Which bytes of the arena a tensor has.
+// The bytes of each tensor in the arena.
 // RUN: sluice-opt %s --sluice-plan-memory | FileCheck %s
-// RUN: sluice-opt %s --sluice-plan-memory --sluice-plan-memory | FileCheck %s --check-prefix=AGAIN
+// RUN: sluice-opt %s --sluice-plan-memory --sluice-plan-memory | FileCheck %s --check-prefix=REPLANNED
 
 #row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
@@ -43,5 +43,5 @@ func.func @chain() {
 // CHECK-DAG:   plan.buffer "output:y" at [[RESULT]] bytes 4096 device 0
 
 // Planned anew, each place has one buffer all the same.
-// AGAIN:     plan.buffer "input:x"
-// AGAIN-NOT: plan.buffer "input:x"
+// REPLANNED:     plan.buffer "input:x"
+// REPLANNED-NOT: plan.buffer "input:x"

@@ -1,15 +1,18 @@
-// An activation and the dropout after it, which a weight gradient alone reads in the backward pass: both run again together with the derivative.
+// An activation and the dropout after it, which only a weight gradient reads in the backward pass: both are rematerialized together with
+// the derivative.
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @gradient
-// The rows before the activation, kept for its derivative, and the rows after the dropout, for the second map alone.
+// The rows before the activation, stored for its derivative, and the rows after the dropout, only for the second
+// map.
 // CHECK-NOT:     backward
 // CHECK:         %[[FORWARD:.*]]:2 = dispatch.contract %[[X:.*]], %{{.*}}
 // CHECK:           %[[DRAWN:.*]] = dispatch.random {id = 7
 // CHECK:         %[[Y:.*]] = dispatch.contract %[[FORWARD]]#1, %[[W2:.*]] attributes
 // CHECK-NOT:     %[[FORWARD]]#1
 
-// One contraction makes the gradient and, from the same operand and the same numbers, the rows again. The weight gradient comes after it.
+// One contraction computes the gradient and, from the same operand and numbers, rematerializes the rows. The weight gradient comes after
+// it.
 // CHECK:         %[[BACK:.*]]:2 = dispatch.contract %[[DY:.*]], %[[W2]], %[[FORWARD]]#0 {{.*}}backward, by_input
 // CHECK-NEXT:    ^bb0(%[[ACC:[^:]*]]: f32, %[[H:[^:]*]]: f32):
 // CHECK:           %[[CUT:.*]] = arith.maximumf %[[H]]
@@ -20,12 +23,12 @@
 // CHECK-NOT:     %[[FORWARD]]#1
 
 // A sum's derivative reads no operand. So the rows before it are not kept, and the rows after it are.
-// RUN: sed 's/arith.maximumf %v, %zero/arith.addf %v, %v/' %s | sluice-opt --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=KEPT
-// KEPT-LABEL: func.func @gradient
-// KEPT-NOT:     backward
-// KEPT:         %[[MADE:.*]] = dispatch.contract
-// KEPT:           dispatch.random {id = 7
-// KEPT:         dispatch.weight_gradient %{{.*}}, %[[MADE]] attributes
+// RUN: sed 's/arith.maximumf %v, %zero/arith.addf %v, %v/' %s | sluice-opt --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=STORED
+// STORED-LABEL: func.func @gradient
+// STORED-NOT:     backward
+// STORED:         %[[MADE:.*]] = dispatch.contract
+// STORED:           dispatch.random {id = 7
+// STORED:         dispatch.weight_gradient %{{.*}}, %[[MADE]] attributes
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   sluice.axis @tokens

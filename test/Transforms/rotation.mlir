@@ -1,4 +1,4 @@
-// Rotated queries and keys: the linear map that makes them rotates them as it stores them, and attention reads them as they are.
+// Rotated queries and keys: the linear map that computes them rotates them in its epilogue, and attention reads them unchanged.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches | FileCheck %s
 
 // CHECK-LABEL: func.func @predict
@@ -33,7 +33,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
 
 // -----
 
-// Another reader of the same columns would see them rotated.
+// Another reader of the same columns would read rotated values.
 module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   sluice.axis @tokens
   sluice.scale @fine on @tokens factor 1

@@ -16,7 +16,7 @@
 
 // CHECK-LABEL: func.func @gradient
 // CHECK:         %[[PLAIN:.*]] = dispatch.cross_entropy
-// Rows that are not valid are zeros, as the objective's sum needs.
+// Invalid rows are zeros, which the objective's sum needs.
 // CHECK:         %[[SQUARES:.*]] = dispatch.rows
 // CHECK-SAME:      zero_invalid
 // CHECK:         label = "mean loss"

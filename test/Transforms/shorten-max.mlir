@@ -1,4 +1,4 @@
-// Maxima of shifted groups of three: what backward makes of them, and what gathers where.
+// Maxima of shifted groups of three: their backward ops, and the gathers of each.
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=ROWS
 

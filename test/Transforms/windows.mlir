@@ -1,4 +1,5 @@
-// Windows apart from their step: what backward makes of them, and what reads which rows and columns.
+// Windows of another size than their step: their backward ops, and the rows and columns of each
+// read.
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
 // RUN: sluice-opt %s --sluice-differentiate --sluice-form-dispatches | FileCheck %s --check-prefix=ROWS
 

@@ -1,4 +1,4 @@
-// A prefix of each block, of the blocks before it.
+// A prefix of each block from the previous blocks.
 // RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
 
 // CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>

@@ -1,4 +1,4 @@
-// Levels nest: the inner one is in place of the outer one's layers on chunks. The outer one has a router, the inner one a rule.
+// Levels nest: the inner one replaces the outer one's layers on chunks. The outer one has a router, the inner one a rule.
 // RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
 
 // CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>

@@ -1,7 +1,7 @@
-// Errors of stages inside a composite one are at the keys of the composite.
+// Errors of stages inside a composite one are located at the keys of the composite.
 // RUN: sluice-opt %s -split-input-file --spec-expand-composites --verify-diagnostics
 
-// Heads that `defaults` have, of a width that the stage has.
+// Heads from `defaults`, of a width from the stage.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected a width that the 2 heads of "defaults" divide, found 7; write a multiple of 2, or give "heads" or "head_size" in "global"}}
@@ -20,7 +20,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Names of losses that a top_down has are the model's.
+// Names of losses of a top_down are the model's.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   %1 = spec.top_down %0 {bags = 1.0 : f64, feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, hierarchy = "1@2 1@1", path = "stages.1"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
@@ -51,7 +51,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Levels that draw a factor have none to expand at.
+// Levels that sample a factor need one for expansion.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected one factor per level, found "1@1 1@{2,3} 1@1", of which each step would draw one; run spec-choose-factor first}}

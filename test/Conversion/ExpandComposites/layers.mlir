@@ -1,4 +1,4 @@
-// Each layer has the stack's settings, and is frozen where the stack is.
+// Each layer has the stack's settings, and is frozen if the stack is.
 // RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
 
 // CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>

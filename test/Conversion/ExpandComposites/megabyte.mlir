@@ -1,4 +1,5 @@
-// Patches side by side, then layers inside each patch, which starts with a row of the patch before.
+// Concatenated patches, then layers inside each patch, which starts with a row of the previous
+// patch.
 // RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
 
 // CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>

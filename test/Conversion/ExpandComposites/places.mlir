@@ -1,7 +1,7 @@
-// Stages inside a composite one have its places.
+// Stages inside a composite one have its locations.
 // RUN: not sluice-opt %s -split-input-file --spec-expand-composites 2>&1 | FileCheck %s
 
-// Settings of local layers that are written are verified where there is no such layer.
+// Written settings of local layers are verified even without such a layer.
 // CHECK: a.json:3:19: error: expected "heads" to divide the width, found 3 heads for width 8
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
@@ -11,7 +11,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Heads of `defaults` do not divide a width of the stage, which is at fault.
+// Heads of `defaults` do not divide a width of the stage; the error is at the stage.
 // CHECK: b.json:5:12: error: expected a width that the 2 heads of "defaults" divide, found 7
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
@@ -31,7 +31,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// A layer of an hourglass has the place of the hierarchy, and keys of the hourglass.
+// A layer of an hourglass has the location of the hierarchy, and keys of the hourglass.
 // CHECK: d.json:8:20: error: expected a mask that counts segments
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>

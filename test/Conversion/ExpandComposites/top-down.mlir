@@ -1,4 +1,5 @@
-// Each scale reads whole groups of the coarser one; layers leave out rows without such a group. Rows of the result may be scored from token 3 on.
+// Each scale reads complete groups of the coarser one; layers omit rows without such a group. Rows of the result may be scored from token 3
+// on.
 // RUN: sluice-opt %s --spec-expand-composites | FileCheck %s
 
 // CHECK: %0 = spec.embedding  {path = "stages.0"} : () -> !spec.stream<tokens, 8>

@@ -36,7 +36,7 @@ func.func @identity_of_another(%x: tensor<4x8xf32>) {
 
 // -----
 
-// The later row's own number: a number left out after it would take its place.
+// The later row's own number: a masked number after it would replace it.
 func.func @identity_on_one_side(%x: tensor<4x8xf32>) {
   // expected-error@+1 {{D-070: expected an identity that the combiner leaves alone on either side}}
   %y = dispatch.reduce_group combine %x identity 0.0 : f32 {

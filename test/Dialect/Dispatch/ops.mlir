@@ -168,7 +168,7 @@ func.func @product(%x: tensor<2x16x8xf32>) -> tensor<2x4x8xf32> {
   // CHECK-NEXT:   arith.mulf %[[SO_FAR]], %[[LATER]] : f32
   // CHECK-NEXT:   dispatch.yield
   // CHECK-NEXT: } : tensor<4x8xf32> -> tensor<8xf32>
-  // Written out, a kind reads back as its name.
+  // An explicit kind prints as its name.
   // CHECK: dispatch.reduce_group add %{{.*}} : tensor<4x8xf32> -> tensor<8xf32>
   %y = dispatch.rows %x attributes {domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>,
       accesses = [#ones], result_accesses = [#row]} {

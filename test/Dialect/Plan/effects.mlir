@@ -1,7 +1,7 @@
 // Reads and writes of named memory are effects: upstream passes keep their order.
 // RUN: sluice-opt %s --canonicalize --cse --symbol-dce | FileCheck %s
 
-// Two reads with no write between them are one, and a read that nothing needs goes.
+// Two reads with no write between them become one, and an unused read is removed.
 // CHECK-LABEL: func.func @reads
 // CHECK-COUNT-1: plan.bind "scalar:seed"
 // CHECK-NOT:     plan.bind
@@ -26,7 +26,7 @@ func.func @write_between(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   return %old, %new : tensor<8xf32>, tensor<8xf32>
 }
 
-// A write stays, though nothing here reads it.
+// A write is preserved, though it is not read here.
 // CHECK-LABEL: func.func @write
 // CHECK:         plan.store "output:losses"
 func.func @write(%x: tensor<8xf32>) {

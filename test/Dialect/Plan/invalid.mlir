@@ -1,4 +1,5 @@
-// Plans that are not what memory planning and the kernel ABI promise: each edit is refused, with both values.
+// Plans that violate guarantees of memory planning and the kernel ABI: each edit is rejected, with both
+// values.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 func.func @place() -> tensor<8xf32> {
@@ -235,7 +236,8 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// It touches other bytes than the launch that writes its guard, and names it not: their order is undefined.
+// It touches other bytes than the launch that writes its guard, and does not name it: their order is
+// undefined.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -255,7 +257,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// A device may start such a launch all the same.
+// A device may start such a launch anyway.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -294,7 +296,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Where the launch is left out, a reader of the bytes of the arena's names finds their earlier contents.
+// If the launch is skipped, a reader of the bytes of the arena's names finds their earlier contents.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -332,7 +334,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Nothing exempts the arena's first byte: a launch without a workspace names 0 as its place.
+// The arena's first byte is no exception: a launch without a workspace names offset 0.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -382,7 +384,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Vectors lie at cache lines.
+// Vectors start at cache lines.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -415,7 +417,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Two launches share the workspace, and nothing orders them.
+// Two launches share the workspace, and are unordered.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0
@@ -434,7 +436,7 @@ module attributes {plan.arena_bytes = 1024 : i64} {
 
 // -----
 
-// Two results lie between each other's rows, and the third launch reads the second's.
+// Two results are interleaved row by row, and the third launch reads the second's.
 module attributes {plan.arena_bytes = 1024 : i64} {
   plan.buffer "scalar:length" at 0 bytes 8 device 0
   plan.buffer "scalar:rows" at 8 bytes 8 device 0

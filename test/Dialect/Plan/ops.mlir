@@ -1,4 +1,4 @@
-// Ops of the plan: named memory as tensors, and what planning makes of it. Whatever is printed reads back the same.
+// Ops of the plan: named memory as tensors, and the result of planning. All of it round-trips.
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
 // RUN: sluice-opt %s --mlir-print-op-generic | sluice-opt | FileCheck %s
 
@@ -35,7 +35,7 @@ plan.kernel @step {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", varian
 // CHECK: plan.kernel @draw {{.*}} draws_by_update, {{.*}}
 plan.kernel @draw {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {}, operand_bytes = array<i64: 128>, written = 1 : i64, draws_by_update}
 
-// The update may be forbidden to write its results.
+// The guard may prevent the update from writing its results.
 // CHECK-LABEL: plan.entry @update.plan
 plan.entry @update.plan {
   // CHECK-NEXT: plan.launch @norm([64, 40, 0, 8, 16, 24, 0, 0]) phase "update" after []

@@ -1,4 +1,4 @@
-// The ops of an incremental step. Whatever is printed reads back the same.
+// The ops of an incremental step. All of them round-trip.
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
 // RUN: sluice-opt %s --mlir-print-op-generic | sluice-opt | FileCheck %s
 
@@ -8,7 +8,7 @@ sluice.scale @s4 on @target factor 4
 
 // CHECK: sluice.schedule @each count (d0) -> (d0 + 1) due (d0) -> (d0) first 0 period 1 rise 1 burst 1
 sluice.schedule @each count (d0) -> (d0 + 1) due (d0) -> (d0) first 0 period 1 rise 1 burst 1
-// The lesser of two counts: a row is due when both are reached.
+// The minimum of two counts: a row is due when both are reached.
 // CHECK: sluice.schedule @fourth count (d0) -> ((d0 + 1) floordiv 4, d0 - 2) due (d0) -> (d0 * 4 + 3, d0 + 3) first 3 period 4 rise 1 burst 1
 sluice.schedule @fourth count (d0) -> ((d0 + 1) floordiv 4, d0 - 2) due (d0) -> (d0 * 4 + 3, d0 + 3) first 3 period 4 rise 1 burst 1
 sluice.axis @words segments of @s1 capacity 8

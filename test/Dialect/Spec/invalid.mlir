@@ -1,4 +1,4 @@
-// IR that the reader of specs does not create: each is an error, and no assertion.
+// IR that the reader of specs does not create: each is an error, not an assertion failure.
 // RUN: sluice-opt %s --split-input-file --verify-diagnostics
 
 // A stage outside a model.
@@ -39,7 +39,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Another result than the operand gives.
+// A result type other than the operand's.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected a result of type '!spec.stream<tokens by 2, 8>' of spec.shorten, found '!spec.stream<tokens by 4, 8>'}}
@@ -287,7 +287,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Names of inputs that a plan has for something else, or that are no words.
+// Names of inputs that a plan reserves, or that are not words.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   // expected-error @+1 {{expected the name of an input: a lower-case letter, then such letters, digits and _, and no word that sluice uses itself, found "tokens"; choose another, such as "source"}}
   spec.input @tokens {length = 4 : i64}
@@ -331,7 +331,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m\FF", vocabu
 
 // -----
 
-// Numbers outside the intervals of their keys, and numbers that f32 has no room for.
+// Numbers outside the intervals of their keys, and numbers out of the range of f32.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected a number >= 0 and < 1 that f32 has room for, for "rate", found -5.000000e-01 : f64}}
@@ -377,7 +377,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Attributes that no op declares, such as a key with a slip.
+// Undeclared attributes, such as a key with a typo.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected attributes of spec.norm alone, found "epsilom"}}
@@ -426,7 +426,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Segments that are made of themselves: their rows are followed to no end.
+// Segments defined from themselves: following their rows does not terminate.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-note @+3 {{operand defined here}}
@@ -439,7 +439,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 
 // -----
 
-// Levels inside one another, one more than there may be.
+// Levels inside one another, one more than the limit.
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{'spec.hnet' op attribute 'layers' failed to satisfy constraint}}

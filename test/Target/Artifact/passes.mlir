@@ -1,4 +1,4 @@
-// Kernels and launches as passes. Two dispatches that differ in their operands' values alone share a kernel.
+// Kernels and launches as passes. Two dispatches that differ only in their operands' values share a kernel.
 // RUN: sluice-opt %s --sluice-generate-kernels | FileCheck %s --check-prefix=KERNELS
 // RUN: sluice-opt %s --sluice-generate-kernels=target=sm_80 | FileCheck %s --check-prefix=GPU
 // RUN: sluice-opt %s --sluice-emit-plan | FileCheck %s --check-prefix=PLAN

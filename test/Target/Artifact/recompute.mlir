@@ -3,8 +3,8 @@
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=40960 | FileCheck %s --check-prefix=FULL
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=36864 | FileCheck %s
 // RUN: sluice-opt %s --sluice-recompute=memory-budget=36864 --cse --canonicalize --sluice-plan-memory | FileCheck %s --check-prefix=PLAN
-// RUN: sluice-opt %s --sluice-recompute=memory-budget=32768 | FileCheck %s --check-prefix=LESS
-// RUN: not sluice-opt %s --sluice-recompute=memory-budget=100 2>&1 | FileCheck %s --check-prefix=LEAST
+// RUN: sluice-opt %s --sluice-recompute=memory-budget=32768 | FileCheck %s --check-prefix=BUDGET
+// RUN: not sluice-opt %s --sluice-recompute=memory-budget=100 2>&1 | FileCheck %s --check-prefix=MINIMUM
 
 // FULL-NOT: recomputed
 
@@ -17,20 +17,20 @@
 // CHECK:         dispatch.rows %{{.*}}, %[[FIRST]] attributes {{.*}} backward, domain = {{.*}}>, result_accesses
 // CHECK-NOT:     recomputed
 
-// LESS:         %[[X:.*]] = plan.bind "input:x"
-// LESS-NOT:     backward
-// LESS:         dispatch.rows %[[X]]
-// LESS-NOT:     backward
-// LESS:         %[[SECOND:.*]] = dispatch.rows
-// LESS:         %[[THIRD:.*]] = dispatch.rows %[[SECOND]] {{.*}} backward, {{.*}}, recomputed
-// LESS:         dispatch.rows %{{.*}}, %[[THIRD]] attributes
-// LESS:         dispatch.rows %{{.*}}, %[[SECOND]] attributes
-// LESS:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} backward, {{.*}}, recomputed
-// LESS:         dispatch.rows %{{.*}}, %[[FIRST]] attributes
+// BUDGET:         %[[X:.*]] = plan.bind "input:x"
+// BUDGET-NOT:     backward
+// BUDGET:         dispatch.rows %[[X]]
+// BUDGET-NOT:     backward
+// BUDGET:         %[[SECOND:.*]] = dispatch.rows
+// BUDGET:         %[[THIRD:.*]] = dispatch.rows %[[SECOND]] {{.*}} backward, {{.*}}, recomputed
+// BUDGET:         dispatch.rows %{{.*}}, %[[THIRD]] attributes
+// BUDGET:         dispatch.rows %{{.*}}, %[[SECOND]] attributes
+// BUDGET:         %[[FIRST:.*]] = dispatch.rows %[[X]] {{.*}} backward, {{.*}}, recomputed
+// BUDGET:         dispatch.rows %{{.*}}, %[[FIRST]] attributes
 
 // PLAN: plan.arena_bytes = 36864 : i64
 
-// LEAST: expected a memory-budget of at least 32768 bytes, found 100
+// MINIMUM: expected a memory-budget of at least 32768 bytes, found 100
 
 #row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>
