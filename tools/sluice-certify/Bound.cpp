@@ -21,7 +21,7 @@ using namespace certify;
 
 namespace {
 
-/// Maximum number of residues that are tried for one question: about 0.1 s.
+/// Maximum number of residues to try for one question: about 0.1 s.
 constexpr int64_t longestPeriod = int64_t{1} << 21;
 /// Maximum number of terms of a bound, which also limits its nesting.
 constexpr int mostTerms = 256;
@@ -296,7 +296,7 @@ int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
   return from;
 }
 
-/// Returns true where no part of a function falls. A function whose falls cancel out is not found.
+/// Returns true if no part of a function falls. May miss a function whose falls cancel out.
 static bool isBuiltOfRising(const Expression &function) {
   bool isRising = function.kind == Expression::Constant || function.kind == Expression::Variable ||
                   function.kind == Expression::Sum || function.kind == Expression::Floor ||

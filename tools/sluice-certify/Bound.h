@@ -19,7 +19,7 @@ struct Expression {
                       ///< whose row m is the end of segment m; Count: of these, how many up to it
   std::vector<Expression> parts; ///< Sum: two; Multiple, Floor, End, Count: one
 
-  /// Throws Refusal where a number overflows, or data decides it.
+  /// Throws Refusal if a number overflows, or data decides it.
   int64_t at(int64_t p) const;
   /// Returns this function of `inner`(p).
   Expression of(const Expression &inner) const;

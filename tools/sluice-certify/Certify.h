@@ -19,7 +19,7 @@ struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Refuses a certificate where it does not hold.
+/// Rejects a certificate that does not hold.
 inline void demand(bool holds, const std::string &otherwise) {
   if (!holds) {
     throw Refusal(otherwise);
@@ -27,7 +27,7 @@ inline void demand(bool holds, const std::string &otherwise) {
 }
 
 struct Answer {
-  int status = 0; ///< 0 certified, 1 refused, 2 bad input
+  int status = 0; ///< 0 certified, 1 rejected, 2 bad input
   std::string message;
 };
 

@@ -37,7 +37,7 @@ public:
     return list;
   }
 
-  /// A row of the table of lists: the keys that the stage may have, and the method that expands it.
+  /// A row of the table of lists: the keys of the stage, and the method that expands it.
   struct CompositeRow {
     std::string keys;
     void (CompositeWriter::*write)();
@@ -78,8 +78,8 @@ private:
     layers(n, settings);
     norm(settings);
   }
-  /// Layers of a coarse scale, which may have a width of its own. Widths are no part of the graph;
-  /// a linear map is.
+  /// Layers of a coarse scale, which may have their own width. Widths are not part of the graph; a
+  /// linear map is.
   template <typename Inner> void coarse(Inner inner) {
     resize(fields.find("width"));
     inner();

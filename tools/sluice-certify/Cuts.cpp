@@ -29,7 +29,7 @@ size_t Deriver::product(const std::string &name, size_t x, size_t y) {
   return make("map", name, {make("map", name + ".terms", {x, y})});
 }
 
-/// Derives bits where a token ends a document, or after it; of segments, the last or first bit.
+/// Derives bits at or after tokens that end a document; for segments, the last or first bit.
 size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
   const SegmentCut *cut = outer ? &cutsAt[*outer] : nullptr;
   size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
@@ -114,7 +114,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
-  if (outer) { // no bits after the last segment that has ended
+  if (outer) { // no bits after the last closed segment
     size_t ones = make("map", path + ".ones", {cutsAt[*outer].bits});
     bits = make("map", path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
   }
@@ -122,14 +122,14 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  // Labels and the largest rates depend on later tokens: other stages cannot name streams that only
+  // Labels and maximum rates depend on later tokens: other stages cannot name streams that only
   // these cut.
   bool looksAhead = rule == 3 || fields.find("top");
   cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 
-/// The bit of a segment is the bit of the token that ends it.
+/// The bit of a segment is the bit of its last token.
 size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
   return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
                         *outer)
@@ -182,7 +182,7 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   if (method == 0) {
     return result;
   }
-  // Times one, or nothing where there is no bit.
+  // Times one, or null if there is no bit.
   size_t gate = make("map", path + ".gate", {method == 1 ? cut.bits : cut.chances});
   gate = make("map", path + ".gate.wide", {make("map", path + ".gate.number", {gate})});
   return make("map", path + ".gated", {result, gate});

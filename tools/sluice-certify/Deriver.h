@@ -16,7 +16,7 @@ struct StageNames {
   std::string operator()() { return prefix + ".inside." + std::to_string(count++); }
 };
 
-/// A value whose relations have not been read yet.
+/// A value whose relations are not parsed yet.
 struct Draft : ModelValue {
   std::string rows, distances; ///< choices that the table leaves open
   int64_t by = 0;              ///< of rows of segments
@@ -35,12 +35,11 @@ public:
   /// Returns true if training and evaluation differ; known after run().
   bool trainsOtherwise() const { return dropout; }
 
-  /// A row of the table of stages (Stages.cpp): the keys that the stage may have, and its
-  /// expansion.
+  /// A row of the table of stages (Stages.cpp): the keys of the stage, and its expansion.
   enum Trait : unsigned {
-    Layered = 1,  ///< has the settings of layers too
+    Layered = 1,  ///< also has the settings of layers
     OfTokens = 2, ///< not of given values
-    Aside = 4     ///< the next stage reads what this one reads
+    Aside = 4     ///< the next stage has the same input
   };
   using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
   struct DerivedStage {
@@ -75,7 +74,7 @@ private:
   /// Derives attention at `path` over x, by groups of heads.
   size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
                    const std::vector<size_t> &sources);
-  /// Layers, and a norm after them where they are pre-norm.
+  /// Layers, followed by a norm if they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
@@ -160,7 +159,7 @@ private:
     return make("shift", name, {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
-  /// Returns true if this graph drops out here; records that some graph does.
+  /// Returns true if this graph has dropout here; records that some graph does.
   bool hasDropout(const Fields &fields, const std::string &key) {
     bool drops = fields.dropsOut(key);
     dropout |= drops;

@@ -42,7 +42,7 @@ public:
     }
   }
 
-  /// Given values have a length of their own, independent of the tokens' length.
+  /// Given values have their own length, independent of the tokens' length.
   int64_t computeLength(size_t value) const {
     constexpr int64_t givenLength = 3;
     if (graph.values[value].isGiven) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Settings of a spec's stages, as far as they decide the graph.
+// Settings of a spec's stages that determine the graph.
 #pragma once
 
 #include "Certify.h"
@@ -38,7 +38,7 @@ struct Mask {
   std::string spell(int64_t queryFactor, int64_t keyFactor) const;
 };
 
-/// Heads of a layer that have keys of their own: of a stream, or of means of the layer's input.
+/// Heads of a layer with separate keys: of a stream, or of means of the layer's input.
 struct HeadGroup {
   std::string stream; ///< empty: means of `factor` rows
   int64_t factor = 1;
@@ -48,11 +48,11 @@ struct HeadGroup {
 /// The parts of a `layer` that the graph needs.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
-  bool isHashed = false;     ///< rows of a bucket read each other; queries are the keys
-  bool isXl = false;         ///< scores have Transformer-XL's terms by distance
+  bool isHashed = false; ///< LSH attention: rows of a bucket read each other; queries are the keys
+  bool isXl = false;     ///< scores have Transformer-XL's terms by distance
   bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
-  std::vector<HeadGroup> groups; ///< none: all heads read alike
+  std::vector<HeadGroup> groups; ///< none: all heads read the same keys
 };
 
 /// Methods by which a `shorten` stage computes one position from a group.
@@ -179,7 +179,7 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
     own.needKeys("factor tokens grid");
     HeadGroup group = {"", own.integer("factor", 1),
                        readEnds(own, scale.value("tokens", json()), Mask::Tokens)};
-    if (own.choice("grid", {"fixed", "moving"}) == 1) { // a mean at every row, of whole groups
+    if (own.choice("grid", {"fixed", "moving"}) == 1) { // a mean at every row, of complete groups
       group.mask.step = group.factor;
       group.mask.from = group.factor - 1;
     }
@@ -208,7 +208,7 @@ inline Layer readLayer(const Fields &fields) {
   bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
   layer.dropsOut = blocks || weights;
   layer.mask = readMask(fields);
-  const json *relative = fields.find("relative"); // a table of biases by distance is no value
+  const json *relative = fields.find("relative"); // a table of biases by distance is not a value
   layer.isXl = !(relative && relative->is_object()) &&
                fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
   layer.groups = readScales(fields);
@@ -248,12 +248,12 @@ inline std::vector<FieldLevel> readLevels(const Fields &fields) {
   return levels;
 }
 
-/// Returns true if a shift's first rows are a trained one: then it is stored.
+/// Returns true if a shift's first rows are trained: then it is stored.
 inline bool learnsStart(const Fields &fields) {
   return fields.choice("start", {"zeros", "null"}) == 1;
 }
 
-/// Returns true if the projection's sum has an activation, which is a separate map.
+/// Returns true if an activation follows the projection's sum, as a separate map.
 inline bool isActivated(const Fields &fields, const std::string &key) {
   return fields.choice(key, {"none", "relu", "gelu", "gelu_tanh", "relu_squared"}) > 0;
 }

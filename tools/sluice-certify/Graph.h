@@ -14,9 +14,9 @@ struct RowRelation {
   enum Kind {
     At,   ///< q = last(p), which is first(p)
     Rows, ///< first(p) <= q <= last(p); rows outside the operand are null, as for At
-    Keys, ///< those that the operand has of first(p) <= q <= last(p)
+    Keys, ///< the existing rows of first(p) <= q <= last(p)
   } kind = At;
-  std::optional<Expression> first, last; ///< of Keys: none where nothing limits them
+  std::optional<Expression> first, last; ///< of Keys: none if unlimited
   int64_t from = 0, step = 1;            ///< of Keys: q >= from; last(p) - step j alone
   /// For At: only rows p = start + every i or, with `isOff`, all others; 0: all rows.
   int64_t every = 0, start = 0;
@@ -25,7 +25,7 @@ struct RowRelation {
   bool holds(int64_t p) const {
     return every == 0 || (((p - start) % every + every) % every != 0) == isOff;
   }
-  /// Functions of i >= 0 whose values are, all together, the rows p >= 0 that read anything.
+  /// Functions of i >= 0 whose values together are the rows p >= 0 that read any row.
   std::vector<Expression> rows() const;
   bool hasEnds() const;
   /// Returns the first p >= 0 that reads a q >= from. Throws Refusal if there is none.
@@ -58,15 +58,15 @@ enum class Pattern {
   Moved,      ///< one row, at most as late
   Group,      ///< rows side by side
   Keys,       ///< the reads of a mask
-  Distances,  ///< rows by distance, up to the greatest
+  Distances,  ///< rows by distance, up to the maximum
   UpTo,       ///< the rows up to it
   BitsToEnd,  ///< bits up to where its segment ends
   Segment,    ///< rows of its segment
   Bits,       ///< bits of its segment, which a step takes from ends
   EndRow,     ///< the row where its segment ends
   Ends,       ///< where its segment ends, and the one before
-  OfSegments, ///< row c - n of segments, c of which end up to it
-  Unread      ///< nothing: given by the other operands
+  OfSegments, ///< row c - n of segments, where c segments end up to it
+  Unread      ///< none: given by the other operands
 };
 
 /// A row of the table of ops (Ops.cpp).
@@ -76,10 +76,10 @@ struct Op {
   size_t least;                  ///< operands, at least
   enum Trait {
     None,
-    Many,   ///< further operands are as the last one
-    Lazy,   ///< not stored: outside its scale it is read through to its operand
-    Tokens, ///< it holds the tokens themselves
-    Counts, ///< a step makes a row of the one before and of its own bit
+    Many,   ///< further operands are like the last one
+    Lazy,   ///< not stored: reads outside its scale continue to its operand
+    Tokens, ///< contains the tokens themselves
+    Counts, ///< a step computes a row from the previous one and its own bit
     Ends    ///< the same, and its rows are the ends of segments
   } trait = None;
 
@@ -94,12 +94,12 @@ struct ModelValue {
   std::string name; ///< "stages.1.inside.0.attention.mix"
   const Op *op = nullptr;
   std::vector<size_t> operands = {};
-  std::vector<RowRelation> reads = {}; ///< of each operand; of one that is unread, none that counts
+  std::vector<RowRelation> reads = {}; ///< of each operand; of an unread one, without effect
   int64_t factor = 1;                  ///< tokens a row
   bool isGiven = false;                ///< on an input's axis, all known before the first token
   std::optional<size_t> segments = {}; ///< its rows are segments: the value of their ends
   int64_t line = 0;                    ///< of the certificate
-  bool isSampled = true;               ///< the row that is sampled is computed from it
+  bool isSampled = true;               ///< the sampled row is computed from it
 
   Pattern getPattern(size_t operand) const {
     return op->patterns[std::min(operand, op->patterns.size() - 1)];
@@ -121,7 +121,7 @@ struct Loss {
 /// The values from which the losses are computed, operands first.
 struct ModelGraph {
   std::vector<ModelValue> values;
-  std::vector<Loss> losses; ///< the last one scores the row that is sampled
+  std::vector<Loss> losses; ///< the last one scores the sampled row
 
   const Loss &head() const { return losses.back(); }
   /// Returns the values from which `rows` are computed.
@@ -148,26 +148,25 @@ std::string spellLinear(int64_t slope, int64_t constant);
 /// Returns the relation of an operand whose pattern has one alone; of segments, `by` before.
 std::string spellPattern(const ModelValue &value, size_t operand, int64_t by = 0);
 
-/// Throws Refusal where a value's operands, scale or relations do not fit its op's row in the
-/// table.
+/// Throws Refusal if a value's operands, scale or relations do not fit its op's row in the table.
 void checkOperands(const ModelGraph &graph, size_t value);
 void checkRelation(const ModelGraph &graph, size_t value, size_t operand);
 
 /// Walks every read at every length up to twice the product of the factors plus the largest shift
-/// or window. Throws Refusal where a row reads its target, changes as the sequence grows, or needs
-/// a token beyond its bound, if bounds are given; BadInput where that would take more than some
-/// seconds, or has segments. Returns the longest length.
+/// or window. Throws Refusal if a row reads its target, changes as the sequence grows, or needs a
+/// token beyond its bound, if bounds are given; throws BadInput if that would take more than some
+/// seconds, or if there are segments. Returns the maximum length.
 int64_t enumerate(const ModelGraph &graph, const std::vector<Bound> &bounds);
 
 struct Model {
   std::vector<std::string> inputs; ///< in addition to the tokens
   ModelGraph evaluate;
-  std::optional<ModelGraph> train; ///< where dropout or smoothed labels make it another computation
-  int64_t factor = 0;              ///< the one of those that an hourglass draws; 0: it draws none
+  std::optional<ModelGraph> train; ///< if dropout or smoothed labels make it another computation
+  int64_t factor = 0;              ///< the sampled factor of an hourglass; 0: none
 };
 
-/// Derives the graphs of a spec, composite stages expanded (docs/spec.md). Throws BadInput where
-/// the text is no spec.
+/// Derives the graphs of a spec, with expanded composite stages (docs/spec.md). Throws BadInput if
+/// the text is not a valid spec.
 std::vector<Model> deriveModels(const std::string &text);
 
 } // namespace certify

@@ -19,8 +19,8 @@ json downMethods() {
 
 } // namespace
 
-/// Goes down from level to level, each shortened from the one before, and then up. The stream of a
-/// level on the way down is added where the way up returns to its factor.
+/// Goes down from level to level, each shortened from the previous one, and then up. Adds the
+/// stream of a level on the way down when the way up returns to its factor.
 class Deriver::Hourglass {
 public:
   Hourglass(const Fields &fields, Deriver &make) : fields(fields), make(make) {
@@ -141,7 +141,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
 }
 
 /// Expands scales from the coarsest down: groups of the stage's own input, combined with the output
-/// of the coarser scale for the last group that has ended.
+/// of the coarser scale for the last complete group.
 size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t input) {
   std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields);

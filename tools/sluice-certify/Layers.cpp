@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Layers: norms, attention and feed-forward blocks, with keys of their own or of other streams.
+// Layers: norms, attention and feed-forward blocks, with their own keys or keys of other streams.
 #include "Deriver.h"
 
 #include <numeric>
@@ -76,7 +76,7 @@ std::string Mask::spell(int64_t queryFactor, int64_t keyFactor) const {
   };
   auto inCommon = [&](int64_t tokens) { return (tokens + common - 1) / common; };
   int64_t least = inCommon(begin), most = inCommon(end), missing = begin == 0 ? 0 : end - begin;
-  int64_t whole = (most - least) / step * step; // of every `step`-th key, whole groups
+  int64_t whole = (most - least) / step * step; // of every `step`-th key, complete groups
   std::string rows = std::to_string(end);
   const std::map<Kind, std::string> limits = {
       {Causal, " to " + at(0)},

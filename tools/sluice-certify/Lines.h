@@ -41,20 +41,20 @@ public:
       throw Refusal("expected the end of the file, found more");
     }
   }
-  int64_t number = 0; ///< of the line read last, from 1
+  int64_t number = 0; ///< of the last line, from 1
 
 private:
   const std::string &text;
   size_t at = 0;
 };
 
-/// Decides what obligations ask. Equal questions are asked once.
+/// Decides obligations. Decides equal ones once.
 class ObligationSolver {
 public:
   /// Requires left(x) <= right(x) for every x >= 0, or for every integer; `name` is x in messages.
   void demand(const Bound &left, const Bound &right, bool everywhere, const std::string &name) {
     if (!known.emplace(left, right, everywhere).second) {
-      return; // it held, or this is not reached
+      return; // it holds, or this is not reached
     }
     if (hasEnds(left.candidates) || hasEnds(right.candidates)) {
       return demandOfEnds(!everywhere && isNeverAbove(left, right));
@@ -91,12 +91,12 @@ struct LinePart {
   }
 };
 
-/// The incremental step of a graph: the step that computes each stored value's rows, and the rows
-/// that are kept.
+/// The incremental step of a graph: the step that computes each stored value's rows, and the stored
+/// rows.
 struct LineStep {
   struct ScheduledValue {
     Bound schedule;   ///< row m is computed at step schedule(m)
-    int64_t ring = 0; ///< newest rows that are kept; 0: the lines of one step; -1: all
+    int64_t ring = 0; ///< number of newest rows that are stored; 0: the lines of one step; -1: all
     int64_t burst = 1;
   };
   std::vector<ScheduledValue> values; ///< as the graph's; lines of lazy values have no meaning

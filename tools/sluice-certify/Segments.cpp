@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Decides if such a question has no solution. A finite partial function extends to an end of
-// segments exactly if its points and its pairs satisfy the conditions. So it is asked of every sign
-// and every order of the arguments; each case is a conjunction of linear rows, which
+// segments exactly if its points and its pairs satisfy the conditions. So the question is decided
+// for every sign and every order of the arguments; each case is a conjunction of linear rows, which
 // Fourier-Motzkin elimination with rounding refutes.
 #include "Segments.h"
 #include "Certify.h"

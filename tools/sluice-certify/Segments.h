@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Questions about scales that depend on data, and about functions of long periods: linear
-// inequalities over integers and where segments end. e(m), the end of segment m, is unknown: e(m) =
-// m below 0, and e(l) - e(m) >= l - m where m < l.
+// inequalities over integers and ends of segments. e(m), the end of segment m, is unknown: e(m) = m
+// below 0, and e(l) - e(m) >= l - m where m < l.
 #pragma once
 
 #include "Graph.h"
@@ -67,10 +67,9 @@ struct EndsRead {
     return question.isNeverAbove(left, q, right, p);
   }
 };
-/// Throws Refusal where it does not.
+/// Throws Refusal if it does not hold.
 void demandOfEnds(bool holds);
-/// Returns true where left(p) <= right(p) is shown, for all p >= 0 or, with `everywhere`, all
-/// integers.
+/// Returns true if left(p) <= right(p) is shown for all p >= 0 or, with `everywhere`, all integers.
 bool isNeverAbove(const Bound &left, const Bound &right, bool everywhere = false);
 
 } // namespace certify

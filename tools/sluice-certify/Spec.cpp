@@ -36,7 +36,7 @@ json certify::parseSpec(const std::string &text) {
   } catch (const json::parse_error &error) {
     throw BadInput("expected a model spec, JSON, found text that is not JSON at " +
                    describePlace(text, error.byte) + "; name the spec first, then its certificate");
-  } catch (const json::exception &) { // of the parser, the range of numbers is left
+  } catch (const json::exception &) { // of the parser, only the range of numbers remains
     throw BadInput("expected a model spec, JSON, found a number that double has no room for; "
                    "correct the spec");
   }
@@ -53,7 +53,7 @@ static std::vector<std::string> namesOfInputs(const json &spec) {
     for (const auto &[name, input] : spec["inputs"].items()) {
       Fields own(input, nullptr, "inputs." + name);
       own.needKeys("context vocabulary axis type role width");
-      if (own.choice("axis", {"own", "tokens"}) == 0) { // else numbers, which losses alone read
+      if (own.choice("axis", {"own", "tokens"}) == 0) { // else numbers, which only losses read
         names.push_back(name);
       }
     }
@@ -103,7 +103,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   return previous;
 }
 
-/// Keeps the values that the losses are computed from, in order, and spells its relations.
+/// Retains the values from which the losses are computed, in order, and spells its relations.
 ModelGraph Deriver::finish() const {
   ModelGraph whole, kept;
   std::vector<size_t> rows, numbers(graph.values.size());
@@ -144,9 +144,9 @@ ModelGraph Deriver::finish() const {
   return kept;
 }
 
-/// Replaces the set of factors that an hourglass draws from, as in "2@1 8@{2,3} 2@1", by its factor
-/// i. Returns the factor: 0 if no stage draws one, -1 after the last of 2 to 16. A set in another
-/// form is left, and readLevels() rejects it.
+/// Replaces the set of sampled factors of an hourglass, as in "2@1 8@{2,3} 2@1", by its factor i.
+/// Returns the factor: 0 if no stage has such a set, -1 after the last of 2 to 16. Leaves a set in
+/// another form, which readLevels() rejects.
 static int64_t chooseFactor(json &spec, size_t i) {
   static const std::string positive = "0{0,9}[1-9][0-9]{0,9}";
   static const std::regex set("\\{(" + positive + "(," + positive + "){1,15})\\}"), word("[0-9]+");

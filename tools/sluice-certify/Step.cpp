@@ -19,7 +19,7 @@ struct StoredRead {
 /// All positions in between count as read, because each lazy value advances by at most one. Keys
 /// that a mask excludes at the front count as read, which is stricter.
 StoredRead followRead(const ModelGraph &graph, const RowRelation &relation, size_t operand) {
-  if (graph.values[operand].isGiven) { // all of it, there before the first token
+  if (graph.values[operand].isGiven) { // complete, present before the first token
     return {operand, {}, {}, {}};
   }
   demand(relation.last.has_value(), "a stored value reads positions that no step could keep");
@@ -127,7 +127,8 @@ void StepReader::demandKnown(Expression known, std::optional<size_t> segments) {
                isNonDecreasing({{end->parts[0]}}),
            "its rows wait for ends that no step knows");
     *end = makeVariable();
-    judge.demand(step.values[bits].schedule, {{known}}, false, "p"); // "own" asks that it has one
+    judge.demand(step.values[bits].schedule, {{known}}, false,
+                 "p"); // "own" requires it to have one
   }
   demand(isNonDecreasing({{known}}), "the schedule falls, so that rows would be out of order");
 }
@@ -199,7 +200,7 @@ LineStep certify::readStep(const ModelGraph &graph, Lines &lines, ObligationSolv
 
 namespace {
 
-/// Runs steps token after token. Row q is in slot q mod ring, so a ring has the newest rows.
+/// Runs steps token by token. Row q is in slot q mod ring, so a ring has the newest rows.
 class StepWalk {
 public:
   StepWalk(const ModelGraph &graph, const LineStep &step)
@@ -244,7 +245,7 @@ private:
 
   const ModelGraph &graph;
   const LineStep &step;
-  std::vector<int64_t> before, computed; ///< rows of each value: at the step's begin, and so far
+  std::vector<int64_t> before, computed; ///< rows of each value: at the step's start, and so far
 };
 
 } // namespace

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Checks on a machine with a GPU: are the kernels right, and how fast are they.
+// Checks results and speed of kernels on a machine with a GPU.
 #pragma once
 
 #include "sluice/Runtime/Device/Device.h"
@@ -19,12 +19,12 @@ void tellNotice(const runtime::Device &device);
 
 /// Runs a recording on a device ("cuda" or "emulator") with the code of `target`, and reports the
 /// result: {"artifact", "target", "kernels": [{"kernel", "checked", "unbounded", "wrong",
-/// "differing", "first"}]}. Writes the device's results to `goldens` unless that is empty.
+/// "differing", "first"}]}. Writes the device's results to `goldens` unless empty.
 Json checkRecording(const Path &artifact, const Path &recording, const std::string &device,
                     const std::string &target, const Path &goldens);
 
-/// Compares a gradient's graphs with serial launches ("error" where they differ, or the loss is
-/// not finite), and times whole training steps and each of their kernels on the GPU: {"artifact",
+/// Compares a gradient's graphs with serial launches ("error" where they differ, or the loss is not
+/// finite), and times complete training steps and each of their kernels on the GPU: {"artifact",
 /// "target", "step_ms", "tokens_per_s", "loss", "kernels": [{"kernel", "kind", "launches",
 /// "seconds", "flops", "bytes"}]}, seconds and counts of one step, medians of several.
 Json timeArtifact(const Path &artifact);
@@ -37,14 +37,14 @@ double copyBandwidth();
 /// failures as "error"; nothing is thrown for them.
 Json runBundle(const Path &bundle, const Path &folder);
 
-/// Returns the short table of a run, next to `torch` (the output of gpu_check_torch.py; null
-/// without it).
+/// Returns the short table of a run, with `torch` (the output of gpu_check_torch.py; null without
+/// it).
 std::string makeTable(const Json &bundle, const Json &ours, const Json &torch);
 
-/// Returns true if nothing failed, no kernel was wrong, and each had a number held to a bound.
+/// Returns true if nothing failed, no kernel was wrong, and each had a number with a bound.
 bool passed(const Json &ours);
 
-/// Returns true if a checked kernel had no wrong number, and one or more held to a bound.
+/// Returns true if a checked kernel had no wrong number, and at least one with a bound.
 bool isRight(const Json &kernel);
 
 /// Reads a JSON file. Throws UserError.

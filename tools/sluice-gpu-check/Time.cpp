@@ -56,8 +56,8 @@ public:
     return value;
   }
 
-  /// Differences of one gradient as graphs, whose lanes overlap, from the same gradient launch
-  /// after launch ; empty where the bits are equal and the loss is finite.
+  /// Differences between one gradient as graphs, whose streams overlap, and the same gradient
+  /// launch after launch; empty if the bits are equal and the loss is finite.
   std::string compareLanes() {
     gradient();
     std::vector<uint8_t> graphs = gradientBytes();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program that a bundle carries to a machine with a GPU. It needs the driver and nothing else.
-// Exit status: 0 all right; 1 a kernel was wrong; 2 bad input, or no driver.
+// The program of a bundle for a machine with a GPU. It needs only the driver. Exit status: 0
+// success; 1 a kernel was wrong; 2 bad input, or no driver.
 #include "GpuCheck.h"
 
 #include "sluice/Runtime/Data/TextLike.h"

@@ -13,7 +13,7 @@ using namespace sluice::editor;
 
 namespace {
 
-/// Framed messages that were not read yet.
+/// Framed messages that are not read yet.
 std::string pending;
 
 ssize_t readPending(void *, char *into, size_t size) {
@@ -23,7 +23,7 @@ ssize_t readPending(void *, char *into, size_t size) {
       return 0;
     }
     if (std::optional<nlohmann::json> answer = refuseIrMessage(*incoming)) {
-      llvm::outs() << frame(*answer); // the server writes on this thread alone
+      llvm::outs() << frame(*answer); // the server writes only on this thread
       llvm::outs().flush();
     } else {
       pending =

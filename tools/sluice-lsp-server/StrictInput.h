@@ -4,6 +4,6 @@
 #include <cstdio>
 
 /// Returns the standard input restricted to messages that MLIR's server accepts
-/// (sluice/Editor/IrMessages.h). Others are answered on the standard output. Call it before
-/// anything is read.
+/// (sluice/Editor/IrMessages.h). Answers the others on the standard output. Call it before the
+/// first read.
 std::FILE *openStrictInput();

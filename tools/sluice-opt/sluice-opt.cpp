@@ -31,7 +31,7 @@ namespace {
 
 using SharedWatch = std::shared_ptr<std::optional<sluice::LoweringWatch>>;
 
-/// Runs before the first pass, where `after` is empty, and after each.
+/// Runs before the first pass, with an empty `after`, and after each.
 struct WatchPass : PassWrapper<WatchPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(WatchPass)
   WatchPass(SharedWatch watch, std::string after, bool isLast)

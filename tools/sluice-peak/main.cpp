@@ -18,7 +18,7 @@
 
 namespace {
 
-volatile float seed = 0.5f; // read at run time, so that nothing is folded
+volatile float seed = 0.5f; // read at run time, to prevent constant folding
 volatile float sink;
 
 /// Number of independent chains: two units times four or five cycles of latency require at least
@@ -106,7 +106,7 @@ double measureReading(int threads, size_t bytes) {
   size_t words =
       std::max<size_t>(bytes / static_cast<size_t>(threads) / sizeof(uint64_t), 64) / 8 * 8;
   std::vector<std::vector<uint64_t>> parts(static_cast<size_t>(threads));
-  // A run takes some milliseconds, however small the buffer is.
+  // A run takes some milliseconds for any size of the buffer.
   size_t cycles = std::max<size_t>(1, (size_t(32) << 20) / (words * sizeof(uint64_t)));
   measureBest(threads, 1, [&](int thread) { // each thread touches its own part first
     parts[static_cast<size_t>(thread)].assign(words, static_cast<uint64_t>(thread));
@@ -132,7 +132,7 @@ double measureReading(int threads, size_t bytes) {
 
 struct PeakArguments {
   int threads = 1;
-  long long read = 0; ///< bytes to read again and again; 0: measure arithmetic and copying
+  long long read = 0; ///< bytes to read repeatedly; 0: measure arithmetic and copying
   bool right = true;
 };
 
@@ -178,8 +178,8 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
     return 2;
   }
-  // Many short runs (2 ms each): on a machine with other work, some of them have the cores to
-  // themselves.
+  // Many short runs (2 ms each): on a machine with other work, some of them have exclusive use of
+  // the cores.
   constexpr long rounds = 400'000;
   double seconds =
       measureBest(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });

@@ -7,8 +7,8 @@
 
 namespace sluice::editor {
 
-/// Runs this program again, as the child below, for at most `limit`. Throws NotChecked where it was
-/// stopped, std::runtime_error where it failed.
+/// Runs this program again, as the child below, for at most `limit`. Throws NotChecked if it was
+/// stopped, std::runtime_error if it failed.
 CausalVerdict checkInChild(const ParsedSpec &spec, const std::atomic<bool> &cancelled,
                            std::chrono::milliseconds limit);
 

@@ -15,7 +15,7 @@ namespace {
 
 void sendMessage(const nlohmann::json &message) {
   std::cout << editor::frame(message) << std::flush;
-  if (!std::cout) { // the editor is gone
+  if (!std::cout) { // the editor has exited
     std::_Exit(1);
   }
 }
@@ -28,11 +28,11 @@ int serve(int64_t rest, int64_t limit) {
   while (!server.exitStatus()) {
     std::optional<editor::Incoming> incoming = editor::readMessage(std::cin);
     if (!incoming) {
-      break; // the editor ended without a word
+      break; // the editor ended without notification
     }
     server.receive(*incoming);
   }
-  // Exits without cleanup: a check may still run, and no one needs its verdict.
+  // Exits without cleanup: a check may still run, but its verdict is unused.
   std::_Exit(server.exitStatus().value_or(1));
 }
 

@@ -36,7 +36,7 @@ struct AnalyzeFlags {
   bool json = false, force = false;
 };
 
-/// Flags that belong to some analyses alone.
+/// Flags of only some analyses.
 struct Owned {
   const char *flag;
   std::vector<std::string> kinds;

@@ -38,8 +38,8 @@ struct BenchFlags {
   bool kernels = false, generate = false, json = false, force = false;
 };
 
-/// Measurements of `sluice-peak` with as many threads: the sum over them. For a GPU, the figures of
-/// its data sheet; zeros where there is neither.
+/// Measurements of `sluice-peak` with the same number of threads: the sum over them. For a GPU, the
+/// figures of its data sheet; zeros if neither is known.
 struct Peak {
   double gflops = 0, gbytesPerSecond = 0;
   std::string source;
@@ -144,16 +144,16 @@ std::pair<int64_t, int64_t> countPositions(const std::string &text, int64_t cont
   return {first, last + 1};
 }
 
-/// Tokens a second at positions [first, last) of `rows` rows that run in step, and of the prompt
-/// before; a forced factor sets white space. With flags.kernels, the executor's times are
+/// Tokens per second at positions [first, last) of `rows` rows that run in step, and of the prompt
+/// before; a forced factor places white space. With flags.kernels, the executor's times are
 /// afterwards the times of the steps.
 struct StepSpeed {
   double tokens = 0, promptTokens = 0;
   std::vector<double> seconds; ///< of each step, in order
-  int64_t period = 1;          ///< coarse stages run at the same places of each
+  int64_t period = 1;          ///< coarse stages run at the same positions of each
 
-  /// Milliseconds that the given share of the steps did not exceed: of the steps at each place of a
-  /// period, and of that the mean over the places.
+  /// Milliseconds that the given share of the steps did not exceed: over the steps at each position
+  /// of a period, then the mean over the positions.
   double quantile(double share) const {
     size_t places = std::min(static_cast<size_t>(period), seconds.size());
     double sum = 0;
@@ -233,7 +233,7 @@ StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, 
   return speed;
 }
 
-/// Returns the GB/s at which as many threads read a buffer of `bytes` bytes repeatedly.
+/// Returns the GB/s at which that many threads read a buffer of `bytes` bytes repeatedly.
 double readBandwidth(int threads, double bytes) {
   auto size = static_cast<int64_t>(std::max(bytes, 1.0));
   Json json = Json::parse(runBeside(
@@ -241,7 +241,7 @@ double readBandwidth(int threads, double bytes) {
   return json.at("read_gbytes_per_s").get<double>();
 }
 
-/// Returns the tokens a second of generation by full recomputation, at a full window.
+/// Returns the tokens per second of generation by full recomputation, at a full window.
 double generationSpeed(Executor &executor) {
   auto vocabulary = static_cast<uint64_t>(std::min<int64_t>(256, executor.plan().model.vocabulary));
   std::string prompt;
@@ -307,7 +307,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
   }
 }
 
-/// Throws UserError where the flags of generation do not fit the artifact.
+/// Throws UserError if the flags of generation do not fit the artifact.
 void checkGeneration(const BenchFlags &flags, const Executor &executor) {
   const Plan &plan = executor.plan();
   if (!plan.generation) {
@@ -347,7 +347,7 @@ void runBench(const BenchFlags &flags) {
   labelled.labels = parseLabelFiles("--labels", flags.labels);
   requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
   fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels, {flags.raw});
-  for (auto &[name, given] : executor->inputs().given) { // every row as long as it may be
+  for (auto &[name, given] : executor->inputs().given) { // every row at its maximum length
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
   }

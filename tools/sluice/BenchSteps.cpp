@@ -18,7 +18,7 @@ using namespace sluice::runtime;
 
 double cli::trainingStep(Executor &executor, int64_t step) {
   auto start = std::chrono::steady_clock::now();
-  executor.runUpdate(step, [](int64_t) {}); // every batch of it the same
+  executor.runUpdate(step, [](int64_t) {}); // the same for every batch of it
   executor.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -11,7 +11,7 @@
 namespace sluice::cli {
 
 /// Fills in the tokens of each row of the batch: from a file, or with frequencies as in text if
-/// `file` is empty. If `forcedFactor` is not 0, white space is then at every forcedFactor-th
+/// `file` is empty. If `forcedFactor` is not 0, places white space at every forcedFactor-th
 /// position and nowhere else. Throws UserError if the model has no ids for that, or the file too
 /// few bytes.
 void fillTokens(runtime::Executor &executor, const std::string &file, int64_t forcedFactor,
@@ -29,11 +29,11 @@ nlohmann::json measureShortening(runtime::Executor &executor);
 /// they differ; does nothing if `factor` is 0.
 void requireForced(const nlohmann::json &shortening, int64_t factor, const runtime::Plan &plan);
 
-/// Seconds of one training step of whole rows.
+/// Seconds of one training step of complete rows.
 double trainingStep(runtime::Executor &executor, int64_t step);
 
-/// Operations of a training step with as many segments as the last one had: linear maps go with
-/// their rows, causal attention with their square.
+/// Operations of a training step with the number of segments of the last one: linear maps are
+/// proportional to their rows, causal attention to their square.
 double flopsOfStep(runtime::Executor &executor);
 
 } // namespace sluice::cli

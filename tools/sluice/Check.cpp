@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// `sluice check` proves that a model is causal for every length, or shows why it is not.
+// `sluice check` proves that a model is causal for every length, or reports a leak.
 #include "CheckFix.h"
 #include "Commands.h"
 #include "Common.h"
@@ -74,7 +74,7 @@ nlohmann::ordered_json lossesToJson(const std::vector<ProvedLoss> &losses) {
   return list;
 }
 
-/// Returns the extent of the search for advice: "complete", "stopped" (a note gives the place),
+/// Returns the extent of the search for advice: "complete", "stopped" (a note gives the location),
 /// "left out" or, if there is none to give, "none".
 std::string adviceState(const CausalVerdict &verdict, bool leftOut) {
   if (!verdict.isProved()) {
@@ -108,7 +108,7 @@ nlohmann::ordered_json stepToJson(const std::optional<driver::StepSummary> &step
   return {{"values", step->values}, {"states", states}};
 }
 
-/// Returns the advised edit, as bytes of the text that was checked; null if there is none.
+/// Returns the advised edit, as bytes of the checked text; null if there is none.
 nlohmann::ordered_json fixToJson(const CausalVerdict &verdict, const std::string &text) {
   if (!verdict.fix) {
     return nullptr;
@@ -169,7 +169,7 @@ void writePicture(const CheckFlags &flags, const driver::CheckOutcome &check) {
   replaceFile(flags.picture, asBytes(renderSvg(*check.picture)));
 }
 
-/// Warnings are no fault of the proof; --strict refuses them all the same.
+/// Warnings do not affect the proof; --strict rejects them anyway.
 void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
   if (flags.strict && verdict.isProved() && !verdict.warnings.empty()) {
     std::cerr << showPath(flags.spec)
@@ -184,9 +184,9 @@ void refuseWarnings(const CheckFlags &flags, const CausalVerdict &verdict) {
 /// minutes.
 constexpr int64_t mostOpsToReplay = 4000;
 
-/// Replays a witness on the compiled program where that can be, else on the reference. Numbers may
-/// hide a path (zeros read as a row that is not there): the reference then looks for a leak of
-/// another length whose row does change, and the program replays that one.
+/// Replays a witness on the compiled program if possible, else on the reference. Numbers may hide a
+/// path (an absent row reads as zeros): the reference then searches for a leak at another length
+/// whose row does change, and the program replays that one.
 driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest request,
                             driver::CheckOutcome check) {
   CausalVerdict &verdict = check.verdict;
@@ -200,7 +200,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
   if (!verdict.witness->whyNotRun.empty()) {
     return check;
   }
-  setLastWords(flags.json ? verdict.format() : ""); // of text it is printed already
+  setLastWords(flags.json ? verdict.format() : ""); // text output has it already
   bool isSmall = check.ops <= mostOpsToReplay;
   bool ran = isSmall && replayCompiled(request, verdict, *verdict.witness);
   if (ran && verdict.witness->replay == Replay::Changed) {
@@ -235,7 +235,7 @@ driver::CheckOutcome replay(const CheckFlags &flags, driver::CheckRequest reques
   throw JobError(outcome.message);
 }
 
-/// Fails where an output could not be written. A leak is the graver finding: its status stays.
+/// Fails if an output could not be written. A leak has priority: its status is preserved.
 void finishOutputs(const CheckFlags &flags, const driver::CheckOutcome &check,
                    const driver::Outcome &outputs) {
   try {

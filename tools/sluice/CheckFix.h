@@ -16,12 +16,12 @@ public:
 
   /// Returns the files that the command reads.
   std::vector<Path> inputs() const;
-  /// Sets the spec of a request. Throws UserError for what --fix does not go with.
+  /// Sets the spec of a request. Throws UserError for flags that exclude --fix.
   void prepare(driver::CheckRequest &request, bool json);
-  /// Returns the stream for the verdict: standard output, unless the fixed spec goes there.
+  /// Returns the stream for the verdict: standard output, unless the fixed spec is written there.
   std::ostream &talk() const;
-  /// Proves the edited spec once more, writes it and prints what changed. `text` is the spec that
-  /// was checked. Throws ExitStatus 1 where there is no edit to write.
+  /// Proves the edited spec again, writes it and prints the changes. `text` is the checked spec.
+  /// Throws ExitStatus 1 if there is no edit to write.
   void finish(driver::CheckRequest request, const CausalVerdict &verdict,
               const std::string &text) const;
 

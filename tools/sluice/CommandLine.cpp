@@ -21,7 +21,7 @@ namespace {
 std::string suggest(const std::string &found, const std::vector<std::string> &names) {
   bool meansGpu = found == "gpu" || found == "nvidia" || found == "cuda:0";
   if (meansGpu && std::count(names.begin(), names.end(), "cuda") > 0) {
-    return "; did you mean cuda?"; // cpu is nearer by its letters
+    return "; did you mean cuda?"; // cpu has the smaller edit distance
   }
   auto nearest =
       std::min_element(names.begin(), names.end(), [&](const std::string &a, const std::string &b) {
@@ -52,7 +52,7 @@ const CLI::Option *findFullFlag(const CLI::App &command, const std::string &word
   return nullptr;
 }
 
-/// Explains a word of the command line that no flag or subcommand takes.
+/// Explains an unexpected word of the command line.
 std::string explainExtra(const CLI::App &program, const std::string &word,
                          const std::vector<std::string> &words) {
   const CLI::App *command = chosenCommand(program);
@@ -85,7 +85,7 @@ std::string explainExtra(const CLI::App &program, const std::string &word,
          " --help lists them)";
 }
 
-/// `name` is the beginning of CLI11's message: --data, or ART.
+/// `name` is the start of CLI11's message: --data, or ART.
 std::string explainMissing(const CLI::App &command, const std::string &name) {
   std::string usage = "sluice " + command.get_name();
   bool positional = !name.starts_with("-");
@@ -102,7 +102,7 @@ std::string explainMissing(const CLI::App &command, const std::string &name) {
          " --help lists all)";
 }
 
-/// Explains a flag that is given twice, or without its value.
+/// Explains a duplicate flag, or one without its value.
 std::string explainCount(const CLI::App &command, const std::string &message) {
   std::string name = message.substr(0, message.find(':')),
               start = "sluice " + command.get_name() + ": " + name + ": ";
@@ -259,7 +259,7 @@ std::string explainParseError(const CLI::App &program, const CLI::ParseError &er
   const CLI::App *command = chosenCommand(program);
   std::string message = error.what();
   bool missing = dynamic_cast<const CLI::RequiredError *>(&error) != nullptr;
-  // A misspelt word is reported first: often it is the flag that is missing.
+  // Reports a misspelt word first: often it is the missing flag.
   if ((missing || dynamic_cast<const CLI::ExtrasError *>(&error)) && !extras.empty()) {
     auto flag = std::find_if(extras.begin(), extras.end(),
                              [](const std::string &word) { return word.starts_with("-"); });

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages about a wrong command line, in place of the parser's own.
+// Messages about a wrong command line, replacing the parser's own.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@
 
 namespace sluice::cli {
 
-/// Makes every flag of the subcommand `command` check its values: whole numbers that fit, numbers,
-/// files that are no flags. Call it after the flags are added.
+/// Adds checks of values to every flag of the subcommand `command`: integers in range, numbers,
+/// files that are not flags. Call it after the flags are added.
 void checkValues(CLI::App &command);
 
 /// Accepts an integer from `least` to `most`.
@@ -24,11 +24,10 @@ int64_t parseByteSize(const std::string &text);
 /// Accepts one of `names`.
 CLI::Validator matchChoice(const std::vector<std::string> &names);
 
-/// Makes a seed's flag take "random" too: a seed is drawn then, and printed, so that the run can be
-/// repeated.
+/// Lets a seed's flag accept "random" too: draws a seed and prints it, so the run can be repeated.
 CLI::Validator drawnSeed(const std::string &flag);
 
-/// Prints a note where `text`, the value of `flag`, holds a backslash and a letter that other
+/// Prints a note if `text`, the value of `flag`, contains a backslash and a letter that other
 /// languages read as one character: a shell passes both on.
 void noteEscapes(const std::string &flag, const std::string &text);
 

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Functions that several subcommands share: flags of the device, opening an executor, progress.
+// Functions shared by subcommands: flags of the device, opening an executor, progress.
 #pragma once
 
 #include "Progress.h"
@@ -38,13 +38,13 @@ void addOperations(CLI::App &command, int64_t &operations);
 void addModelOptions(CLI::App &command, std::string &artifact, std::string &weights,
                      runtime::WeightNames &names);
 
-/// Adds --step, for a run that `--weights` names.
+/// Adds --step, for a run given by `--weights`.
 void addStep(CLI::App &command, std::optional<int64_t> &step);
 
-/// Adds --factor, for an artifact whose steps draw theirs; `use` is its use in the help text.
+/// Adds --factor, for an artifact with sampled factors; `use` is its use in the help text.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 
-/// Adds `flag`, which names files of labels for the texts of `texts`.
+/// Adds `flag` for files of labels of the texts of `texts`.
 void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
                const std::string &texts);
 
@@ -53,12 +53,12 @@ void addImages(CLI::App &command, std::string &images, const std::string &files)
 /// Returns none if the flag was not given.
 std::optional<runtime::ImageSize> parseImages(const std::string &images);
 
-/// Loads the artifact, warns of a leak that it was allowed and makes an executor for it. Throws
-/// UserError for a device that the machine or the artifact does not have.
+/// Loads the artifact, warns of an allowed leak and creates an executor for it. Throws UserError
+/// for a device that the machine or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
 
-/// Opens the executor of an artifact that is loaded already, without a message about a leak.
+/// Opens the executor of a loaded artifact, without a message about a leak.
 std::unique_ptr<runtime::Executor>
 openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
              const DeviceOptions &options);
@@ -66,7 +66,7 @@ openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
 /// Prints one line on stderr if the artifact was compiled with --allow-leak.
 void warnOfLeak(const runtime::Artifact &artifact);
 
-/// Prints one line to stderr: something that a user should know and that is no error.
+/// Prints one note to stderr: information for users that is not an error.
 void printNotice(const std::string &text);
 
 /// Adds --force to a command that writes files: see checkOutputs.
@@ -78,7 +78,7 @@ std::vector<Path> joinPaths(std::initializer_list<std::vector<std::string>> list
 /// Returns a line for each name of segments in the result of runtime::measureShortening.
 std::string describeShortening(const nlohmann::json &factors);
 
-/// Prints to stdout. The program ends with an error where that failed.
+/// Prints to stdout. The program ends with an error if that fails.
 void printJson(const nlohmann::json &json);
 
 } // namespace sluice::cli

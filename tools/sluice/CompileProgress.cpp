@@ -15,7 +15,7 @@ CompileProgress::CompileProgress() {
       show(lock);
     });
   } catch (const std::system_error &) {
-    // No thread is left: the compilation reports the effect.
+    // No thread is available: the compilation reports the effect.
   }
 }
 
@@ -36,7 +36,7 @@ void CompileProgress::report(const std::string &newWhat, double newShare) {
   share = newShare;
 }
 
-/// Waits on a thread of its own, since a stage may report nothing for long.
+/// Waits on a separate thread, since a stage may report nothing for long.
 void CompileProgress::show(std::unique_lock<std::mutex> &lock) {
   auto start = std::chrono::steady_clock::now();
   auto interval = progress.onTerminal() ? 200ms : 30000ms;

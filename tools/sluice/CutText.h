@@ -13,12 +13,12 @@
 namespace sluice::cli {
 
 /// Describes the rows that a boundaries stage cuts if they are not the tokens: "groups of 4", "the
-/// segments "words""; empty for the tokens. Only bits of tokens can be shown.
+/// segments "words""; empty for the tokens. Only bits of tokens can be printed.
 std::string describeCut(const runtime::BoundaryFacts &boundaries);
 
-/// Cuts a text, in windows of the context that do not overlap; keeps the first `mostShown` tokens.
-/// The executor gives every row of the value of `boundaries` (driver::CompileRequest::everyRow).
-/// Throws JobError where numbers are not finite.
+/// Cuts a text, in non-overlapping windows of the context; retains the first `mostShown` tokens.
+/// The executor returns every row of the value of `boundaries` (driver::CompileRequest::everyRow).
+/// Throws JobError if numbers are not finite.
 runtime::SegmentedText cutText(runtime::Executor &executor,
                                const runtime::BoundaryFacts &boundaries,
                                const runtime::ByteFile &text, int64_t mostShown,

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Flags of the commands that read data, and opening the texts of those that read nothing else.
+// Flags of the commands that read data, and opening the texts of commands with text input only.
 #pragma once
 
 #include "sluice/Runtime/Data/ByteFiles.h"
@@ -11,10 +11,10 @@
 
 namespace sluice::cli {
 
-/// Adds --raw, which reads files as they are.
+/// Adds --raw, which reads files as raw bytes.
 void addRaw(CLI::App &command, bool &isRaw);
 
-/// Opens texts as runtime::readByteFiles does, and prints their notes.
+/// Opens texts with runtime::readByteFiles, and prints their notes.
 std::vector<runtime::ByteFile> openTexts(const std::vector<std::string> &names, int64_t vocabulary,
                                          int64_t least, const std::string &why, bool isRaw);
 

@@ -22,7 +22,7 @@ std::string lastWords;
 
 constexpr const char *defect = "; this is a defect of sluice, please report it";
 
-/// Ends the process at once, when a library demands it on any thread.
+/// Ends the process immediately when a library requests it on any thread.
 [[noreturn]] void end(const char *message, int status) {
   if (!lastWords.empty()) {
     std::cout << lastWords << std::endl;
@@ -54,9 +54,9 @@ void endInTerminate() {
   std::_Exit(lastWords.empty() ? status : 1);
 }
 
-/// MLIR writes to the result of malloc without a check. If no memory is available, that is the
-/// cause; else the fault is a defect, and has its default effect. Calls only functions that a
-/// signal handler may call.
+/// MLIR writes to the result of malloc without a check. If no memory is available, reports that;
+/// else the fault is a defect, and has its default effect. Calls only functions that a signal
+/// handler may call.
 void explainFault(int signal) {
   constexpr size_t some = size_t(1) << 20;
   if (::mmap(nullptr, some, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) !=

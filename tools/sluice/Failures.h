@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Defines how the program ends when it fails.
+// Exit paths of the program on failure.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ void printError(std::string_view message);
 /// or the machine failed, 2 for bad input, 3 for a defect.
 int explainException();
 
-/// Turns a lack of memory or threads, for which a library ends the process, into a message and a
+/// Turns a lack of memory or threads, on which a library ends the process, into a message and a
 /// status.
 void installFailureHandlers();
 
-/// Sets a text to print on stdout before such an end, whose status is then 1: a finding that is
-/// known by then. Empty: nothing.
+/// Sets a text to print on stdout before such an end, whose status is then 1: a finding known by
+/// then. Empty: none.
 void setLastWords(std::string text);
 
 } // namespace sluice::cli

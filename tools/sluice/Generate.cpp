@@ -39,10 +39,10 @@ struct GenerateFlags {
   bool noCache = false, noEcho = false, json = false, force = false, raw = false;
 };
 
-/// All prompts and answers are kept in memory until the end.
+/// All prompts and answers stay in memory until the end.
 constexpr int64_t mostTexts = 1 << 20;
 
-/// Prompts as they were given, and the texts that begin with them.
+/// Prompts as given, and the texts that start with them.
 struct Job {
   std::vector<std::string> prompts; ///< by text
   std::vector<Text> texts;
@@ -77,7 +77,7 @@ std::vector<std::string> readPromptFlags(const GenerateFlags &flags) {
   return {flags.prompt};
 }
 
-/// Reads the files of a model with named inputs, unless a session holds them; else nothing.
+/// Reads the files of a model with named inputs, unless a session contains them.
 std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
   InputFiles files = parseInputFiles("--input", flags.inputs);
   if (!flags.session.empty() && files.empty()) {
@@ -114,7 +114,7 @@ std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t line
   return prompts;
 }
 
-/// With lines of named inputs, a prompt begins the line that belongs to each.
+/// With lines of named inputs, a prompt starts the line of each.
 Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
             const std::optional<InputLines> &given) {
   Job job;
@@ -132,7 +132,7 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
                     std::to_string(flags.samples) + "; split the prompts or lower --num");
   }
   for (const std::string &prompt : prompts) {
-    // A model needs something to read: no prompt means the start of a line.
+    // A model needs a first token: no prompt means the start of a line.
     std::string start = given || (prompt.empty() && flags.session.empty()) ? "\n" + prompt : prompt;
     std::string name = prompt.empty() ? "no prompt, which means a newline"
                        : flags.promptFile.empty()
@@ -223,8 +223,8 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   text = std::move(session.text);
 }
 
-/// Limits a text with named inputs to one row of the context. Throws UserError if nothing of the
-/// row is left.
+/// Limits a text with named inputs to one row of the context. Throws UserError if no position of
+/// the row remains.
 void limitToLines(const Plan &plan, Job &job) {
   if (plan.given.empty()) {
     return;
@@ -296,7 +296,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     resume(flags, command, *executor, predictor, options, job.texts.front());
   }
   limitToLines(executor->plan(), job);
-  for (const Text &text : job.texts) { // before anything is printed
+  for (const Text &text : job.texts) { // before the first output
     checkContinues(*executor,
                    {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
   }
@@ -314,7 +314,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
              getStops(flags, executor->plan()), sink);
   trace.close();
-  if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the drawn tokens
+  if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the sampled tokens
     saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
   }
   if (caughtSignal() != 0) {

@@ -44,7 +44,7 @@ void addImageFlags(CLI::App &command, ImageFlags &flags) {
       ->needs(size);
 }
 
-/// Returns the number of rows of each image that are kept.
+/// Returns the number of given rows of each image.
 static int64_t keptRows(const ImageFlags &flags, const ImageSize &size) {
   if (flags.files.empty()) {
     if (flags.keep > 0) {
@@ -68,7 +68,7 @@ static void requireNewFolder(const Path &folder) {
     throw UserError("--png: expected a new or an empty folder, found " + folder.string() +
                     "; name another");
   }
-  checkOutputFolder("--png", folder, {}, {}, {}, /*force=*/false); // no part of a run
+  checkOutputFolder("--png", folder, {}, {}, {}, /*force=*/false); // not part of a run
 }
 
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,

@@ -23,7 +23,7 @@ struct ImageFlags {
 
 void addImageFlags(CLI::App &command, ImageFlags &flags);
 
-/// Writes `samples` images for each image of `flags.files`, whose first rows are kept, or new
+/// Writes `samples` images for each image of `flags.files`, whose first rows are given, or new
 /// images without files, as PNG files in the folder `flags.out`. Prints their names.
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,
                  std::optional<int64_t> step, const runtime::WeightNames &names,

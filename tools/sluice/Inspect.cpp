@@ -19,7 +19,7 @@ struct InspectFlags {
   bool json = false, memory = false, force = false;
 };
 
-/// Writes bitcode, PTX and cubins of every GPU target, a folder each. Returns the folders' names.
+/// Writes bitcode, PTX and cubins of every GPU target, one folder each. Returns the folders' names.
 std::string extractCode(const Artifact &artifact, const Path &folder) {
   constexpr std::pair<const char *, const char *> parts[] = {
       {"_bitcode", ".bc"}, {"_ptx", ".ptx"}, {"_cubin", ".cubin"}};
@@ -52,7 +52,7 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
   replaceFile(folder / "kernels.so", artifact.elf());
   std::string code = extractCode(artifact, folder);
   const std::string &certificate = artifact.plan().certificate;
-  if (certificate.empty()) { // a leak that was allowed, or a model that was no spec
+  if (certificate.empty()) { // an allowed leak, or model IR without a spec
     return "spec.json, plan.json" + code + " and kernels.so";
   }
   replaceFile(folder / "certificate.txt", asBytes(certificate));

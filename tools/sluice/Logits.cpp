@@ -53,8 +53,8 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
 }
 
 void runLogits(const LogitsFlags &flags) {
-  // Artifacts form logits a tile at a time and keep none, so the entry that stores them is compiled
-  // here.
+  // Artifacts compute logits a tile at a time and store none, so compiles the entry that stores
+  // them here.
   checkOutputs({{"--out", flags.out, FileKind::Npy}}, {flags.artifact, flags.weights, flags.data},
                flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);

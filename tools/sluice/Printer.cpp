@@ -40,7 +40,7 @@ bool Printer::write(size_t text, std::string_view bytes) {
   if (text == current && !asJson) {
     std::cout << bytes << std::flush;
   }
-  return std::cout.good() && caughtSignal() == 0; // quietly where the reader has gone
+  return std::cout.good() && caughtSignal() == 0; // silently if the reader has closed
 }
 
 void Printer::finish(size_t text, StopReason reason) {
@@ -57,7 +57,7 @@ void Printer::open() {
   if (asJson) {
     return;
   }
-  if (parts.size() > 1) { // as head(1) does for several files
+  if (parts.size() > 1) { // like head(1) for several files
     std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
   }
   std::cout << (echoes ? prompts[current] : "") << parts[current].text << std::flush;

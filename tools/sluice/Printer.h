@@ -11,8 +11,8 @@
 
 namespace sluice::cli {
 
-/// Prints texts in their order: the first that is not finished as it comes, the later ones when
-/// their turn has come. Prompts precede them where it `echoes`; as JSON a text is a line.
+/// Prints texts in order: the first unfinished one while it is generated, the later ones after it.
+/// Prompts precede them if it `echoes`; as JSON a text is one line.
 class Printer {
 public:
   /// One prompt per text. Both must outlive the printer.

@@ -74,7 +74,7 @@ void Progress::draw(double share, const std::string &text) {
   std::string line =
       "[" + bar + "] " + format("%3.0f%% ", share * 100) + (rest.empty() ? "" : rest + "  ") + text;
   line.resize(std::min(line.size(),
-                       static_cast<size_t>(columns - 1))); // a wrapped line cannot be drawn over
+                       static_cast<size_t>(columns - 1))); // a wrapped line cannot be redrawn
   out << "\r\033[K" << line << std::flush;
 }
 

@@ -13,11 +13,11 @@ namespace sluice::cli {
 /// Formats a duration: "42 s", "12 min", "3 h 20 min" or "2 days 5 h". `seconds` is at least 0.
 std::string describeDuration(double seconds);
 
-/// Shows on stderr how far a job is and how long the rest takes. A terminal shows a bar, which is
-/// drawn over; in a pipe a line appears every 30 s.
+/// Shows on stderr the progress of a job and the remaining time. A terminal shows a bar, which is
+/// redrawn; in a pipe a line appears every 30 s.
 class Progress {
 public:
-  /// Seconds between lines that stay.
+  /// Seconds between permanent lines.
   static constexpr double terminalInterval = 5, pipeInterval = 30;
 
   Progress();
@@ -29,21 +29,21 @@ public:
 
   bool onTerminal() const { return terminal; }
 
-  /// Shows `text` and the share of the job that is done, 0 to 1. A terminal draws it at most ten
-  /// times a second unless `share` is 1; a pipe gets a line where one is due.
+  /// Shows `text` and the done share of the job, 0 to 1. Redraws a terminal at most ten times a
+  /// second unless `share` is 1; writes a line to a pipe when one is due.
   void draw(double share, const std::string &text);
 
-  /// Prints a line that stays, on terminals and in pipes.
+  /// Prints a permanent line, on terminals and in pipes.
   void plainLine(const std::string &text);
 
   /// Removes the bar.
   void clear();
 
-  /// Returns true if the last line that stays was printed so long ago that the next one is due.
+  /// Returns true if the next permanent line is due, by the time since the last one.
   bool isLineDue() const;
 
   /// Returns "12 min left" if `share` is done, by the time since the first share that `draw` got;
-  /// empty if nothing is known yet.
+  /// empty without an estimate.
   std::string describeRest(double share) const;
 
 private:

@@ -28,7 +28,7 @@ void requireSpec(const Plan &plan, const std::vector<spec::SpecOverride> &settin
 /// Returns the file name of the model, so that a spec without a name keeps the model's name.
 std::string getFileName(const Plan &plan) { return plan.model.name + ".json"; }
 
-/// Settings of generation, where steps draw their factor.
+/// Settings of generation, for steps with sampled factors.
 std::optional<int64_t> mainFactor(const Plan &plan) {
   return plan.factors.empty() ? std::nullopt : std::optional(plan.factors.front());
 }

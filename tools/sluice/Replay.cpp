@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Replays a witness. Rows are scored against a token that no row reads, so that nothing but the
-// token in question differs between the two runs.
+// Replays a witness. Scores rows against a token that no row reads, so the two runs differ only in
+// the token of the witness.
 #include "Replay.h"
 
 #include "sluice/Runtime/Execute/Executor.h"
@@ -16,11 +16,11 @@ namespace {
 
 /// Maximum arena of a replay.
 constexpr int64_t mostBytes = int64_t{4} << 30;
-/// Dropout may drop the path, and a softmax may ignore it, so numbers are drawn again.
+/// Dropout may drop the path, and a softmax may saturate, so draws numbers several times.
 constexpr int attempts = 4;
 
 /// Matrices of deviation 1/sqrt(columns), embeddings 1/2, vectors 1/5, around 1 for gains: no path
-/// fades, and no softmax is a choice of one.
+/// vanishes, and no softmax saturates.
 void setWeights(runtime::Executor &program, int attempt) {
   std::mt19937_64 generator(static_cast<uint64_t>(attempt));
   std::normal_distribution<float> normal;
@@ -37,8 +37,8 @@ void setWeights(runtime::Executor &program, int attempt) {
   }
 }
 
-/// Returns true where a loss scores predictions of tokens. The other losses of a segmentation, its
-/// share among them, score bits, and are computed from bits that are not forced.
+/// Returns true if a loss scores predictions of tokens. The other losses of a segmentation,
+/// including its prior, score bits, and are computed from bits that are not forced.
 bool scoresTokens(const runtime::Plan &plan, const runtime::LossFacts &loss) {
   constexpr std::string_view suffix = "share";
   return std::ranges::none_of(plan.segments, [&](const runtime::SegmentFacts &segments) {
@@ -70,7 +70,7 @@ std::vector<float> measureLosses(runtime::Executor &program, const std::string &
   return losses;
 }
 
-/// Writes different adjacent tokens, or the tokens of a run, and its bits.
+/// Writes distinct adjacent tokens, or the tokens of a run, and its bits.
 void setTokens(runtime::Executor &program, const SegmentRun *run) {
   std::span<int32_t> tokens = program.tokens();
   for (size_t i = 0; i < tokens.size(); ++i) {

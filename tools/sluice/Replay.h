@@ -8,11 +8,11 @@
 
 namespace sluice::cli {
 
-/// Compiles the spec that was checked into a temporary folder as if its leak were allowed, runs it
-/// twice on the witness, the token changed or the sequence continued to it, and sets the witness's
-/// replay. False, with the witness as it was, where that cannot be: a mode that has no losses, a
-/// context too short, a machine or a model that cannot run it. Takes about as long as `sluice
-/// compile`.
+/// Compiles the checked spec into a temporary folder as if its leak were allowed, runs it twice on
+/// the witness, with the token changed or the sequence continued to it, and sets the witness's
+/// replay. Returns false and leaves the witness unchanged if that is impossible: a mode without
+/// losses, a too short context, or a machine or model that cannot run it. Takes about as long as
+/// `sluice compile`.
 bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &refused,
                     CausalWitness &witness);
 

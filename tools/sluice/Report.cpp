@@ -60,7 +60,7 @@ void addTraining(runtime::Facts &facts, const runtime::SpecFacts &spec) {
   add("clip", optimizer.clip);
 }
 
-/// Facts of the trained spec, with defaults filled in; none where the run holds no spec.
+/// Facts of the trained spec, with defaults filled in; none if the run has no spec.
 std::optional<driver::SpecDescription> describeRun(const Path &run) {
   return driver::describeSpec((run / "spec.json").string());
 }
@@ -82,8 +82,7 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
   return facts;
 }
 
-/// Facts of the trained spec; nothing where the run holds none that can be read (it was compiled
-/// from model IR).
+/// Facts of the trained spec; none if the run has no readable one (it was compiled from model IR).
 std::optional<runtime::Causality> checkSpec(const Path &run) {
   driver::CheckRequest request{(run / "spec.json").string()};
   request.replay = false;
@@ -106,7 +105,7 @@ std::optional<runtime::Causality> checkSpec(const Path &run) {
   return causality;
 }
 
-/// Rejects a run that is named twice: all of its numbers would be equal.
+/// Rejects a run that is given twice: all of its numbers would be equal.
 void requireDifferentRuns(const std::vector<std::string> &runs) {
   std::error_code ignored;
   for (size_t i = 0; i < runs.size(); ++i) {

@@ -15,7 +15,7 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// Flags that are of one call, or that the run's record and its checkpoints hold otherwise.
+/// Flags of one call, or whose values are elsewhere in the run's record and its checkpoints.
 constexpr std::array callFlags = {
     "--help",   "--resume", "--out",          "--steps", "--seed",
     "--set",    "--match",  "--weights",      "--from",  "--weights-prefix",
@@ -59,7 +59,7 @@ void set(CLI::Option &option, const std::vector<std::string> &values, std::strin
   option.run_callback();
 }
 
-/// Flags that a run of an older version must be given again, as far as its record names them.
+/// Flags of a run of an older version that the call must repeat, as far as its record names them.
 [[noreturn]] void refuseOldRun(const Path &run, const std::optional<RunRecord> &record) {
   std::string data, heldOut;
   for (const DataFile &file : record ? record->data : std::vector<DataFile>()) {

@@ -17,7 +17,7 @@ using namespace sluice::runtime;
 
 namespace {
 
-constexpr int64_t mostShown = 1000; // as `sluice boundaries` prints
+constexpr int64_t mostShown = 1000; // as printed by `sluice boundaries`
 
 struct ChosenText {
   ByteFile text;
@@ -28,7 +28,7 @@ void keepFirst(FileContents &bytes, int64_t most) {
   bytes = bytes.read(0, static_cast<size_t>(most));
 }
 
-/// Opens the run's held-out file as it was read: as text or, if it then has another size, raw.
+/// Opens the run's held-out file as in the run: as text or, if it then has another size, raw.
 ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
   auto open = [&](bool isRaw) {
     return readByteFiles({file.path}, vocabulary, 1, "a byte to cut", nullptr, {isRaw}).front();
@@ -42,7 +42,7 @@ ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
 }
 
 /// Returns the first held-out file with the number of bytes that the run read. `notes` gets the
-/// reasons why others do not fit.
+/// reasons for skipping others.
 ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t most,
                          std::vector<std::string> &notes) {
   for (const DataFile &file : record.heldOut) {
@@ -83,7 +83,7 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
     written +=
         sample.contains(part) && sample[part].is_string() ? sample[part].get<std::string>() : "";
   }
-  // An invalid UTF-8 byte is U+FFFD in the file: from there on, the written bytes are unknown.
+  // An invalid UTF-8 byte is U+FFFD in the file: the written bytes after it are unknown.
   size_t known = std::min(written.size(), written.find("\xef\xbf\xbd"));
   bool isAll = known == written.size();
   ChosenText chosen{

@@ -8,9 +8,9 @@
 namespace sluice::cli {
 
 /// Cuts the first `most` tokens of the run's held-out text, or else of its newest sample, on the
-/// CPU with its latest weights: `spec`, the run's, is compiled once more for each `boundaries`
-/// stage. Empty where the model has none, or `most` is 0. Notes list the omitted parts, with
-/// reasons. `kernelCache` is as driver::CompileRequest has it.
+/// CPU with its latest weights: recompiles `spec`, the run's, for each `boundaries` stage. Empty if
+/// the model has none, or if `most` is 0. Notes list the omitted parts, with reasons. `kernelCache`
+/// is the setting of driver::CompileRequest.
 runtime::ShownSegments showSegments(const Path &run, const driver::SpecDescription &spec,
                                     int64_t most, const std::string &kernelCache);
 

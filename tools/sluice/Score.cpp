@@ -35,7 +35,7 @@ void refuseBesideScore(const CLI::App &command) {
   }
 }
 
-/// Throws UserError where a line does not hold the continuation.
+/// Throws UserError if the line has no room for the continuation.
 static void requireRoom(const Text &text, const std::string &continuation) {
   if (auto size = std::ssize(continuation); size > text.room) {
     throw UserError(

@@ -13,11 +13,11 @@ namespace sluice::cli {
 
 void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations);
 
-/// Throws UserError where a flag is given for writing texts.
+/// Throws UserError if a flag for writing texts is given.
 void refuseBesideScore(const CLI::App &command);
 
-/// Prints a line, a JSON object where `json`, for every continuation of every prompt. `texts` begin
-/// with the prompts.
+/// Prints one line per continuation of every prompt, as JSON objects if `json`. `texts` start with
+/// the prompts.
 void printScores(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
                  const std::vector<std::string> &continuations, bool json,
                  runtime::Executor &executor, runtime::Predictor &predictor);

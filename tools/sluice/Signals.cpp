@@ -11,7 +11,7 @@ namespace {
 
 volatile std::sig_atomic_t caught = 0, count = 0, shields = 0;
 
-/// Prints from a signal's handler.
+/// Prints from a signal handler.
 void print(std::string_view text) {
   [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
 }

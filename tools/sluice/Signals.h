@@ -4,17 +4,17 @@
 
 namespace sluice::cli {
 
-/// From here on SIGINT, SIGTERM and SIGHUP (except under nohup) are noted, for the job to end where
-/// it can. The second one is noted too, as terminals and wrappers often send two; a line on stderr
-/// reports that the job is ending. The third one ends the program at once, except while there is a
-/// `SignalShield`.
+/// From here on SIGINT, SIGTERM and SIGHUP (except under nohup) are recorded, for the job to end at
+/// its next safe point. The second one is recorded too, as terminals and wrappers often send two; a
+/// line on stderr reports that the job is ending. The third one ends the program immediately,
+/// except while there is a `SignalShield`.
 void catchSignals();
 
-/// From here on the same signals end the program at once, with status 128 + the signal's number:
-/// there is nothing to save yet.
+/// From here on the same signals end the program immediately, with status 128 + the signal's
+/// number: there is nothing to save yet.
 void endAtSignals();
 
-/// The signal that was noted first, or 0.
+/// The first recorded signal, or 0.
 int caughtSignal();
 
 /// While one exists, no signal ends the program: files are being written.

@@ -21,7 +21,7 @@ static std::optional<StreamFacts> findLast(const std::vector<StreamFacts> &strea
   return last;
 }
 
-/// Why a stage's result is no stream of the tokens; empty where there is no such stage.
+/// The reason why a stage's result is not a stream of the tokens; empty if there is no such stage.
 static std::string describeOther(const std::optional<StreamFacts> &result) {
   if (!result) {
     return "";

@@ -12,15 +12,15 @@
 
 namespace sluice::cli {
 
-/// A line for each token that is read: its effect on segments.
+/// One line per read token: its effect on segments.
 class Trace {
 public:
-  /// `sink` forwards to it from now on, and the file appears with `close`; nothing happens where
-  /// `name` is empty. Throws UserError where the model has no segments or no step.
+  /// Forwards to `sink` from now on; the file appears with `close`. Does nothing if `name` is
+  /// empty. Throws UserError if the model has no segments or no step.
   Trace(const std::string &name, const runtime::Executor &executor, bool isCached,
         runtime::TextSink &sink);
 
-  /// Puts the whole trace in its place. Throws JobError where it could not be written.
+  /// Moves the complete trace to its path. Throws JobError if it could not be written.
   void close();
 
 private:

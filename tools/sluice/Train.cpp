@@ -19,7 +19,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct TrainFlags {
-  std::string artifact, out, resumed; // the last: what --resume names
+  std::string artifact, out, resumed; // the last: the argument of --resume
   std::vector<std::string> data, heldOut, inputs, heldOutInputs, labels, heldOutLabels;
   std::string images;
   bool raw = false;
@@ -62,7 +62,7 @@ void checkFlags(const TrainFlags &flags) {
   }
 }
 
-/// Flags that a run may change: nothing that its tensors, data or causality depend on.
+/// Flags that a run may change: its tensors, data and causality do not depend on them.
 std::vector<spec::SpecOverride> parseTrainingSettings(const std::vector<std::string> &written) {
   std::vector<spec::SpecOverride> settings = parseSettings(written);
   for (const spec::SpecOverride &setting : settings) {
@@ -77,7 +77,7 @@ std::vector<spec::SpecOverride> parseTrainingSettings(const std::vector<std::str
   return settings;
 }
 
-/// A run's position in its data follows from the order that it began with.
+/// A run's position in its data depends on its initial order.
 void checkResumedSettings(const std::vector<std::string> &written) {
   for (const spec::SpecOverride &setting : parseSettings(written)) {
     if (setting.path.size() == 2 && setting.path[0] == "training" && setting.path[1] == "order") {
@@ -87,8 +87,8 @@ void checkResumedSettings(const std::vector<std::string> &written) {
   }
 }
 
-/// The executor that trains: the artifact's own, or where settings were changed, now or before in
-/// the run, one that its spec makes with them.
+/// The training executor: the artifact's own or, if settings were changed, now or before in the
+/// run, one compiled from its spec with the changes.
 std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
@@ -101,7 +101,7 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
     checkResumedSettings(flags.options.settings);
   }
   if (told && hash == told->specHash) {
-    written = told->settings(); // else it is the changed spec already, or none of this run's
+    written = told->settings(); // else it is the changed spec already, or not part of this run
   }
   written.insert(written.end(), flags.options.settings.begin(), flags.options.settings.end());
   std::vector<spec::SpecOverride> settings = parseTrainingSettings(written);
@@ -113,15 +113,15 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   flags.options.artifactSpecHash = hash;
   driver::CompileRequest request;
   request.settings = settings;
-  if (plan.memory.budget) { // which was met with the artifact's rows of generation
+  if (plan.memory.budget) { // checked with the artifact's rows of generation
     request.memoryBudget = plan.memory.budget->bytes;
     request.generationRows = std::max<int64_t>(1, plan.generationRows());
   }
   return recompile(*artifact, request, flags.device);
 }
 
-/// The step from which the rate no longer falls; none of a rate that always does or never does, and
-/// where the plan has no facts of a spec.
+/// The step from which the rate no longer falls; none for a rate that always or never falls, and if
+/// the plan has no facts of a spec.
 std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
   if (!plan.facts) {
     return std::nullopt;
@@ -137,11 +137,11 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
              : std::nullopt;
 }
 
-/// Takes flags that a resumed run's call leaves out from the run.
+/// Sets flags that a resumed run's call omits to the run's values.
 void fillResumed(TrainFlags &flags, CLI::App &command) {
   ResumeCall call{flags.artifact, flags.out, flags.resumed};
   settleResumedRun(call);
-  completeRollBack(flags.out, printNotice); // before its record is read
+  completeRollBack(flags.out, printNotice); // before its record is parsed
   if (std::string words = fillFromRecord(command, call); !words.empty()) {
     printNotice("resuming with the run's" + words);
   }
@@ -153,7 +153,7 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
     fillResumed(flags, command);
   }
   checkFlags(flags);
-  checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // no part of another run
+  checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // not part of another run
   std::unique_ptr<Executor> executor = openForTraining(flags);
   flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   flags.options.run = flags.out;

@@ -27,7 +27,7 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   std::string text =
       format("step %lld/%lld  loss %.4f", static_cast<long long>(metrics["step"].get<int64_t>()),
              static_cast<long long>(steps), value("loss"));
-  if (metrics.contains("bits_per_byte")) { // else the loss is against other labels than the text's
+  if (metrics.contains("bits_per_byte")) { // else the loss uses other labels than the text's
     text += format("  bits/byte %.4f", value("bits_per_byte"));
   }
   text += format("  lr %.2e  norm %.3f", value("learning_rate"), value("grad_norm"));
@@ -45,7 +45,7 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   }
   if (metrics.contains("eval_bits_per_byte")) {
     text += format("  held out: bits/byte %.4f", value("eval_bits_per_byte"));
-    if (metrics.contains("eval_characters")) { // else there is no such number
+    if (metrics.contains("eval_characters")) { // else the number does not exist
       text += format("  bits/character %.4f", value("eval_bits_per_character"));
     }
     text += describeFactors(metrics, "eval_shortening_factor");

@@ -12,8 +12,8 @@
 
 namespace sluice::cli {
 
-/// Prints the first step of a call, the last one, each evaluated one, and others where a line is
-/// due by time. The time left is an estimate over the steps of this call.
+/// Prints the first step of a call, the last one, each evaluated one, and others when a line is due
+/// by time. The remaining time is an estimate over the steps of this call.
 class TrainProgress {
 public:
   TrainProgress(Progress &progress, const runtime::Plan &plan) : progress(progress), plan(plan) {}
@@ -21,8 +21,8 @@ public:
   /// After a step; `steps` is the goal.
   void showStep(const nlohmann::json &metrics, int64_t steps);
 
-  /// Inside the step after `step` finished ones, or inside an evaluation or a sample: `what` is
-  /// done up to `share`, 0 to 1. `isStep`: steps advance with it.
+  /// Shows progress within the step after `step` finished ones, or within an evaluation or a
+  /// sample: `what` is done up to `share`, 0 to 1. `isStep`: steps advance with it.
   void showPart(int64_t step, int64_t steps, const std::string &what, double share, bool isStep);
 
 private:

@@ -10,14 +10,13 @@
 
 namespace sluice::cli {
 
-/// Times the products of an artifact on the GPU, writes `file` (see
-/// checkOutputs for `force`) and prints a table, or with `json`
-/// the contents of the file. Throws UserError.
+/// Times the products of an artifact on the GPU, writes `file` (see checkOutputs for `force`) and
+/// prints a table or, with `json`, the contents of the file. Throws UserError.
 void runTune(const std::string &artifact, const DeviceOptions &device, const std::string &file,
              bool json, bool force);
 
-/// The products of a tuning file that the library won, for the GPUs among `targets`. Throws
-/// UserError, also where the file has nothing for them.
+/// Returns the products of a tuning file for which the library is faster, on the GPUs among
+/// `targets`. Throws UserError, also if the file has no entry for them.
 std::vector<driver::LibraryProduct> readLibraryProducts(const std::string &file,
                                                         const std::vector<std::string> &targets);
 

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The program `sluice`: reads the command line, runs one subcommand, turns failures into one
+// The program `sluice`: parses the command line, runs one subcommand, turns failures into one
 // message and a status: 0 done, 1 the job or the machine failed (or a leak was found), 2 bad input,
 // 3 an internal error, 130 interrupted.
 #include "CommandLine.h"
@@ -18,8 +18,8 @@ namespace {
 
 using namespace sluice;
 
-/// A standard stream that the caller closed would be the first file that a job opens: it is
-/// occupied here, in a way that makes its use fail.
+/// A standard stream that the caller closed would get the first file that a job opens: occupies it
+/// here, such that its use fails.
 void occupyStandardStreams() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) < 0) {
@@ -29,8 +29,7 @@ void occupyStandardStreams() {
   }
 }
 
-/// Output may be in a buffer until here. A reader that has seen enough (head) is no
-/// failure.
+/// Output may be in a buffer until here. A reader that closes early (head) is no failure.
 void requireOutput() {
   std::cout.flush();
   pollfd out{STDOUT_FILENO, POLLOUT, 0};
@@ -60,7 +59,8 @@ void registerCommands(CLI::App &program) {
   }
 }
 
-/// Runs the subcommand of the command line. Returns the exit status; throws what `main` explains.
+/// Runs the subcommand of the command line. Returns the exit status; throws the exceptions that
+/// `main` reports.
 int run(CLI::App &program, int argc, char **argv) {
   int status = 0;
   std::vector<std::string> words = cli::joinNumbers(argc, argv);
