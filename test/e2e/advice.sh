@@ -18,8 +18,8 @@ write_spec() {
 SPEC
 }
 
-# says NAME PATTERN: the last command's stderr matches it.
-says() {
+# reports NAME PATTERN: the last command's stderr matches it.
+reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected: $2" "$(cat "$work/err")"; fi
 }
 
@@ -55,16 +55,16 @@ write_spec "$work/wide.json" '{ "op": "hourglass", "hierarchy": "1@1 1@2048 1@1"
 succeeds "fine layers: no advice" "$sluice" check "$work/fine.json" --strict
 if [[ -s $work/err ]]; then fail "fine layers: stderr is empty" "$(cat "$work/err")"; else pass "fine layers: stderr is empty"; fi
 succeeds "a blind spot is not an error" "$sluice" check "$work/blind.json"
-says "a blind spot is a warning at its location" \
+reports "a blind spot is a warning at its location" \
   'blind\.json:5:39: warning: blind spot: rows 4m\+2 to 4m\+3 never see tokens 4m\+1 to the one before their own; put a layer'
 exits 1 "--strict rejects a blind spot" "$sluice" check "$work/blind.json" --strict
-says "and reports the proof" 'proved causal, but rejected because of --strict: 1 warning'
+reports "and reports the proof" 'proved causal, but rejected because of --strict: 1 warning'
 exits 1 "--strict rejects a needless shift" "$sluice" check "$work/waste.json" --strict
-says "and reports the minimum shift" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
+reports "and reports the minimum shift" 'waste\.json:5:[0-9]+: warning: a shift by 5 where 3 is enough to be causal; .* 2 tokens newer'
 exits 1 "--strict rejects a dead stage" "$sluice" check "$work/dead.json" --strict
-says "and reports its location" "dead\.json:5:5: warning: this stage's result reaches no loss"
+reports "and reports its location" "dead\.json:5:5: warning: this stage's result reaches no loss"
 succeeds "--strict accepts a bounded context" "$sluice" check "$work/window.json" --strict
-says "and reports it as a note" 'note: row t sees nothing older than token t-8 '
+reports "and reports it as a note" 'note: row t sees nothing older than token t-8 '
 exits 1 "--strict and a leak" "$sluice" check "$work/leak.json" --strict
 exits 1 "--strict --json" "$sluice" check "$work/blind.json" --strict --json
 cp "$work/out" "$work/blind.verdict.json"
@@ -78,16 +78,16 @@ for spec in "$root"/models/*.json "$root"/models/*/*.json; do
   case $spec in
     */hourglass-0@1-8@4-0@1.json | */hourglass-cifar-0@1-8@3-0@1-attention-attention_linear.json) # without fine layers, as in table 6: the paper warns of that
       exits 1 "models/${spec#"$root"/models/}: rows of a group are blind to one another" "$sluice" check "$spec" --strict
-      says "and the warning names it" 'warning: blind spot: '
+      reports "and the warning names it" 'warning: blind spot: '
       continue
       ;;
   esac
-  stands_for_its_kind "$spec" || continue
+  is_representative "$spec" || continue
   succeeds "models/${spec#"$root"/models/}: --strict" "$sluice" check "$spec" --strict
 done
 
-# mends MODEL SETTING...: the model with these settings is rejected; --fix writes a proved spec, which differs from it by the printed diff.
-mends() {
+# fixes MODEL SETTING...: the model with these settings is rejected; --fix writes a proved spec, which differs from it by the printed diff.
+fixes() {
   local model=$1 name="$*" settings=()
   shift
   for setting in "$@"; do settings+=(--set "$setting"); done
@@ -98,16 +98,16 @@ mends() {
 }
 
 # Advice about a rejected spec: of each kind of model, with one or two mistakes.
-mends tiny/hourglass stages.1.shift=2
-mends tiny/hourglass defaults.mask=bidirectional stages.1.shift=0
-mends tiny/nested 'stages.1.shifted="output"' stages.1.shift=0
-mends tiny/losses stages.8.by=2
-mends tiny/losses stages.8.by=0 stages.1.mask=bidirectional
-mends successors/megabyte stages.5.by=6
-mends successors/megabyte stages.9.mask=bidirectional
-mends successors/spacebyte stages.7.by=0
-mends successors/spacebyte stages.5.mask=bidirectional
-mends successors/blt stages.10.mask=bidirectional stages.11.by=0
+fixes tiny/hourglass stages.1.shift=2
+fixes tiny/hourglass defaults.mask=bidirectional stages.1.shift=0
+fixes tiny/nested 'stages.1.shifted="output"' stages.1.shift=0
+fixes tiny/losses stages.8.by=2
+fixes tiny/losses stages.8.by=0 stages.1.mask=bidirectional
+fixes successors/megabyte stages.5.by=6
+fixes successors/megabyte stages.9.mask=bidirectional
+fixes successors/spacebyte stages.7.by=0
+fixes successors/spacebyte stages.5.mask=bidirectional
+fixes successors/blt stages.10.mask=bidirectional stages.11.by=0
 succeeds "the key of the attention, and no added shift" grep -q '"by": 1, "op": "attend"' "$work/fixed.json"
 cp "$work/leak.json" "$work/linked.json" && chmod 640 "$work/linked.json" && ln -s linked.json "$work/link.json"
 succeeds "--fix through a link" "$sluice" check "$work/link.json" --fix
@@ -151,12 +151,12 @@ cut='{ "op": "shorten", "segments": "words" }, { "op": "layer" }, { "op": "upsam
 write_spec "$work/words.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" }, '"$cut"
 write_spec "$work/predicted.json" '{ "op": "boundaries", "name": "words", "predictor": 4, "prior": 0.3 }, '"$cut"
 succeeds "segments: check" "$sluice" check "$work/words.json"
-says "a row does not see the beginning of its own segment" \
+reports "a row does not see the beginning of its own segment" \
   'words.json:.*blind spot: rows 4m\+1 to 4m\+2 never see tokens 4m to the one before their own; .*, with segments of 4 tokens\)'
 write_spec "$work/late.json" '{ "op": "boundaries", "name": "words", "rule": "whitespace" },
     { "op": "shorten", "segments": "words" }, { "op": "shift", "by": 2 }, { "op": "upsample", "segments": "words" }, { "op": "add", "with": "x" },'
 succeeds "late segments: check" "$sluice" check "$work/late.json"
-says "are late by segments" 'late.json:6:.*a shift by 2 where none is needed .* is 2 segments newer'
+reports "are late by segments" 'late.json:6:.*a shift by 2 where none is needed .* is 2 segments newer'
 draws "words of a text" 0 "$work/words.json" --picture-text "the cat sat on it" --picture-row 13
 counts "words of a text: means of the words" group 'n == 4'
 cp "$work/picture.svg" "$work/first.svg"
@@ -171,14 +171,14 @@ cp "$work/picture.svg" "$work/first.svg"
 draws "marked where they begin" 0 "$work/begun-predicted.json" --picture-text "the|, cat| sat" --picture-row 10
 succeeds "are the same" cmp <(grep -v "<title>" "$work/first.svg") <(grep -v "<title>" "$work/picture.svg")
 succeeds "segments that start at every eighth token: check" "$sluice" check "$work/begun-every.json"
-says "see only that token of each segment" 'begun-every.json:.*blind spot: rows 8m to 8m\+7 never see tokens 8m-31 to 8m-25; .*, with segments of 8 tokens\)'
+reports "see only that token of each segment" 'begun-every.json:.*blind spot: rows 8m to 8m\+7 never see tokens 8m-31 to 8m-25; .*, with segments of 8 tokens\)'
 draws "a leak of segments" 1 "$segments/words-own.json"
 counts "a leak of segments: the path" leak-path 'n >= 2'
 draws "a boundary that tells" 1 "$segments/counts-ahead.mlir"
 exits 2 "a predictor's boundaries are not known" "$sluice" check "$work/predicted.json" --picture "$work/picture.svg" --picture-text "the cat"
-says "without marks" 'expected \| after each byte that ends a segment'
+reports "without marks" 'expected \| after each byte that ends a segment'
 exits 2 "no text over constant factors" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-text "the cat"
-says "but segments" 'expected a causal model with segments for a text, found no segments'
+reports "but segments" 'expected a causal model with segments for a text, found no segments'
 mkdir "$work/leaky"
 for spec in "$root"/test/causality/leaky/*.json; do
   "$sluice" check "$spec" --picture "$work/leaky/$(basename "$spec").svg" > "$work/out" 2>&1 || true
@@ -194,13 +194,13 @@ for path in pictures:
 # Errors
 rm -f "$work/picture.svg"
 exits 2 "too wide a picture" "$sluice" check "$work/wide.json" --picture "$work/picture.svg"
-says "too wide a picture: the message" 'span more than the 256 tokens that a picture holds; no picture was written'
+reports "too wide a picture: the message" 'span more than the 256 tokens that a picture holds; no picture was written'
 exits 2 "a row past the end" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row 256
-says "a row past the end: the message" 'expected a row below 256, found 256'
+reports "a row past the end: the message" 'expected a row below 256, found 256'
 exits 2 "a negative row" "$sluice" check "$work/fine.json" --picture "$work/picture.svg" --picture-row -1
 if [[ -e $work/picture.svg ]]; then fail "rejected pictures are not written"; else pass "rejected pictures are not written"; fi
 exits 2 "a row without a picture" "$sluice" check "$work/fine.json" --picture-row 3
-says "a row without a picture: the message" '--picture'
+reports "a row without a picture: the message" '--picture'
 exits 2 "a picture over its spec" "$sluice" check "$work/fine.json" --picture "$work/fine.json"
 succeeds "and does not change the spec" "$sluice" check "$work/fine.json"
 exits 2 "a picture in a missing directory" "$sluice" check "$work/fine.json" --picture "$work/none/picture.svg"

@@ -8,8 +8,8 @@ certify=$root/build/bin/sluice-certify
 models=$root/models/tiny
 corpus=$root/test/causality
 
-# says NAME PATTERN STATUS COMMAND...: exit status, and a message that matches.
-says() {
+# reports NAME PATTERN STATUS COMMAND...: exit status, and a message that matches.
+reports() {
   local name=$1 pattern=$2
   exits "$3" "$name" "${@:4}"
   if grep -qE -- "$pattern" "$work/out" "$work/err"; then
@@ -21,56 +21,56 @@ says() {
 
 # --- no file
 mkfifo "$work/pipe"
-says "a pipe as certificate is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$models/hourglass.json" "$work/pipe"
-says "a pipe as spec is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$work/pipe" "$work/pipe"
-says "no file" 'found none; check its name' 2 "$certify" "$models/hourglass.json" "$work/missing"
+reports "a pipe as certificate is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$models/hourglass.json" "$work/pipe"
+reports "a pipe as spec is rejected" 'something not a regular file; save' 2 timeout 20 "$certify" "$work/pipe" "$work/pipe"
+reports "no file" 'found none; check its name' 2 "$certify" "$models/hourglass.json" "$work/missing"
 
 # --- one spec, by hand
 succeeds "a certificate is written" "$sluice" check "$models/hourglass.json" --certificate "$work/a.txt"
-says "it is certified" 'certified: causal for every length, in eval, train and generate, and step by step; [0-9]+ obligations$' 0 \
+reports "it is certified" 'certified: causal for every length, in eval, train and generate, and step by step; [0-9]+ obligations$' 0 \
   "$certify" "$models/hourglass.json" "$work/a.txt"
-says "and enumeration of all paths agrees" 'all paths at lengths up to 12' 0 \
+reports "and enumeration of all paths agrees" 'all paths at lengths up to 12' 0 \
   "$certify" "$models/hourglass.json" "$work/a.txt" --enumerate
-says "the certificate of another spec is rejected" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
+reports "the certificate of another spec is rejected" ':2: refused: .*sha256' 1 "$certify" "$models/nested.json" "$work/a.txt"
 sed 's/^bound 13 max(-1, p - 3)$/bound 13 max(-1, p - 4)/' "$work/a.txt" > "$work/b.txt"
-says "a violated bound is rejected, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at p - 3 = ' 1 \
+reports "a violated bound is rejected, with its line" 'b\.txt:[0-9]+: refused: the obligation does not hold at p - 3 = ' 1 \
   "$certify" "$models/hourglass.json" "$work/b.txt"
 awk '/^keep [0-9]+ 4$/ && !done { sub(/4$/, "3"); done = 1 } { print }' "$work/a.txt" > "$work/ring.txt"
-says "a ring one row too small is rejected" 'ring\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
+reports "a ring one row too small is rejected" 'ring\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
   "$certify" "$models/hourglass.json" "$work/ring.txt"
 sed -E 's/^(schedule [0-9]+) max\(-1, 4\*p\)$/\1 max(-1, 4*p - 1)/' "$work/a.txt" > "$work/early.txt"
-says "a schedule one step early is rejected" 'early\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
+reports "a schedule one step early is rejected" 'early\.txt:[0-9]+: refused: the obligation does not hold at p' 1 \
   "$certify" "$models/hourglass.json" "$work/early.txt"
 head -n 20 "$work/a.txt" > "$work/c.txt"
-says "a truncated certificate is rejected" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
-says "a missing certificate is bad input" 'none; check its name' 2 "$certify" "$models/hourglass.json" "$work/none"
-says "a missing argument is bad input" 'CERTIFICATE is required' 2 "$certify" "$models/hourglass.json"
-says "an invalid spec is bad input" 'a\.txt: expected a model spec, JSON, found text that is not JSON at line 1, column 1; name the spec first' 2 \
+reports "a truncated certificate is rejected" ':21: refused: .*cut short' 1 "$certify" "$models/hourglass.json" "$work/c.txt"
+reports "a missing certificate is bad input" 'none; check its name' 2 "$certify" "$models/hourglass.json" "$work/none"
+reports "a missing argument is bad input" 'CERTIFICATE is required' 2 "$certify" "$models/hourglass.json"
+reports "an invalid spec is bad input" 'a\.txt: expected a model spec, JSON, found text that is not JSON at line 1, column 1; name the spec first' 2 \
   "$certify" "$work/a.txt" "$work/a.txt"
 printf '{\n  "sluice": 1,,\n' > "$work/comma.json"
-says "a mistake is reported with line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
+reports "a mistake is reported with line and column" 'JSON at line 2, column 15;' 2 "$certify" "$work/comma.json" "$work/a.txt"
 printf '{ "sluice": 1e999 }' > "$work/large.json"
-says "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
+reports "a number too large" 'found a number that double has no room for; correct the spec' 2 "$certify" "$work/large.json" "$work/a.txt"
 sed 's/"1@1 2@4 1@1"/"1@1 2@{2,0} 1@1"/' "$models/hourglass.json" > "$work/drawn.json"
-says "a sampled factor of 0 is rejected" 'expected at most 63 levels LAYERS@FACTOR' 2 "$certify" "$work/drawn.json" "$work/a.txt"
+reports "a sampled factor of 0 is rejected" 'expected at most 63 levels LAYERS@FACTOR' 2 "$certify" "$work/drawn.json" "$work/a.txt"
 succeeds "--help" "$certify" --help
 
 # --- written and missing certificates
 exits 1 "a leak has no certificate" "$sluice" check "$corpus/leaky/bidirectional.json" --certificate "$work/leak.txt"
 if [[ -e $work/leak.txt ]]; then fail "no certificate is written"; else pass "no certificate is written"; fi
-says "the spec is not overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
-says "nor is a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
-says "two outputs with one name are rejected" 'expected different files for --certificate and --smt' 2 \
+reports "the spec is not overwritten" 'one that this command reads' 2 "$sluice" check "$models/vanilla.json" --certificate "$models/vanilla.json"
+reports "nor is a device" 'something not a regular file' 2 "$sluice" check "$models/vanilla.json" --smt /dev/full
+reports "two outputs with one name are rejected" 'expected different files for --certificate and --smt' 2 \
   "$sluice" check "$models/vanilla.json" --smt "$work/x" --certificate "$work/x"
 model_ir=$(find "$corpus" -name '*.mlir' | sort | sed -n 1p)
-says "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
+reports "model IR has no certificate" 'found model IR' 2 "$sluice" check "$model_ir" --certificate "$work/x"
 # --- segments that depend on data
-says "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/words.json"
+reports "closed segments are proved" 'proved causal for every length, in eval, train and generate' 0 "$sluice" check "$corpus/segments/words.json"
 # Each leak named in issues and papers, shown by a replay, with the model that repairs it.
 shown='replay of the compiled program: with token [0-9]+ changed.*loss changed by'
 while read -r leak twin; do
-  says "$leak is reported" "$shown" 1 "$sluice" check "$corpus/segments/$leak"
-  says "$twin is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$twin"
+  reports "$leak is reported" "$shown" 1 "$sluice" check "$corpus/segments/$leak"
+  reports "$twin is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$twin"
 done <<'END'
 own-segment.mlir closed.mlir
 counts-swapped.mlir counts-swapped-late.mlir
@@ -84,33 +84,33 @@ labels-forward.mlir labels-of-a-loss.mlir
 spikes-forward.mlir spikes-learned.json
 nested-own-segment.mlir nested.mlir
 END
-says "labels of the data as boundaries are rejected" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
-says "the replay uses other labels" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
-says "a predictor learns them" 'proved causal' 0 "$sluice" check "$corpus/segments/labels.json" --certificate "$work/learned.txt"
-says "and is certified" 'certified: causal' 0 "$certify" "$corpus/segments/labels.json" "$work/learned.txt"
-says "a certificate of a predictor does not certify labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
+reports "labels of the data as boundaries are rejected" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
+reports "the replay uses other labels" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
+reports "a predictor learns them" 'proved causal' 0 "$sluice" check "$corpus/segments/labels.json" --certificate "$work/learned.txt"
+reports "and is certified" 'certified: causal' 0 "$certify" "$corpus/segments/labels.json" "$work/learned.txt"
+reports "a certificate of a predictor does not certify labels" 'learned\.txt|labels-own' 2 "$certify" "$corpus/segments/labels-own.json" "$work/learned.txt"
 sed 's/, "predictor": 4//' "$corpus/segments/spikes-learned.json" > "$work/cycle.json"
-says "a later loss as boundaries is rejected" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
+reports "a later loss as boundaries is rejected" 'cycle\.json:6:.*found that of .*cycle\.json:11:5, .*a cycle;' 2 "$sluice" check "$work/cycle.json"
 succeeds "labels of the head's own entropy are proved" "$sluice" check "$corpus/segments/spikes-learned.json" --certificate "$work/later.txt"
-says "the checker rejects it too" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
-says "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries are at 1;' 1 \
+reports "the checker rejects it too" 'an earlier loss' 2 "$certify" "$work/cycle.json" "$work/later.txt"
+reports "a row's own segment leaks" 'own-segment.mlir:17:.*row 0, which predicts token 1, reads token 1 where boundaries are at 1;' 1 \
   "$sluice" check "$corpus/segments/own-segment.mlir" --no-replay
-says "a boundary read ahead leaks" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
+reports "a boundary read ahead leaks" 'counts-ahead.mlir:17:.*reads token 1 where boundaries' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir" --no-replay
-says "the replay forces the bits of the witness" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
+reports "the replay forces the bits of the witness" 'replay of the compiled program: with token 1 changed and the bit at 1 that is predicted from it, row 0' 1 \
   "$sluice" check "$corpus/segments/counts-ahead.mlir"
 for name in phrases-own pairs-of-own-words parts-of-own-pairs spacebyte-own starts-own hnet-own blt-own spikes-own attend-own byteflow-own maxima-own; do
-  says "$name is reported" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
+  reports "$name is reported" "replay of the compiled program: with token [0-9]+ changed.*loss changed by" 1 "$sluice" check "$corpus/segments/$name.json"
 done
 sed 's/"threshold": 0.1/"top": 0.25/' "$corpus/segments/byteflow.json" > "$work/byteflow-top.json"
-says "no replay forces a bit in the first row" 'the path exists, but with token 1 changed row 0 stayed the same' 1 \
+reports "no replay forces a bit in the first row" 'the path exists, but with token 1 changed row 0 stayed the same' 1 \
   "$sluice" check --no-advice "$work/byteflow-top.json"
 sed -i 's/, "at": "start"//; s/"first"/"last"/' "$work/byteflow-top.json"
-says "maximum rates of the complete text are reported" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
+reports "maximum rates of the complete text are reported" "replay of the compiled program: with token [0-9]+ changed and the bit .*loss changed by" 1 \
   "$sluice" check --no-advice "$work/byteflow-top.json"
 # The first leak changes no number: the program runs a longer sequence, or a later row, that changes
 # one.
-says "a longer sequence is replayed where zeros hide the path" \
+reports "a longer sequence is replayed where zeros hide the path" \
   "replay of the compiled program: with the sequence continued to token 5, row 3's loss changed by" 1 \
   "$sluice" check --no-advice "$corpus/leaky/zeros-hide-the-path.json"
 cat > "$work/later-row.json" << 'SPEC'
@@ -121,34 +121,34 @@ cat > "$work/later-row.json" << 'SPEC'
   { "op": "shorten", "segments": "v", "method": "first" }, { "op": "upsample", "segments": "v", "by": 1 },
   { "op": "upsample", "segments": "w", "by": 2 }, { "op": "upsample", "factor": 2 }, { "op": "head" } ] }
 SPEC
-says "a later row is replayed where the first bit is always set" \
+reports "a later row is replayed where the first bit is always set" \
   "replay of the compiled program: with token 5 changed and the bit at 2 that is predicted from it, row 4's loss changed by" 1 \
   "$sluice" check --no-advice "$work/later-row.json"
 cat "$work/out" "$work/err" > "$work/later-row.txt"
 succeeds "and its path is printed" awk '/from token 5 to row 4:/ { getline; found = /^    .*: position 5 into / } END { exit !found }' \
   "$work/later-row.txt"
 for name in byteflow maxima spikes spikes-learned; do
-  says "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
-  says "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
+  reports "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
+  reports "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
 done
 succeeds "no pass adds a dependence to segments" "$sluice" compile "$corpus/segments/phrases.json" --verify-each-causality -o "$work/x.sla"
 succeeds "a certificate of a model with segments is written" "$sluice" check "$corpus/segments/words-late.json" --certificate "$work/words.txt"
-says "it is certified" 'certified: causal for every length, .*, and step by step, for all boundaries that its axes have rows for; ' 0 \
+reports "it is certified" 'certified: causal for every length, .*, and step by step, for all boundaries that its axes have rows for; ' 0 \
   "$certify" "$corpus/segments/words-late.json" "$work/words.txt"
 sed 's/^schedule 16 max(-1, 0, e4(p - 1))$/schedule 16 max(-1, 0, e4(p - 2))/' "$work/words.txt" > "$work/early-row.txt"
-says "a row before its segment closes is rejected" 'early-row\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+reports "a row before its segment closes is rejected" 'early-row\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
   "$certify" "$corpus/segments/words-late.json" "$work/early-row.txt"
 succeeds "segments of segments have a step" "$sluice" check "$corpus/segments/phrases.json" --certificate "$work/phrases.txt"
-says "and are certified with it" 'in eval, train and generate, and step by step, for all boundaries' 0 "$certify" "$corpus/segments/phrases.json" "$work/phrases.txt"
+reports "and are certified with it" 'in eval, train and generate, and step by step, for all boundaries' 0 "$certify" "$corpus/segments/phrases.json" "$work/phrases.txt"
 for early in 'e4(e21(p - 1))' 'e21(p)' 'e21(e4(p))' 'e4(p)'; do # of the outer segments' ends and rows
   sed "s/^\\(schedule 2[12]\\) max(-1, e4(e21(p)))\$/\\1 max(-1, $early)/" "$work/phrases.txt" > "$work/early-outer.txt"
-  says "outer rows at $early are rejected" 'early-outer\.txt:[0-9]+: refused: (its rows wait for ends that no step knows|the obligation does not hold)' 1 \
+  reports "outer rows at $early are rejected" 'early-outer\.txt:[0-9]+: refused: (its rows wait for ends that no step knows|the obligation does not hold)' 1 \
     "$certify" "$corpus/segments/phrases.json" "$work/early-outer.txt"
 done
 sed 's/^bound 5 max(-1, e4(p))$/bound 5 max(-1, e4(p - 1))/' "$work/words.txt" > "$work/early-end.txt"
-says "a bound before a segment's end is rejected" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
+reports "a bound before a segment's end is rejected" 'early-end\.txt:[0-9]+: refused: the obligation does not hold for all boundaries' 1 \
   "$certify" "$corpus/segments/words-late.json" "$work/early-end.txt"
-says "the checker does not enumerate boundaries" 'expected scales of constant factors for --enumerate' 2 \
+reports "the checker does not enumerate boundaries" 'expected scales of constant factors for --enumerate' 2 \
   "$certify" "$corpus/segments/words-late.json" "$work/words.txt" --enumerate
 succeeds "compile" "$sluice" compile "$models/hourglass.json" -o "$work/model.sla"
 succeeds "extract" "$sluice" inspect "$work/model.sla" --extract "$work/parts"

@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 targets=cpu-avx2
-says() {
+reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
 # Images of 4 x 4 pixels with three channels and equal rows: the upper half determines the lower half.
@@ -95,20 +95,20 @@ assert new[0] != new[1] and all(set(pixels) <= {10, 200} for pixels in new)
 PYTHON
 
 exits 2 "gray" score --data "$work/gray.png"
-says "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images specifies, found one of 4x4x1'
+reports "both sizes" 'gray.png: expected a PNG of 4x4x3, as --images specifies, found one of 4x4x1'
 exits 2 "transparency" score --data "$work/alpha.png"
-says "what it has" 'alpha.png: expected a PNG of 8 bits per channel without transparency, found one with transparency'
+reports "what it has" 'alpha.png: expected a PNG of 8 bits per channel without transparency, found one with transparency'
 exits 2 "a transparent color" score --data "$work/clear.png"
-says "the message names it too" 'clear.png: .*found one with transparency'
+reports "the message names it too" 'clear.png: .*found one with transparency'
 exits 2 "16 bits" score --data "$work/deep.png"
-says "how many" 'found one of 16 bits'
+reports "how many" 'found one of 16 bits'
 exits 2 "another shape with the same number of bytes" score --data "$work/wide.png"
 exits 2 "a cut PNG" score --data "$work/short.png"
-says "the message reports the damage" 'short.png: expected a PNG image, found a damaged one'
+reports "the message reports the damage" 'short.png: expected a PNG image, found a damaged one'
 exits 2 "incomplete images" score --data "$work/odd.bin"
-says "how long" 'images of 4x4x3, 48 bytes each, found 50 bytes'
+reports "how long" 'images of 4x4x3, 48 bytes each, found 50 bytes'
 exits 2 "another context" train --images 4x4x1 --data "$work/test.bin" --out "$work/none"
-says "the remedy" 'compile with --set context=16'
+reports "the remedy" 'compile with --set context=16'
 exits 2 "no size" train --images 4x4 --data "$work/test.bin" --out "$work/none"
 exits 2 "windows of images" score --data "$work/test.bin" --stride 8
 exits 2 "a prompt for an image" paint --images 4x4x3 --png "$work/none" --prompt a
@@ -125,7 +125,7 @@ down=("$work/down.sla" --cpu-target "$targets" --weights "$work/down" --images 4
 succeeds "eval without the first bytes" "$sluice" eval "${down[@]}" --data "$work/test.bin" --json
 holds "the scored range is reported" 'f[0]["tokens"] == 8 * 33 and "the first 15 bytes are not scored" in f[0]["protocol"]' "$work/out"
 exits 2 "new images of such a model" "$sluice" generate "${down[@]}" --png "$work/none"
-says "the message names the required input" 'expected at least 15 bytes of an image to continue, .* found 0; give --image'
+reports "the message names the required input" 'expected at least 15 bytes of an image to continue, .* found 0; give --image'
 succeeds "completed ones" "$sluice" generate "${down[@]}" --png "$work/low" --image "$work/test-0.png" --keep 2
 
 finish

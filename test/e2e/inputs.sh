@@ -6,7 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 targets=cpu-avx2
-says() {
+reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
 # Random words of 4 to 12 letters: only the source distinguishes them.
@@ -57,16 +57,16 @@ holds "held-out lines while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]
   "$work/right.json" "$work/run/metrics.jsonl"
 
 exits 2 "no input" train --data "$work/train.txt" --out "$work/none"
-says "the message names the missing input" 'expected --input source=FILE'
+reports "the message names the missing input" 'expected --input source=FILE'
 exits 2 "another input" train --data "$work/train.txt" --input "sauce=$work/train.txt" --out "$work/none"
-says "the message names its inputs" 'which has "source", found "sauce"'
+reports "the message names its inputs" 'which has "source", found "sauce"'
 exits 2 "a different number of lines" score --input "source=$work/two.txt"
-says "both numbers" 'two.txt: expected as many lines as .*test.txt has, 200, found 2'
+reports "both numbers" 'two.txt: expected as many lines as .*test.txt has, 200, found 2'
 exits 2 "not NAME=FILE" score --input "$work/two.txt"
-says "the form" 'expected NAME=FILE'
+reports "the form" 'expected NAME=FILE'
 succeeds "a line longer than its axis is truncated" "$sluice" eval "$work/copy.sla" --weights "$work/run" --cpu-target "$targets" \
   --data "$work/long.txt" --input "source=$work/long.txt" --json
-says "with a count" 'cut 1 of 1 lines of the input source, longer than 16 bytes'
+reports "with a count" 'cut 1 of 1 lines of the input source, longer than 16 bytes'
 head -n 20 "$work/test.txt" > "$work/some.txt"
 writes() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --temperature 0 --json "$@"; }
 succeeds "generate" writes --input "source=$work/some.txt"
@@ -82,24 +82,24 @@ succeeds "a session starts" writes --input "source=$work/one.txt" --tokens 2 --s
 succeeds "and stores its input" writes --session "$work/line.session"
 holds "to the line's end" "f[0]['text'] == '$(head -n 1 "$work/test.txt" | cut -c 3-)'" "$work/out"
 exits 2 "a different input for the session" writes --session "$work/line.session" --input "source=$work/one.txt"
-says "reports that the session holds the input" 'expected no --input with --session, which holds the inputs'
+reports "reports that the session holds the input" 'expected no --input with --session, which holds the inputs'
 exits 2 "a session of several lines" writes --input "source=$work/some.txt" --save-session "$work/line.session"
-says "their number" 'expected one text for a session, found the 20 lines of --input'
+reports "their number" 'expected one text for a session, found the 20 lines of --input'
 likely() { "$sluice" generate "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --json --input "source=$work/one.txt" "$@"; }
 succeeds "continuations are scored" likely --score "$(cat "$work/one.txt")" --score "$(tr a-y b-z < "$work/one.txt")"
 holds "and the line itself has the highest score" 'f[0][0]["nats"] < 1 < f[0][1]["nats"]' <(python3 -c '
 import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin]))' < "$work/out")
 exits 2 "a score past the end of the line" likely --score 12345678901234567
-says "the message names the remaining length" 'at most 16 bytes'
+reports "the message names the remaining length" 'at most 16 bytes'
 exits 2 "a prompt of the complete line" likely --prompt 1234567890123456
-says "the message names the maximum length" 'line of at most 16 bytes'
+reports "the message names the maximum length" 'line of at most 16 bytes'
 exits 2 "generate without its input" writes
-says "the message names it" 'expected --input source=FILE'
+reports "the message names it" 'expected --input source=FILE'
 printf 'a\nb\n' > "$work/prompts.txt"
 exits 2 "a different number of prompts" writes --input "source=$work/one.txt" --prompt-file "$work/prompts.txt"
-says "both" 'expected a prompt for each of the 1 lines of --input, found 2'
+reports "both" 'expected a prompt for each of the 1 lines of --input, found 2'
 exits 2 "logits of models with inputs are rejected" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
-says "the message says so" 'inputs "source", which this command cannot be given yet'
+reports "the message says so" 'inputs "source", which this command cannot be given yet'
 
 # A decoder with Transformer-XL's terms, whose rows by distance are on the tokens' axis, and a loss of its groups.
 cat > "$work/both.json" << 'SPEC'

@@ -9,7 +9,7 @@ while IFS= read -r spec; do
   succeeds "$name is proved" "$sluice" check "$spec" --no-advice --certificate "$work/certificate"
   succeeds "and certified" "$root/build/bin/sluice-certify" "$spec" "$work/certificate"
   rm -f "$work/certificate"
-  stands_for_its_kind "$spec" || continue
+  is_representative "$spec" || continue
   case $name in
     small/hourglass.json | small/vanilla.json) ;;
     small/*) continue ;; # tiny ones have the same stages

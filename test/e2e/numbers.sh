@@ -18,7 +18,7 @@ SPEC
 targets=cpu-avx2
 compile() { "$sluice" compile "$work/spec.json" -t "$targets" "$@"; }
 train() { "$sluice" train "$@" --cpu-target "$targets" --data "$work/text.txt"; }
-says() {
+reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
 silent() {
@@ -57,13 +57,13 @@ holds "starts below the first loss of that run" 'f[0][0]["loss"] < f[1][0]["loss
   "$work/run/metrics.jsonl"
 succeeds "train --weights --match" train "$work/m.sla" --out "$work/part" --steps 1 --weights "$work/run" \
   --match 'stages.0.*' --match '*.norm.*'
-says "reports loaded and skipped tensors" 'took [0-9]+ of [0-9]+ tensors from .*stages\.0\.token\.weight.*; left as init'
+reports "reports loaded and skipped tensors" 'took [0-9]+ of [0-9]+ tensors from .*stages\.0\.token\.weight.*; left as init'
 exits 2 "a pattern without a match" train "$work/m.sla" --out "$work/none" --weights "$work/run" --match 'stage.*'
 exits 2 "--match without --weights" train "$work/m.sla" --out "$work/none" --match '*'
 exits 2 "--weights on --resume" train "$work/m.sla" --out "$work/run" --resume --weights "$work/start"
 succeeds "a wider model" compile --set width=64 -o "$work/wide.sla"
 exits 2 "weights of other shapes" train "$work/wide.sla" --out "$work/none" --weights "$work/run" --match 'stages.0.*'
-says "the message names both shapes" '\[256,64\].*\[256,32\]'
+reports "the message names both shapes" '\[256,64\].*\[256,32\]'
 succeeds "none of these runs was written" test ! -e "$work/none"
 
 # Settings: at the start, at a resume, retained by later ones; equivalent to compiling with them.
@@ -71,7 +71,7 @@ fast=(--set training.learning_rate=5e-3)
 succeeds "check --set" "$sluice" check "$work/spec.json" --set stages.1.hierarchy='1@1 1@2 1@1'
 exits 1 "check --set of a leak" "$sluice" check "$work/spec.json" --set stages.1.shift=0 --no-replay
 exits 2 "a setting of an unknown key" "$sluice" check "$work/spec.json" --set training.rate=1
-says "names the flag and the location" 'spec\.json:4:[0-9]+: --set training\.rate=1: '
+reports "names the flag and the location" 'spec\.json:4:[0-9]+: --set training\.rate=1: '
 succeeds "compile --set" compile "${fast[@]}" -o "$work/fast.sla"
 succeeds "train an artifact compiled with --set" train "$work/fast.sla" --out "$work/fast-compiled"
 succeeds "train --set" train "$work/m.sla" --out "$work/fast-trained" "${fast[@]}"
@@ -79,7 +79,7 @@ timeless='[{k: v for k, v in m.items() if k not in ("tokens_per_s", "set")} for 
 holds "both give the same steps" "(lambda a, b: len(a) == 20 and a == b)(*($timeless for run in f))" \
   "$work/fast-compiled/metrics.jsonl" "$work/fast-trained/metrics.jsonl"
 exits 2 "train --set of another model" train "$work/m.sla" --out "$work/none" --set width=64
-says "names the required artifact" 'sluice compile --set width=64'
+reports "names the required artifact" 'sluice compile --set width=64'
 
 succeeds "10 of 20 steps" train "$work/m.sla" --out "$work/changed" --steps 10
 succeeds "resume with another rate" train "$work/m.sla" --out "$work/changed" --resume --steps 16 --save-every 3 "${fast[@]}"
@@ -94,13 +94,13 @@ holds "preserves the rate and the 16 steps, bitwise" "(lambda a, b: len(a) == 16
 holds "run.json records it" 'f[0]["steps"] == 16 and f[0]["changes"][0]["step"] == 10 and len(f[0]["changes"]) == 1' \
   "$work/changed/run.json"
 succeeds "steps past the schedule" train "$work/m.sla" --out "$work/changed" --resume --steps 22
-says "are said" "steps 21 to 22 run at the schedule's floor"
+reports "are said" "steps 21 to 22 run at the schedule's floor"
 
 # Two phases, resumed in the first and in the second: rates follow the formula, steps are the same.
 phases=(--set 'training.schedule={"kind": "inverse_root", "warmup": 2, "steps": 8, "floor": 0, "then": {"steps": 4}}')
 succeeds "compile two phases" compile "${phases[@]}" -o "$work/phases.sla"
 succeeds "train both" train "$work/phases.sla" --out "$work/both" --steps 13
-says "reports the end of the second phase" "step 13 runs at the schedule's floor.*--set training.schedule.then.steps=5 spans all"
+reports "reports the end of the second phase" "step 13 runs at the schedule's floor.*--set training.schedule.then.steps=5 spans all"
 for steps in 5 10 13; do
   resume=(); [[ $steps == 5 ]] || resume=(--resume)
   succeeds "train to step $steps" train "$work/phases.sla" --out "$work/pieces" --steps "$steps" "${resume[@]}"
@@ -116,23 +116,23 @@ holds "rates rise, fall with the root, then with a cosine to 0" \
 
 # An allowed leak.
 succeeds "compile --allow-leak" compile --set stages.1.shift=0 --allow-leak -o "$work/leak.sla"
-says "warns, and names the flag that caused the leak" \
+reports "warns, and names the flag that caused the leak" \
   'warning: .*spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: .*compiled because of --allow-leak'
 exits 1 "without --allow-leak, a leak is rejected" compile --set stages.1.shift=0 -o "$work/none.sla"
-says "and the message names the flag" 'spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: '
+reports "and the message names the flag" 'spec\.json:[0-9:]+: --set stages\.1\.shift=0: not causal: '
 exits 1 "a leak located at another setting" "$sluice" check --no-replay "$work/spec.json" --set stages.1.mask=bidirectional \
   --set training.clip=2
 cp "$work/out" "$work/err"
-says "names only its own flag" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
+reports "names only its own flag" 'spec\.json:[0-9:]+: --set stages\.1\.mask=bidirectional: not causal: '
 # Neither a proof nor a leak: the budget of the check is exhausted.
 succeeds "compile a spec that is not proved" compile --operations 100 --allow-leak -o "$work/open.sla"
-says "warns that it is not proved" 'warning: .*not proved causal: the budget of 100 operations ran out.*marked as not proved'
+reports "warns that it is not proved" 'warning: .*not proved causal: the budget of 100 operations ran out.*marked as not proved'
 succeeds "inspect an artifact that is not proved" "$sluice" inspect "$work/open.sla"
-says "and the artifact is not called leaky" 'is not proved causal: whether its predictions read what they predict is not known'
+reports "and the artifact is not called leaky" 'is not proved causal: whether its predictions read what they predict is not known'
 cp "$work/out" "$work/err"
-says "nor causal" 'causality: NOT proved, and no leak was found'
+reports "nor causal" 'causality: NOT proved, and no leak was found'
 exits 1 "without the flag, it is rejected" compile --operations 100 -o "$work/none.sla"
-says "with a remedy" 'not proved causal: .*allow more with --operations'
+reports "with a remedy" 'not proved causal: .*allow more with --operations'
 exits 1 "check reports it too" "$sluice" check --operations 100 --json "$work/spec.json"
 cp "$work/out" "$work/open.json"
 holds "as the third verdict" '(lambda v: v["verdict"] == "not proved" and v["exhausted_operations"] == 100 and
@@ -189,14 +189,14 @@ holds "skipped launches do not count" \
 
 # Data: a folder, a short file among others, ids outside the byte range.
 exits 2 "a folder as data" "$sluice" train "$work/m.sla" --data "$work" --out "$work/none"
-says "the message suggests its files" 'found a directory; name the files in it, as in .*/\*'
+reports "the message suggests its files" 'found a directory; name the files in it, as in .*/\*'
 echo short > "$work/short.txt"
 succeeds "a short file among others" "$sluice" train "$work/m.sla" --steps 1 --out "$work/skipped" \
   --data "$work/short.txt" "$work/text.txt"
-says "is skipped and counted" 'skipped 1 of 2 files, shorter than 33 bytes'
+reports "is skipped and counted" 'skipped 1 of 2 files, shorter than 33 bytes'
 succeeds "a larger vocabulary" compile --set vocabulary=300 -o "$work/large.sla"
 succeeds "trains" train "$work/large.sla" --steps 1 --out "$work/large"
-says "with a note" 'ids 256 to 299 never occur'
+reports "with a note" 'ids 256 to 299 never occur'
 
 succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
 succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"

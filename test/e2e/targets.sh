@@ -6,7 +6,7 @@ set -euo pipefail
 
 targets=cpu-avx2
 spec="$root/models/tiny/distill.json"
-says() {
+reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
 # A model of one matrix, so Python can compute every number: a row of a batch is the complete text.
@@ -95,10 +95,10 @@ holds "add nothing" 'f[0][0]["losses"]["soft"] == 0 and f[0][0]["objective"] == 
 
 refuses() { # NAME FILE MESSAGE
   exits 2 "$1" train --input "teacher=$work/$2.npy" --input "mask=$work/mask.npy" --out "$work/none"
-  says "$1: the message" "$3"
+  reports "$1: the message" "$3"
 }
 exits 2 "weights whose sum overflows f32" train --input "teacher=$work/teacher.npy" --input "mask=$work/faint.npy" --out "$work/none"
-says "weights whose sum overflows f32: the message" 'row 0: expected a weight of 0 or from 1e-18 to 1e\+18, as ratios alone count, found 1.4013e-45'
+reports "weights whose sum overflows f32: the message" 'row 0: expected a weight of 0 or from 1e-18 to 1e\+18, as ratios alone count, found 1.4013e-45'
 refuses "another shape" narrow 'shape \(25, 128\), a row for each byte of .*, found \(25, 127\)'
 refuses "another length" short 'found \(24, 128\)'
 refuses "another type" double "little-endian f32 .* found numbers of the type \"<f8\""
@@ -106,13 +106,13 @@ refuses "no number" nan 'row 3: expected finite numbers of at least 0, found nan
 refuses "a negative probability" negative 'row 3: expected finite numbers of at least 0, found -0.25'
 refuses "another sum" sum 'row 3: expected probabilities that add up to 1'
 exits 2 "an invalid .npy file" train --input "teacher=$work/text" --input "mask=$work/mask.npy" --out "$work/none"
-says "an invalid .npy file: the message" 'found no .npy file'
+reports "an invalid .npy file: the message" 'found no .npy file'
 exits 2 "no weights" train --input "teacher=$work/teacher.npy" --out "$work/none"
-says "the message names the missing input" 'expected --input mask=FILE'
+reports "the message names the missing input" 'expected --input mask=FILE'
 exits 2 "weights that evaluation does not read" score --input "mask=$work/mask.npy"
-says "why not" 'which training alone reads'
+reports "why not" 'which training alone reads'
 exits 2 "another input" score --input "sauce=$work/mask.npy"
-says "the message names the inputs" 'which has "mask", "teacher", found "sauce"'
+reports "the message names the inputs" 'which has "mask", "teacher", found "sauce"'
 
 # A teacher's logits become a target.
 succeeds "logits" "$sluice" logits "$work/one.sla" --cpu-target "$targets" --weights "$work/start" --data "$work/text" --out "$work/logits.npy"

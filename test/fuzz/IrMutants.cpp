@@ -113,10 +113,10 @@ bool moveAfter(Operation *op, int64_t (*round)(int64_t by, int64_t k)) {
   return true;
 }
 
-bool shiftBehindShortening(Operation *op) {
+bool moveShiftAfterShortening(Operation *op) {
   return moveAfter(op, [](int64_t by, int64_t k) { return by / k; });
 }
-bool shiftBehindShorteningRoundedUp(Operation *op) {
+bool moveShiftAfterShorteningRoundedUp(Operation *op) {
   return moveAfter(op, [](int64_t by, int64_t k) { return (by + k - 1) / k; });
 }
 
@@ -161,19 +161,19 @@ bool setMask(Operation *op, function_ref<IntegerSet(IntegerSet)> change) {
 }
 
 /// Mask of the row that `row` computes for p.
-IntegerSet ofRow(IntegerSet mask, function_ref<AffineExpr(AffineExpr)> row) {
+IntegerSet replaceRow(IntegerSet mask, function_ref<AffineExpr(AffineExpr)> row) {
   AffineExpr p = getAffineDimExpr(0, mask.getContext()), q = getAffineDimExpr(1, mask.getContext()),
              n = getAffineSymbolExpr(0, mask.getContext());
   return mask.replaceDimsAndSymbols({row(p), q}, {n}, 2, 1);
 }
 
 bool maskOneAhead(Operation *op) {
-  return setMask(op,
-                 [](IntegerSet mask) { return ofRow(mask, [](AffineExpr p) { return p + 1; }); });
+  return setMask(
+      op, [](IntegerSet mask) { return replaceRow(mask, [](AffineExpr p) { return p + 1; }); });
 }
 bool maskByBlocks(Operation *op) {
   return setMask(op, [](IntegerSet mask) {
-    return ofRow(mask, [](AffineExpr p) { return p.floorDiv(3) * 3 + 2; });
+    return replaceRow(mask, [](AffineExpr p) { return p.floorDiv(3) * 3 + 2; });
   });
 }
 bool maskBidirectional(Operation *op) {
@@ -210,8 +210,8 @@ constexpr std::pair<const char *, IrEdit> edits[] = {
     {"shift negated", shiftNegated},
     {"shift dropped", shiftDropped},
     {"shift stored", shiftStored},
-    {"shift behind the shortening", shiftBehindShortening},
-    {"shift behind the shortening, rounded up", shiftBehindShorteningRoundedUp},
+    {"shift behind the shortening", moveShiftAfterShortening},
+    {"shift behind the shortening, rounded up", moveShiftAfterShorteningRoundedUp},
     {"upsampled one early", upsampledOneEarly},
     {"coarse state one early", coarseOneEarly},
     {"block means", blockMeans},

@@ -48,7 +48,7 @@ bool shiftInCoarseUnits(OrderedJson &stages, size_t at) {
   return false;
 }
 
-bool shiftBehindShortening(OrderedJson &stages, size_t at) {
+bool moveShiftAfterShortening(OrderedJson &stages, size_t at) {
   if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
       stages[at + 1].contains("from") || stages[at].contains("to")) {
     return false;
@@ -69,7 +69,7 @@ bool shiftBehindShortening(OrderedJson &stages, size_t at) {
   return true;
 }
 
-bool insertBehindShift(OrderedJson &stages, size_t at, OrderedJson stage) {
+bool insertAfterShift(OrderedJson &stages, size_t at, OrderedJson stage) {
   if (!is(stages, at, "shift") || !is(stages, at + 1, "shorten") ||
       stages[at + 1].contains("from")) {
     return false;
@@ -79,14 +79,14 @@ bool insertBehindShift(OrderedJson &stages, size_t at, OrderedJson stage) {
 }
 
 bool normBetween(OrderedJson &stages, size_t at) {
-  return insertBehindShift(stages, at, {{"op", "norm"}});
+  return insertAfterShift(stages, at, {{"op", "norm"}});
 }
 
 bool dropoutBetween(OrderedJson &stages, size_t at) {
-  return insertBehindShift(stages, at, {{"op", "dropout"}, {"rate", 0.25}});
+  return insertAfterShift(stages, at, {{"op", "dropout"}, {"rate", 0.25}});
 }
 
-bool shiftBeforeTheStageBefore(OrderedJson &stages, size_t at) {
+bool moveShiftBeforePreviousStage(OrderedJson &stages, size_t at) {
   if (at < 2 || !is(stages, at, "shift") || stages[at].contains("from") ||
       stages[at].contains("to") || stages[at - 1].contains("to") ||
       (!is(stages, at - 1, "layer") && !is(stages, at - 1, "norm"))) {
@@ -208,10 +208,10 @@ constexpr std::pair<const char *, Edit> edits[] = {
     {"shift one less", shiftOneLess},
     {"shift dropped", shiftDropped},
     {"shift in the coarse scale's units", shiftInCoarseUnits},
-    {"shift behind the shortening", shiftBehindShortening},
+    {"shift behind the shortening", moveShiftAfterShortening},
     {"norm between shift and shortening", normBetween},
     {"dropout between shift and shortening", dropoutBetween},
-    {"shift before the stage before", shiftBeforeTheStageBefore},
+    {"shift before the stage before", moveShiftBeforePreviousStage},
     {"mask bidirectional", bidirectional},
     {"hourglass without shifts", overrideDropped},
     {"hourglass shift one less", overrideOneLess},

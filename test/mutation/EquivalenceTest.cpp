@@ -94,7 +94,7 @@ TEST(NoFault, ProvesBoundThatNoLengthReaches) {
 }
 
 /// A clamp before a branch that passes only numbers that the clamp does not change.
-TEST(NoFault, ProvesClampUnderRedundantBranch) {
+TEST(NoFault, ProvesClampBeforeRedundantBranch) {
   auto clamped = [](const std::string &limit) {
     return "  %m = call i64 @llvm.umin.i64(i64 %i, i64 150)\n  %c = icmp ult i64 %i, " + limit +
            "\n  br i1 %c, label %store, label %end\nstore:\n"

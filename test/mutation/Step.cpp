@@ -211,8 +211,8 @@ std::pair<const uint8_t *, uint64_t> MutationStep::getCounters(const Visit &visi
   return {arena.get() + visit.arguments->back() - bytes, uint64_t(bytes)};
 }
 
-std::string MutationStep::judge(const Visit &visit,
-                                const std::vector<std::vector<uint8_t>> &before) {
+std::string MutationStep::compareWithOracle(const Visit &visit,
+                                            const std::vector<std::vector<uint8_t>> &before) {
   auto [counters, counterBytes] = getCounters(visit);
   if (std::any_of(counters, counters + counterBytes, [](uint8_t byte) { return byte != 0; })) {
     return "expected counters of blocks that are zero after the launch, found others";
@@ -301,7 +301,7 @@ Subject MutationStep::getSubject(const Visit &visit) {
       before->emplace_back(at, at + visit.kernel.operands[i].bytes);
     }
   };
-  subject.judge = [this, visit, before] { return judge(visit, *before); };
+  subject.check = [this, visit, before] { return compareWithOracle(visit, *before); };
   return subject;
 }
 

@@ -59,7 +59,8 @@ private:
   void poison(const Visit &visit);
   void lowerLogits(const Visit &visit);
   std::pair<const uint8_t *, uint64_t> getCounters(const Visit &visit) const;
-  std::string judge(const Visit &visit, const std::vector<std::vector<uint8_t>> &before);
+  std::string compareWithOracle(const Visit &visit,
+                                const std::vector<std::vector<uint8_t>> &before);
 
   const runtime::Artifact &artifact;
   const runtime::Plan &plan;

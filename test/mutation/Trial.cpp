@@ -180,7 +180,7 @@ static std::shared_ptr<emulator::Emulator> buildEmulator(const Subject &subject,
   return it.emulator ? it.emulator : makeStage(subject.ir, it.function);
 }
 
-Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
+Trials::Trials(const Subject &subject, bool checks) : subject(subject) {
   Child child([&](int to) {
     std::string failure, blocks;
     try {
@@ -193,7 +193,7 @@ Trials::Trials(const Subject &subject, bool judges) : subject(subject) {
         }
         blocks += coverageLine(stage.function, report.counters);
       }
-      failure = failure.empty() && judges ? subject.judge() : failure;
+      failure = failure.empty() && checks ? subject.check() : failure;
     } catch (const std::exception &error) {
       failure = error.what();
     }
@@ -297,7 +297,7 @@ Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &injected,
     return {Fate::Survived, ""};
   }
   limitTime(0); // the kernel has ended; the oracle has no time limit
-  std::string wrong = subject.judge();
+  std::string wrong = subject.check();
   return {wrong.empty() ? Fate::Changed : Fate::Wrong, wrong};
 }
 
@@ -306,7 +306,7 @@ Outcome Trials::runFrom(size_t stage, uint64_t fault, const Stages &injected,
 void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned worker,
                   unsigned workers, int pipe) const {
   constexpr size_t longest = 3000;
-  auto say = [&](size_t i, const Outcome &outcome) {
+  auto report = [&](size_t i, const Outcome &outcome) {
     writeAll(pipe, std::to_string(i) + " " + std::to_string(static_cast<int>(outcome.fate)) + " " +
                        outcome.text.substr(0, longest) + '\0');
   };
@@ -320,12 +320,12 @@ void Trials::work(const Faults &faults, llvm::ArrayRef<size_t> which, unsigned w
   for (size_t at = 0; at < subject.stages.size(); ++at) {
     if (worker == 0 && injected[at]) {
       Outcome none = inChild(limit(), [&] { return runFrom(at, 0, injected, intact); });
-      none.fate != Fate::Survived ? say(faults.all.size(), none) : void();
+      none.fate != Fate::Survived ? report(faults.all.size(), none) : void();
     }
     for (size_t i = worker; i < which.size(); i += workers) {
       if (faults.all[which[i]].function == subject.stages[at].function) {
         uint64_t number = faults.numbers[which[i]];
-        say(which[i], inChild(limit(), [&] { return runFrom(at, number, injected, intact); }));
+        report(which[i], inChild(limit(), [&] { return runFrom(at, number, injected, intact); }));
       }
     }
     launchStage(*intact[at], subject.stages[at]);

@@ -29,7 +29,7 @@ struct Subject {
   /// Called before the launches, in the process of the trials; may be empty.
   std::function<void()> prepare;
   /// Called after the launches: returns the mistake in the outputs, or "".
-  std::function<std::string()> judge;
+  std::function<std::string()> check;
 };
 
 enum class Fate {
@@ -78,7 +78,7 @@ class Trials {
 public:
   /// Runs the unchanged subject; it must have no violation, and with `checks` its check must accept
   /// the results. Throws std::runtime_error otherwise.
-  explicit Trials(const Subject &subject, bool judges = true);
+  explicit Trials(const Subject &subject, bool checks = true);
 
   /// Basic blocks of each function, in order, and their execution counts.
   const std::map<std::string, std::vector<uint64_t>> &coverage() const { return entered; }

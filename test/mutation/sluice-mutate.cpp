@@ -226,7 +226,7 @@ void MutationRun::tryKernel(const Subject &subject, const std::string &occasion)
 /// Numbers detect a fault only if they are right without it: writes results once that is known.
 void MutationRun::tryFaults(const Subject &subject, const std::string &occasion,
                             const std::vector<size_t> &open) {
-  Trials kernel(subject, /*judges=*/false);
+  Trials kernel(subject, /*checks=*/false);
   addCoverage(subject.name, kernel.coverage());
   bool byNumbers = false;
   if (!open.empty()) {

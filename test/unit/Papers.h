@@ -14,7 +14,7 @@ namespace sluice::test {
 /// True if a slow test includes the spec. Many rows of the papers' tables differ only in sizes, so
 /// one of each kind is enough (test/paper-sample.txt). Most of models/small have the stages of
 /// models/tiny.
-inline bool standsForItsKind(const std::filesystem::path &spec) {
+inline bool isRepresentative(const std::filesystem::path &spec) {
   static const std::set<std::string> chosen = [] {
     std::ifstream file(SLUICE_SOURCE_DIR "/test/paper-sample.txt");
     std::set<std::string> names;

@@ -53,8 +53,8 @@ PYTHON
   fi
 }
 
-# stands_for_its_kind SPEC: many rows of the papers' tables differ in sizes alone, so of each kind one stands for all.
-stands_for_its_kind() {
+# is_representative SPEC: many rows of the papers' tables differ only in sizes, so tests use one of each kind.
+is_representative() {
   case $1 in
     */papers/*) grep -qxF -- "$(basename "$1" .json)" "$root/test/paper-sample.txt" ;;
   esac

@@ -91,7 +91,7 @@ std::vector<std::string> modelsToEnumerate() {
   std::vector<std::string> specs = specsUnder("models");
   llvm::erase_if(specs, [](const std::string &spec) {
     return std::filesystem::path(spec).parent_path().filename() == "papers" &&
-           !standsForItsKind(spec);
+           !isRepresentative(spec);
   });
   return specs;
 }

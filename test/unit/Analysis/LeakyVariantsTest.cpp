@@ -89,7 +89,7 @@ std::string reduced(const std::filesystem::path &path) {
 }
 
 /// Rejects the variant with a replayed witness; returns the change.
-std::string refuseTwin(const std::filesystem::path &path, const std::string &text) {
+std::string rejectLeakyVariant(const std::filesystem::path &path, const std::string &text) {
   spec::Diagnostic error;
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::optional<ParsedSpec> spec = parseSpec(context, text, path.string(), error);
@@ -131,7 +131,7 @@ TEST(LeakyVariants, RejectsLeakyVariantsAndProvesModels) {
       EXPECT_TRUE(checkCausality(importVariants(*spec)).isProved()) << entry.path();
       std::string text = reduced(entry.path());
       if (!changes.contains(text)) {
-        changes[text] = refuseTwin(entry.path(), text);
+        changes[text] = rejectLeakyVariant(entry.path(), text);
       }
       ++changed[changes[text]];
     }

@@ -30,7 +30,7 @@ std::vector<std::string> specs() {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + "/" + folder)) {
       // Hashes select the rows read there.
       bool isHashed = entry.path().stem().string().starts_with("lsh-");
-      if (entry.path().extension() == ".json" && sluice::test::standsForItsKind(entry.path()) &&
+      if (entry.path().extension() == ".json" && sluice::test::isRepresentative(entry.path()) &&
           !isHashed && entry.path().parent_path().filename() != "expected") {
         result.push_back(entry.path().string());
       }
@@ -41,9 +41,9 @@ std::vector<std::string> specs() {
 }
 
 /// A model with observed passes.
-class Road {
+class LoweredModel {
 public:
-  explicit Road(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
+  explicit LoweredModel(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
     module = importSpec(sluice::test::parseValidFile(context, path));
     watch.emplace(*module);
   }
@@ -99,8 +99,8 @@ IntegerSet widened(IntegerSet mask, unsigned constraint) {
   return IntegerSet::get(mask.getNumDims(), mask.getNumSymbols(), constraints, mask.getEqFlags());
 }
 
-void expectCaught(Road &road, StringRef pass, Operation *op, const std::string &what) {
-  std::string found = road.find(pass);
+void expectCaught(LoweredModel &lowered, StringRef pass, Operation *op, const std::string &what) {
+  std::string found = lowered.find(pass);
   EXPECT_NE(found.find("the pass " + pass.str() + " added a dependence"), std::string::npos)
       << what << " was not caught in @" << op->getParentOfType<func::FuncOp>().getSymName().str();
   EXPECT_NE(found.find(".json:"), std::string::npos) << found;
@@ -121,15 +121,15 @@ bool differ(IntegerSet x, IntegerSet y) {
 }
 
 /// Injects a fault into every mask of ops of this kind; returns their number.
-template <typename Op> int injectMaskFaults(Road &road, StringRef pass) {
+template <typename Op> int injectMaskFaults(LoweredModel &lowered, StringRef pass) {
   int injected = 0;
-  road.module->walk([&](Op op) {
+  lowered.module->walk([&](Op op) {
     for (unsigned i = 0; i < op.getMask().getNumConstraints(); ++i) {
       if (!differ(op.getMask(), widened(op.getMask(), i))) {
         continue;
       }
       ScopedAttribute mutant(op, "mask", IntegerSetAttr::get(widened(op.getMask(), i)));
-      expectCaught(road, pass, op, "a mask widened by one");
+      expectCaught(lowered, pass, op, "a mask widened by one");
       ++injected;
     }
   });
@@ -175,10 +175,10 @@ void forEachAccess(
 class LoweredSpec : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LoweredSpec, AddsNoDependence) {
-  Road road(GetParam());
-  road.formDispatches();
-  road.run(createBuildEntries());
-  EXPECT_EQ(road.find("sluice-build-entries"), "");
+  LoweredModel lowered(GetParam());
+  lowered.formDispatches();
+  lowered.run(createBuildEntries());
+  EXPECT_EQ(lowered.find("sluice-build-entries"), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LoweredSpec, ::testing::ValuesIn(specs()));
@@ -190,10 +190,10 @@ TEST(LoweredCausality, DecidesEveryMapForEveryLength) {
         "/test/causality/causal/factors-2-3-7-nested.json",
         "/test/causality/causal/replaced-last-rows.json",
         "/test/causality/causal/replaced-first-rows.json", "/test/causality/causal/windows.json"}) {
-    Road road(source + spec);
-    ReadGraph evaluate(road.module->lookupSymbol<func::FuncOp>("evaluate"));
-    road.formDispatches();
-    ReadGraph dispatches(road.module->lookupSymbol<func::FuncOp>("evaluate"));
+    LoweredModel lowered(source + spec);
+    ReadGraph evaluate(lowered.module->lookupSymbol<func::FuncOp>("evaluate"));
+    lowered.formDispatches();
+    ReadGraph dispatches(lowered.module->lookupSymbol<func::FuncOp>("evaluate"));
     int64_t undecided = 0;
     EXPECT_FALSE(findAddedAtAnyLength(evaluate, dispatches, &undecided));
     EXPECT_EQ(undecided, 0) << spec;
@@ -202,23 +202,24 @@ TEST(LoweredCausality, DecidesEveryMapForEveryLength) {
 
 TEST(LoweredCausality, DetectsWrongMasksOfDispatches) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
-    Road road(source + spec);
-    road.formDispatches();
-    EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 5) << spec;
-    EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1)
+    LoweredModel lowered(source + spec);
+    lowered.formDispatches();
+    EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(lowered, "sluice-form-dispatches"), 5)
+        << spec;
+    EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(lowered, "sluice-form-dispatches"), 1)
         << spec;
   }
 }
 
 TEST(LoweredCausality, DetectsWrongMasksOfDifferentiation) {
   for (const char *spec : {"/models/tiny/hourglass.json", "/test/causality/causal/windows.json"}) {
-    Road road(source + spec);
-    road.run(createDifferentiate());
+    LoweredModel lowered(source + spec);
+    lowered.run(createDifferentiate());
     // Without an earlier correct check: a pass's mistake is detected immediately.
-    EXPECT_GT(injectMaskFaults<sluice::AttentionOp>(road, "sluice-differentiate"), 5) << spec;
-    EXPECT_GT(injectMaskFaults<sluice::AttentionBackwardOp>(road, "sluice-differentiate"), 1)
+    EXPECT_GT(injectMaskFaults<sluice::AttentionOp>(lowered, "sluice-differentiate"), 5) << spec;
+    EXPECT_GT(injectMaskFaults<sluice::AttentionBackwardOp>(lowered, "sluice-differentiate"), 1)
         << spec;
-    EXPECT_EQ(road.find("sluice-differentiate"), "");
+    EXPECT_EQ(lowered.find("sluice-differentiate"), "");
   }
 }
 
@@ -229,26 +230,26 @@ TEST(LoweredCausality, DetectsMaskThatDiffersOnlyAtLargeDistance) {
   llvm::raw_fd_ostream(path, code) << R"json({"sluice": 1, "vocabulary": 8, "context": 512,
     "batch": 1, "width": 8, "defaults": {"heads": 1, "feed_forward": 8}, "stages": [
     {"op": "embedding"}, {"op": "layer", "mask": {"window": [0, 200]}}, {"op": "head"}]})json";
-  Road road(path);
-  road.formDispatches();
-  EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(road, "sluice-form-dispatches"), 3);
-  EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(road, "sluice-form-dispatches"), 1);
+  LoweredModel lowered(path);
+  lowered.formDispatches();
+  EXPECT_GT(injectMaskFaults<dispatch::AttentionOp>(lowered, "sluice-form-dispatches"), 3);
+  EXPECT_GT(injectMaskFaults<dispatch::AttentionBackwardOp>(lowered, "sluice-form-dispatches"), 1);
   std::filesystem::remove(path);
 }
 
 /// Injects faults into the select itself: a value taken at some rows is taken at all other rows, or
 /// at all rows.
 TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
-  Road road(source + "/test/causality/causal/replaced-last-rows.json");
-  road.formDispatches();
+  LoweredModel lowered(source + "/test/causality/causal/replaced-last-rows.json");
+  lowered.formDispatches();
   int injected = 0;
-  road.module->walk([&](arith::SelectOp select) {
+  lowered.module->walk([&](arith::SelectOp select) {
     if (!dispatch::findRowCondition(select.getCondition())) {
       return;
     }
     Value on = select.getTrueValue(), off = select.getFalseValue();
     select->setOperands({select.getCondition(), off, on});
-    expectCaught(road, "sluice-form-dispatches", select, "a select of the other rows");
+    expectCaught(lowered, "sluice-form-dispatches", select, "a select of the other rows");
     if (on.getDefiningOp<arith::ConstantOp>() || off.getDefiningOp<arith::ConstantOp>()) {
       select->setOperands({select.getCondition(), on, off}); // an adjoint's
       ++injected;
@@ -257,22 +258,22 @@ TEST(LoweredCausality, DetectsSelectsOfOtherRows) {
     ImplicitLocOpBuilder b(select.getLoc(), select);
     Value sum = arith::AddFOp::create(b, on, off);
     select->setOperands({select.getCondition(), sum, sum});
-    expectCaught(road, "sluice-form-dispatches", select, "a sum in place of a select");
+    expectCaught(lowered, "sluice-form-dispatches", select, "a sum in place of a select");
     select->setOperands({select.getCondition(), on, off});
     sum.getDefiningOp()->erase();
     ++injected;
   });
   EXPECT_GT(injected, 2);
-  EXPECT_EQ(road.find("sluice-form-dispatches"), "");
+  EXPECT_EQ(lowered.find("sluice-form-dispatches"), "");
 }
 
 class WrongMaps : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(WrongMaps, DetectDispatchErrors) {
-  Road road(source + GetParam());
-  road.formDispatches();
+  LoweredModel lowered(source + GetParam());
+  lowered.formDispatches();
   int injected = 0;
-  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto inject) {
+  forEachAccess(*lowered.module, [&](Operation *op, AccessAttr access, auto inject) {
     for (int64_t by : {1, -1}) {
       // The position after the last is null at every length: nothing is read.
       bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
@@ -281,7 +282,7 @@ TEST_P(WrongMaps, DetectDispatchErrors) {
       }
       std::unique_ptr<ScopedAttribute> mutant =
           inject(changed(access, by, access.getGroup(), access.getSourceFactor()));
-      expectCaught(road, "sluice-form-dispatches", op, by > 0 ? "an index too far" : "too near");
+      expectCaught(lowered, "sluice-form-dispatches", op, by > 0 ? "an index too far" : "too near");
       ++injected;
     }
   });
@@ -316,10 +317,10 @@ bool guardMatters(Operation *op, AccessAttr access, int64_t other) {
 
 /// A guard that is dropped, or ends too late or too early, is detected wherever it matters.
 TEST_P(WrongMaps, DetectGuardErrors) {
-  Road road(source + GetParam());
-  road.formDispatches();
+  LoweredModel lowered(source + GetParam());
+  lowered.formDispatches();
   int injected = 0;
-  forEachAccess(*road.module, [&](Operation *op, AccessAttr access, auto inject) {
+  forEachAccess(*lowered.module, [&](Operation *op, AccessAttr access, auto inject) {
     int64_t factor = access.getSourceFactor();
     for (int64_t other : {factor > 1 ? factor - 1 : 0, factor + 1}) {
       bool readsLast = access.getMap().getValue().getResult(0).isFunctionOfSymbol(0);
@@ -327,7 +328,7 @@ TEST_P(WrongMaps, DetectGuardErrors) {
         continue;
       }
       auto mutant = inject(changed(access, 0, access.getGroup(), other));
-      expectCaught(road, "sluice-form-dispatches", op, "a guard of " + std::to_string(other));
+      expectCaught(lowered, "sluice-form-dispatches", op, "a guard of " + std::to_string(other));
       ++injected;
     }
   });
@@ -352,34 +353,34 @@ TEST(LoweredCausality, DetectsWrongAdjoints) {
   for (const char *spec :
        {"/test/causality/causal/shift-on-coarse-scale.json",
         "/test/causality/causal/shift-after-upsample.json", "/models/tiny/hourglass.json"}) {
-    Road road(source + spec);
-    road.run(createDifferentiate());
+    LoweredModel lowered(source + spec);
+    lowered.run(createDifferentiate());
     int injected = 0;
-    auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
+    auto gradient = lowered.module->lookupSymbol<func::FuncOp>("gradient");
     for (auto shift : gradient.getOps<ShiftOp>()) {
       if (isBackward(shift)) {
         int64_t by = static_cast<int64_t>(shift.getBy()) + 1;
         ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(by));
-        expectCaught(road, "sluice-differentiate", shift, "an adjoint's shift");
+        expectCaught(lowered, "sluice-differentiate", shift, "an adjoint's shift");
         ++injected;
       }
     }
     EXPECT_GT(injected, 0) << spec;
-    EXPECT_EQ(road.find("sluice-differentiate"), "");
+    EXPECT_EQ(lowered.find("sluice-differentiate"), "");
   }
 }
 
 /// A forward map of the gradient function that differs from the evaluated one.
 TEST(LoweredCausality, DetectsWrongForwardShifts) {
-  Road road(source + "/models/tiny/hourglass.json");
-  road.run(createDifferentiate());
+  LoweredModel lowered(source + "/models/tiny/hourglass.json");
+  lowered.run(createDifferentiate());
   int injected = 0;
-  for (auto shift : road.module->lookupSymbol<func::FuncOp>("gradient").getOps<ShiftOp>()) {
+  for (auto shift : lowered.module->lookupSymbol<func::FuncOp>("gradient").getOps<ShiftOp>()) {
     for (int64_t by : {1, -1}) {
       if (!isBackward(shift)) {
         int64_t changed = static_cast<int64_t>(shift.getBy()) + by;
         ScopedAttribute mutant(shift, "by", OpBuilder(shift).getI64IntegerAttr(changed));
-        expectCaught(road, "sluice-differentiate", shift, "a shift");
+        expectCaught(lowered, "sluice-differentiate", shift, "a shift");
         ++injected;
       }
     }
@@ -436,34 +437,34 @@ std::string writeTwoCuts() {
 } // namespace
 
 TEST(LoweredSegments, DetectsWrongIndicesOfDifferentiation) {
-  Road road(writeTwoCuts());
-  road.run(createDifferentiate());
+  LoweredModel lowered(writeTwoCuts());
+  lowered.run(createDifferentiate());
   int injected = 0;
-  auto gradient = road.module->lookupSymbol<func::FuncOp>("gradient");
+  auto gradient = lowered.module->lookupSymbol<func::FuncOp>("gradient");
   gradient.walk([&](Operation *op) {
     if (isa<SpreadSegmentsOp, SpreadSegmentsBackwardOp>(op)) {
       for (int64_t by : {0, 2}) {
         ScopedAttribute mutant(op, "by", OpBuilder(op).getI64IntegerAttr(by));
-        expectCaught(road, "sluice-differentiate", op, "a spread by " + std::to_string(by));
+        expectCaught(lowered, "sluice-differentiate", op, "a spread by " + std::to_string(by));
         ++injected;
       }
     }
     if (isa<PoolSegmentsOp, PoolSegmentsBackwardOp, PoolSegmentsBitsBackwardOp>(op)) {
       ScopedAttribute mutant(op, "starts", UnitAttr::get(op->getContext()));
-      expectCaught(road, "sluice-differentiate", op, "a mean of the segment behind");
+      expectCaught(lowered, "sluice-differentiate", op, "a mean of the segment behind");
       ++injected;
     }
   });
   EXPECT_EQ(injected, 2 * 4 + 5); // of both; a rule's bits have no gradient
-  EXPECT_EQ(road.find("sluice-differentiate"), "");
+  EXPECT_EQ(lowered.find("sluice-differentiate"), "");
 }
 
 TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
-  Road road(writeTwoCuts());
-  road.run(createDifferentiate());
+  LoweredModel lowered(writeTwoCuts());
+  lowered.run(createDifferentiate());
   int injected = 0;
   for (const char *name : {"evaluate", "gradient"}) {
-    auto function = road.module->lookupSymbol<func::FuncOp>(name);
+    auto function = lowered.module->lookupSymbol<func::FuncOp>(name);
     SmallVector<SegmentOp> cuts(function.getOps<SegmentOp>());
     ASSERT_EQ(cuts.size(), 2u);
     function.walk([&](SegmentsInterface op) {
@@ -474,7 +475,7 @@ TEST(LoweredSegments, DetectsBoundariesOfOtherSegments) {
       unsigned counts = op->getNumOperands() - 2;
       Exchanged mutant(op->getOpOperand(counts), cuts[0].getCounts());
       Exchanged ends(op->getOpOperand(counts + 1), cuts[0].getEnds());
-      expectCaught(road, "sluice-differentiate", op, "the words' boundaries");
+      expectCaught(lowered, "sluice-differentiate", op, "the words' boundaries");
       ++injected;
     });
   }
@@ -505,23 +506,23 @@ static ArrayAttr withAccess(dispatch::RowsOp op, unsigned number, AccessAttr acc
 
 class WrongIndices : public ::testing::TestWithParam<std::pair<const char *, const char *>> {
 protected:
-  WrongIndices() : road(source + "/test/causality/segments/" + GetParam().first) {
-    road.formDispatches();
+  WrongIndices() : lowered(source + "/test/causality/segments/" + GetParam().first) {
+    lowered.formDispatches();
   }
   StringRef getFunction() const { return GetParam().second; }
   void expectCaughtWith(dispatch::RowsOp op, ArrayAttr accesses, const std::string &what) {
     ScopedAttribute mutant(op, "accesses", accesses);
-    expectCaught(road, "sluice-form-dispatches", op, what);
+    expectCaught(lowered, "sluice-form-dispatches", op, what);
     ++injected;
   }
-  Road road;
+  LoweredModel lowered;
   int injected = 0;
 };
 
 /// Results of an index or a range, one row too far and one too near. A range loses a row at one
 /// end, and gains one at the other.
 TEST_P(WrongIndices, DetectRowErrors) {
-  forEachFound(*road.module, getFunction(),
+  forEachFound(*lowered.module, getFunction(),
                [&](dispatch::RowsOp op, unsigned i, AccessAttr access) {
                  for (int64_t by : {1, -1}) {
                    expectCaughtWith(op, withAccess(op, i, moved(access, by)),
@@ -533,31 +534,35 @@ TEST_P(WrongIndices, DetectRowErrors) {
 
 /// A range that begins at an earlier end, or ends at a later one.
 TEST_P(WrongIndices, DetectEndErrors) {
-  forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
-    for (auto [index, by] : {std::pair(access.getIndex(), -1), std::pair(access.getLast(), 1)}) {
-      bool isEnd = access.getKind() == AccessKind::Range && index >= 0;
-      auto number = static_cast<unsigned>(std::max<int64_t>(index, 0));
-      if (isEnd && op.getAccess(number).getKind() == AccessKind::Row) {
-        expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), by)),
-                         by < 0 ? "an earlier end" : "a later end");
-      }
-    }
-  });
+  forEachFound(*lowered.module, getFunction(),
+               [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
+                 for (auto [index, by] :
+                      {std::pair(access.getIndex(), -1), std::pair(access.getLast(), 1)}) {
+                   bool isEnd = access.getKind() == AccessKind::Range && index >= 0;
+                   auto number = static_cast<unsigned>(std::max<int64_t>(index, 0));
+                   if (isEnd && op.getAccess(number).getKind() == AccessKind::Row) {
+                     expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), by)),
+                                      by < 0 ? "an earlier end" : "a later end");
+                   }
+                 }
+               });
   EXPECT_GE(injected, 2);
 }
 
 /// Counts read one row away, and ends instead of counts.
 TEST_P(WrongIndices, DetectCountErrors) {
-  forEachFound(*road.module, getFunction(), [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
-    auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
-    auto scan = op.getInputs()[number].getDefiningOp<dispatch::SegmentScanOp>();
-    if (!scan || op.getInputs()[number] != scan.getCounts()) {
-      return;
-    }
-    expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), 1)), "a later count");
-    Exchanged mutant(op->getOpOperand(number), scan.getEnds());
-    expectCaught(road, "sluice-form-dispatches", op, "an end for a count");
-  });
+  forEachFound(*lowered.module, getFunction(),
+               [&](dispatch::RowsOp op, unsigned, AccessAttr access) {
+                 auto number = static_cast<unsigned>(std::max<int64_t>(access.getIndex(), 0));
+                 auto scan = op.getInputs()[number].getDefiningOp<dispatch::SegmentScanOp>();
+                 if (!scan || op.getInputs()[number] != scan.getCounts()) {
+                   return;
+                 }
+                 expectCaughtWith(op, withAccess(op, number, moved(op.getAccess(number), 1)),
+                                  "a later count");
+                 Exchanged mutant(op->getOpOperand(number), scan.getEnds());
+                 expectCaught(lowered, "sluice-form-dispatches", op, "an end for a count");
+               });
   EXPECT_GE(injected, 1);
 }
 

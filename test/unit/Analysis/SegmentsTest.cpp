@@ -25,7 +25,7 @@ bool isNothing(const Linear &x) {
 }
 
 /// The row implies `claim` >= 0, or more.
-bool says(const Linear &row, const Linear &claim) {
+bool implies(const Linear &row, const Linear &claim) {
   Linear more = claim - row;
   int64_t slack = more.constant;
   more.constant = 0;
@@ -54,18 +54,18 @@ Linear derived(const Formula &formula, const std::vector<Linear> &rows,
   case RefutationStep::AtLeast:
     return value(step.first) - argument(step.first);
   case RefutationStep::Negative:
-    EXPECT_TRUE(says(rows.at(step.because.at(0)), Linear::number(-1) - argument(step.first)));
+    EXPECT_TRUE(implies(rows.at(step.because.at(0)), Linear::number(-1) - argument(step.first)));
     return argument(step.first) - value(step.first);
   case RefutationStep::Apart:
-    EXPECT_TRUE(says(rows.at(step.because.at(0)), argument(step.first)));
+    EXPECT_TRUE(implies(rows.at(step.because.at(0)), argument(step.first)));
     return value(step.first) -
            argument(step.first) * formula.least[formula.terms[step.first].function];
   case RefutationStep::Order: {
     EXPECT_EQ(formula.terms[step.first].function, formula.terms[step.second].function);
     Linear between = argument(step.second) - argument(step.first);
-    EXPECT_TRUE(says(rows.at(step.because.at(0)), between));
+    EXPECT_TRUE(implies(rows.at(step.because.at(0)), between));
     bool isFar = step.because.size() > 1;
-    EXPECT_TRUE(!isFar || says(rows.at(step.because[1]), argument(step.first)));
+    EXPECT_TRUE(!isFar || implies(rows.at(step.because[1]), argument(step.first)));
     int64_t least = isFar ? formula.least[formula.terms[step.first].function] : 1;
     return value(step.second) - value(step.first) - between * least;
   }

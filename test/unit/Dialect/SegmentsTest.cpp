@@ -54,7 +54,7 @@ std::string attended() {
 }
 
 /// Rows of the fine scale from k rows each, and of the segments spread to them.
-std::string besides(int parts) {
+std::string concatenateParts(int parts) {
   std::string of = "(" + coarse + ", " + counts + ", " + ends + ") -> " + fine;
   std::string body = "sluice.spread_segments %y, %c, %e by 1 : " + of + " ", keys = "%x",
               types = fine + ", " + fine;
@@ -344,7 +344,7 @@ void expectDifferences(const std::string &function, size_t gradients, uint64_t s
 }
 
 TEST(SegmentGradients, AttentionMatchesFiniteDifferences) {
-  for (const std::string &function : {attended(), besides(2), besides(3)}) {
+  for (const std::string &function : {attended(), concatenateParts(2), concatenateParts(3)}) {
     expectDifferences(function, 2, 7, {1, 2, 5, 9}, 1e-7);
   }
 }

@@ -73,25 +73,25 @@ protected:
                      return check(spec, cancelled);
                    },
                    rest ? std::optional(Examiner::Duration(*rest)) : std::nullopt, "1");
-    say({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
+    send({{"id", 0}, {"method", "initialize"}, {"params", {{"capabilities", json::object()}}}});
   }
 
-  void say(json message) {
+  void send(json message) {
     message["jsonrpc"] = "2.0";
     server->receive({message.dump(), {}});
   }
   void open(const std::string &text, int version = 1) {
-    say({{"method", "textDocument/didOpen"},
-         {"params", {{"textDocument", {{"uri", uri}, {"version", version}, {"text", text}}}}}});
+    send({{"method", "textDocument/didOpen"},
+          {"params", {{"textDocument", {{"uri", uri}, {"version", version}, {"text", text}}}}}});
   }
   void change(const std::string &text, int version) {
-    say({{"method", "textDocument/didChange"},
-         {"params",
-          {{"textDocument", {{"uri", uri}, {"version", version}}},
-           {"contentChanges", {{{"text", "ignored"}}, {{"text", text}}}}}}});
+    send({{"method", "textDocument/didChange"},
+          {"params",
+           {{"textDocument", {{"uri", uri}, {"version", version}}},
+            {"contentChanges", {{{"text", "ignored"}}, {{"text", text}}}}}}});
   }
-  void tell(const char *method) {
-    say({{"method", method}, {"params", {{"textDocument", {{"uri", uri}}}}}});
+  void notify(const char *method) {
+    send({{"method", method}, {"params", {{"textDocument", {{"uri", uri}}}}}});
   }
 
   void take(const json &message) {
@@ -178,7 +178,7 @@ TEST_F(Server, AnswersWhileACheckRuns) {
   start();
   open(buildSpec("slow"));
   started.get_future().wait();
-  tell("textDocument/didClose");
+  notify("textDocument/didClose");
   EXPECT_EQ(wait(1)["diagnostics"], json::array());
   gate.set_value();
   server.reset();                  // waits for the check
@@ -190,7 +190,7 @@ TEST_F(Server, SavingDoesNotWait) {
   open(buildSpec("fine"));
   wait(1);
   change(buildSpec("leak"), 2);
-  tell("textDocument/didSave");
+  notify("textDocument/didSave");
   EXPECT_EQ(wait(2)["version"], 2);
 }
 
@@ -227,10 +227,10 @@ TEST_F(Server, RejectsPartialText) {
   start();
   open(buildSpec("fine"));
   wait(1);
-  say({{"method", "textDocument/didChange"},
-       {"params",
-        {{"textDocument", {{"uri", uri}, {"version", 2}}},
-         {"contentChanges", {{{"text", "x"}, {"range", json::object()}}}}}}});
+  send({{"method", "textDocument/didChange"},
+        {"params",
+         {{"textDocument", {{"uri", uri}, {"version", 2}}},
+          {"contentChanges", {{{"text", "x"}, {"range", json::object()}}}}}}});
   change(buildSpec("leak"), 3);
   EXPECT_EQ(wait(2)["version"], 3);
 }

@@ -100,7 +100,7 @@ struct Answers {
   unsigned ordered = 0;   ///< that do not, where another block's would
 };
 
-Answers playByChance(unsigned seed) {
+Answers runRandomSchedule(unsigned seed) {
   std::mt19937 random(seed);
   auto draw = [&](unsigned below) { return static_cast<unsigned>(random() % below); };
   Clocks clocks;
@@ -169,7 +169,7 @@ Answers playByChance(unsigned seed) {
 TEST(Order, RandomOrdersMatchCompleteHistories) {
   Answers sum;
   for (unsigned seed = 0; seed < 1000; ++seed) {
-    Answers answers = playByChance(seed);
+    Answers answers = runRandomSchedule(seed);
     sum.conflicts += answers.conflicts;
     sum.ordered += answers.ordered;
   }

@@ -24,7 +24,7 @@ struct Protocol {
   std::string arrive = arrival;
   std::string acquire = "  fence syncscope(\"device\") acquire\n";
   std::string after; ///< work of the leading thread after it has arrived
-  std::string tell = std::string("  store i32 %count, ptr addrspace(3) @s, align 4\n");
+  std::string publish = std::string("  store i32 %count, ptr addrspace(3) @s, align 4\n");
   std::string hear = std::string(barrier) + "  %told = load i32, ptr addrspace(3) @s, align 4\n";
   std::string last = "  %last = icmp eq i32 %told, 3\n";
   std::string close; ///< work of the leading thread of the last block at its end
@@ -41,7 +41,7 @@ struct Protocol {
   br i1 %leads, label %arrive, label %meet
 arrive:
 )" + release + arrive + acquire +
-                       after + tell + R"(
+                       after + publish + R"(
   br label %meet
 meet:
 )" + hear + last + R"(
@@ -162,7 +162,7 @@ TEST(Order, ReportsMissingBarrierAfterAcquire) {
 /// A shuffle passes the number, but orders nothing.
 TEST(Order, ReportsShuffleInsteadOfBarrierAfterAcquire) {
   Protocol protocol;
-  protocol.tell = "";
+  protocol.publish = "";
   std::string shuffle =
       "  %got = phi i32 [0, %0], [%count, %arrive]\n"
       "  %sum16 = call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 %got, i32 16, i32 31)\n"

@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace sluice;
 
-static Targets listTargets(const test::RoadRequest &request) {
+static Targets listTargets(const test::LoweringRequest &request) {
   Targets targets;
   for (const std::string &name : request.targets) {
     if (name == cpu::Target::avx2().name) {
@@ -41,7 +41,7 @@ static void loadDialects(MLIRContext &context) {
                       math::MathDialect, tensor::TensorDialect>();
 }
 
-static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
+static void injectFaults(const test::LoweringRequest &request, KernelSet &kernels) {
   KernelRecord &first = kernels.records.front();
   for (KernelRecord::Operand &operand : first.operands) {
     operand.bytes -= request.claimsLess && operand.written ? 64 : 0;
@@ -52,7 +52,7 @@ static void plantFaults(const test::RoadRequest &request, KernelSet &kernels) {
   }
 }
 
-std::string test::takeRoad(const RoadRequest &request) {
+std::string test::lowerToArtifact(const LoweringRequest &request) {
   MLIRContext context;
   loadDialects(context);
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(request.text, &context);
@@ -70,7 +70,7 @@ std::string test::takeRoad(const RoadRequest &request) {
   if (failed(kernels)) {
     return message.empty() ? "no kernels" : message;
   }
-  plantFaults(request, *kernels);
+  injectFaults(request, *kernels);
   FailureOr<MemoryPlan> memory =
       planMemory(*module, kernels->workspaceBytes(), kernels->counterBytes());
   if (failed(memory)) {

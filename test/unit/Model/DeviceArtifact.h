@@ -7,7 +7,7 @@
 
 namespace sluice::test {
 
-struct RoadRequest {
+struct LoweringRequest {
   std::string text;                 ///< a module of parameters and entries of dispatches
   std::vector<std::string> targets; ///< cpu-avx2, sm_80, sm_90a
   std::string path;                 ///< of the artifact
@@ -17,7 +17,7 @@ struct RoadRequest {
 };
 
 /// Empty, or the error.
-std::string takeRoad(const RoadRequest &request);
+std::string lowerToArtifact(const LoweringRequest &request);
 
 /// Dispatches with their entries of `text`, a module of the gradient level; empty if a pass fails.
 std::string lowerGradient(const std::string &text);

@@ -103,9 +103,9 @@ protected:
   std::shared_ptr<const Artifact> compile(const std::vector<std::string> &targets,
                                           bool claimsLess = false, int64_t workspaceBytes = 0,
                                           int64_t counters = 0) {
-    RoadRequest request = {feedForward, targets,        folder + "/art.sla",
-                           claimsLess,  workspaceBytes, counters};
-    std::string problem = takeRoad(request);
+    LoweringRequest request = {feedForward, targets,        folder + "/art.sla",
+                               claimsLess,  workspaceBytes, counters};
+    std::string problem = lowerToArtifact(request);
     EXPECT_EQ(problem, "");
     return problem.empty() ? Artifact::load(request.path) : nullptr;
   }

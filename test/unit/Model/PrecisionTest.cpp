@@ -119,7 +119,7 @@ double inBf16(double number) {
 
 /// Weights for which every row before the activation is an integer, exact in f32: 8 columns of an
 /// embedding to 16, to 8. The second matrix is so small that losses are not saturated.
-Tensors wholeNumbers() {
+Tensors buildIntegerWeights() {
   Tensors weights;
   auto &embedding = weights["stages.0.token.weight"], &first = weights["stages.1.weight"],
        &bias = weights["stages.1.bias"], &second = weights["stages.2.weight"],
@@ -152,7 +152,7 @@ void expectRecomputedSquares(const std::string &residual,
                         R"("}, "vocabulary": 8, "context": 1, "batch": 1, "width": 8, "stages": [
       {"op": "embedding"}, {"op": "project", "activation": "relu_squared", "width": 16},
       {"op": "project", "width": 8}, {"op": "head"}]})");
-  Tensors weights = wholeNumbers();
+  Tensors weights = buildIntegerWeights();
   auto at = [&](const char *name, int i) { return weights.at(name)[size_t(i)]; };
   for (const auto &[target, artifact] : compileForAll(folder, spec)) {
     Model model(artifact, target);

@@ -31,7 +31,7 @@ struct Ragged {
   }
 
   int64_t prompt(int64_t row) const { return std::min(row * 3 + row / 2, context - 1); }
-  bool takesPart(int64_t row, int64_t turn) const { return (turn + row) % 5 != 4; }
+  bool participates(int64_t row, int64_t turn) const { return (turn + row) % 5 != 4; }
   int32_t token(int64_t row, int64_t position) const {
     return inputs.tokens[static_cast<size_t>(row * (context + 1) + position)];
   }
@@ -91,8 +91,8 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
   for (int64_t turn = 0;
        *std::min_element(done.begin() + first, done.begin() + last) < ragged.context; ++turn) {
     for (int64_t row = 0; row < ragged.batch; ++row) {
-      bool runs =
-          row >= first && row < last && done[row] < ragged.context && ragged.takesPart(row, turn);
+      bool runs = row >= first && row < last && done[row] < ragged.context &&
+                  ragged.participates(row, turn);
       take[row] = runs ? 1 : 0;
       if (runs) {
         executor.text()[row * stride + done[row]] = ragged.token(row, done[row]);

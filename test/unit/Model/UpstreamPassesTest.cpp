@@ -41,8 +41,8 @@ protected:
     return text.str();
   }
   /// The artifact of dispatches.
-  std::string takeRoad(const std::string &name, const std::string &dispatches) const {
-    EXPECT_EQ(sluice::test::takeRoad({dispatches, {target}, folder.path(name)}), "");
+  std::string lowerToArtifact(const std::string &name, const std::string &dispatches) const {
+    EXPECT_EQ(sluice::test::lowerToArtifact({dispatches, {target}, folder.path(name)}), "");
     return folder.path(name);
   }
 
@@ -65,17 +65,17 @@ TEST_F(UpstreamPasses, RunOnTheGradientLevel) {
   std::string before = emit(source, "gradient");
   std::string after = sluice::test::runUpstreamPasses(before);
   ASSERT_FALSE(after.empty());
-  std::string expected = trace(takeRoad("before.sla", sluice::test::lowerGradient(before)));
-  EXPECT_EQ(trace(takeRoad("after.sla", sluice::test::lowerGradient(after))), expected);
+  std::string expected = trace(lowerToArtifact("before.sla", sluice::test::lowerGradient(before)));
+  EXPECT_EQ(trace(lowerToArtifact("after.sla", sluice::test::lowerGradient(after))), expected);
 }
 
 TEST_F(UpstreamPasses, RunOnTheDispatchLevel) {
   std::string before = emit(source, "dispatches");
   std::string after = sluice::test::runUpstreamPasses(before);
   ASSERT_FALSE(after.empty());
-  std::string expected = trace(takeRoad("before.sla", before));
+  std::string expected = trace(lowerToArtifact("before.sla", before));
   EXPECT_EQ(expected.find("nan"), std::string::npos);
-  EXPECT_EQ(trace(takeRoad("after.sla", after)), expected);
+  EXPECT_EQ(trace(lowerToArtifact("after.sla", after)), expected);
 }
 
 } // namespace

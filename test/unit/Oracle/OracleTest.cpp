@@ -19,9 +19,9 @@ mlir::FailureOr<cpu::Kernel> generate(mlir::Operation *op, mlir::ModuleOp module
 }
 
 /// Runs the kernel of a dispatch and compares it with the oracle.
-class JudgedLaunch {
+class CheckedLaunch {
 public:
-  explicit JudgedLaunch(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
+  explicit CheckedLaunch(const std::string &text) : kernel(text, cpu::Target::avx2(), generate) {}
 
   oracle::Judgement run(const KernelInputs &launch) {
     oracle::Judgement judgement;
@@ -34,7 +34,7 @@ public:
           ASSERT_TRUE(mlir::succeeded(judged));
           judgement = *judged;
           if (spoil) {
-            judgeSpoiled(told);
+            checkSpoiled(told);
           }
         });
     kernel.run(launch);
@@ -46,11 +46,11 @@ public:
     spoil = std::move(change);
     spoilt = operand;
   }
-  oracle::Judgement ofSpoiled;
+  oracle::Judgement spoiledResult;
   LoadedKernel kernel;
 
 private:
-  void judgeSpoiled(oracle::OracleLaunch told) {
+  void checkSpoiled(oracle::OracleLaunch told) {
     size_t count = size_t(kernel.bufferBytes()[spoilt]) / 4;
     std::vector<float> copy(count);
     std::memcpy(copy.data(), told.operands[spoilt], count * 4);
@@ -58,7 +58,7 @@ private:
     told.operands[spoilt] = copy.data();
     auto judged = oracle::judge(kernel.dispatch(), told);
     ASSERT_TRUE(mlir::succeeded(judged));
-    ofSpoiled = *judged;
+    spoiledResult = *judged;
   }
 
   std::function<void(float &)> spoil;
@@ -66,9 +66,9 @@ private:
 };
 
 /// Generates kernels and expects every run to be correct.
-Make judgedSteps() {
+Make buildCheckedKernels() {
   return [](const std::string &text) -> KernelRunner {
-    auto judged = std::make_shared<JudgedLaunch>(text);
+    auto judged = std::make_shared<CheckedLaunch>(text);
     if (!judged->kernel.loaded()) {
       return nullptr;
     }
@@ -81,7 +81,7 @@ Make judgedSteps() {
   };
 }
 
-void expectRight(JudgedLaunch &judged, const KernelInputs &launch) {
+void expectRight(CheckedLaunch &judged, const KernelInputs &launch) {
   oracle::Judgement judgement = judged.run(launch);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   ASSERT_FALSE(judgement.results.empty());
@@ -149,28 +149,29 @@ protected:
 
 TEST_F(OracleTest, ContractionWithEpilogue) {
   for (bool byInput : {false, true}) {
-    JudgedLaunch judged(contractText(byInput));
+    CheckedLaunch judged(contractText(byInput));
     judged.spoilOperand(0, [](float &value) { value += 0.01f; });
     expectRight(judged, contractLaunch());
-    EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18); // the row's 19 columns, all but chance
-    EXPECT_FALSE(judged.ofSpoiled.passed());
-    EXPECT_NE(judged.ofSpoiled.str().find("result 0, row 0, column 0: expected "),
+    EXPECT_GE(judged.spoiledResult.results[0].mismatches,
+              18); // the row's 19 columns, all but chance
+    EXPECT_FALSE(judged.spoiledResult.passed());
+    EXPECT_NE(judged.spoiledResult.str().find("result 0, row 0, column 0: expected "),
               std::string::npos);
   }
 }
 
 /// A step of K omitted, and a neighbor's row.
 TEST_F(OracleTest, DetectsLostTerm) {
-  JudgedLaunch judged(contractText(false));
+  CheckedLaunch judged(contractText(false));
   judged.spoilOperand(0, [](float &value) { value = 0; });
   expectRight(judged, contractLaunch());
-  EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 18);
+  EXPECT_GE(judged.spoiledResult.results[0].mismatches, 18);
 }
 
 TEST_F(OracleTest, WeightGradient) {
   std::string left = tensor({2, 9, 13}), right = tensor({2, 9, 7}), weight = tensor({13, 7}),
               bias = tensor({13});
-  JudgedLaunch judged(
+  CheckedLaunch judged(
       "func.func @f(%l: " + left + ", %r: " + right + ", %w: " + weight + ", %b: " + bias +
       ") {\n%y:2 = dispatch.weight_gradient %l, %r, %w, %b attributes {domain = "
       "#dispatch.domain<batch = 2, positions = 9, factor = 2>, operandSegmentSizes = "
@@ -183,15 +184,15 @@ TEST_F(OracleTest, WeightGradient) {
                        .length = 11,
                        .rows = 2,
                        .shares = {{0, 2}, {1, 3}}});
-  EXPECT_GE(judged.ofSpoiled.results[0].mismatches, 12);
-  EXPECT_EQ(judged.ofSpoiled.results[1].mismatches, 0); // the bias does not read it
+  EXPECT_GE(judged.spoiledResult.results[0].mismatches, 12);
+  EXPECT_EQ(judged.spoiledResult.results[1].mismatches, 0); // the bias does not read it
 }
 
 /// A mean of shifted rows, a norm of it, and its statistic.
 TEST_F(OracleTest, RowsOfAShorteningAndANorm) {
   std::string row = tensor({24}), group = tensor({4, 24});
   TextAccess own{.factor = 4}, vector{.kind = "vector"};
-  JudgedLaunch judged(
+  CheckedLaunch judged(
       rowsText({2, 5, 4},
                {{tensor({2, 18, 24}), TextAccess{.map = "4 * p + i - 3", .group = 4}, group},
                 {tensor({24}), vector, row}},
@@ -218,23 +219,23 @@ TEST_F(OracleTest, RowsOfAShorteningAndANorm) {
   expectRight(
       judged,
       {.operands = {randomFloats(2 * 18 * 24, 1), randomFloats(24, 2)}, .length = 14, .rows = 1});
-  EXPECT_GT(judged.ofSpoiled.results[0].mismatches, 0);
-  EXPECT_GT(judged.ofSpoiled.results[3].mismatches, 0);
+  EXPECT_GT(judged.spoiledResult.results[0].mismatches, 0);
+  EXPECT_GT(judged.spoiledResult.results[3].mismatches, 0);
 }
 
 TEST_F(OracleTest, Scatter) {
   std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
-  JudgedLaunch judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
-                      ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
-                      "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
-                      index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
+  CheckedLaunch judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
+                       ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
+                       "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
+                       index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
   judged.spoilOperand(1, [](float &value) { value += 0.01f; });
   expectRight(judged,
               {.operands = {randomIntegers(20, 1, 5), randomFloats(108, 2), randomFloats(30, 3)},
                .length = 8,
                .rows = 2,
                .shares = {{0, 2}}});
-  EXPECT_EQ(judged.ofSpoiled.results[0].mismatches, 1);
+  EXPECT_EQ(judged.spoiledResult.results[0].mismatches, 1);
 }
 
 /// Attention forward, without its terms.
@@ -261,16 +262,16 @@ TEST_F(OracleTest, AttentionForwardAndBackward) {
                   .dropout = 0.25f};
   AttentionData data = makeAttention(c);
   KernelInputs launch = buildLaunch(c, data);
-  JudgedLaunch forward(c.forwardText());
+  CheckedLaunch forward(c.forwardText());
   forward.spoilOperand(2, [](float &value) { value = -value; }); // not of V: nothing changes
   expectRight(forward, launch);
-  EXPECT_TRUE(forward.ofSpoiled.passed());
-  JudgedLaunch backward(c.backwardText());
+  EXPECT_TRUE(forward.spoiledResult.passed());
+  CheckedLaunch backward(c.backwardText());
   backward.spoilOperand(3, [](float &value) { value += 2; }); // row 0's dO * O
   launch.operands = {data.qkv,   data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient,
                      data.rotary};
   expectRight(backward, launch);
-  EXPECT_GT(backward.ofSpoiled.results[0].mismatches, 0);
+  EXPECT_GT(backward.spoiledResult.results[0].mismatches, 0);
 }
 
 /// Each gradient of a term is compared through its own argument.
@@ -289,16 +290,16 @@ TEST_F(OracleTest, ProductsByDistanceAsGates) {
   AttentionData data = makeAttention(c);
   KernelInputs launch = buildLaunch(c, data);
   llvm::append_range(launch.operands, data.terms);
-  JudgedLaunch forward(c.forwardText());
+  CheckedLaunch forward(c.forwardText());
   forward.spoilOperand(3, [](float &value) { value += 2; });
   expectRight(forward, launch);
-  EXPECT_EQ(forward.ofSpoiled.results[1].mismatches, 1); // the first log-sum-exp
-  JudgedLaunch backward(c.backwardText());
+  EXPECT_EQ(forward.spoiledResult.results[1].mismatches, 1); // the first log-sum-exp
+  CheckedLaunch backward(c.backwardText());
   backward.spoilOperand(7, [](float &value) { value += 2; }); // the row of distance 0
   launch.operands = {data.qkv, data.qkv, data.qkv, data.outputIn, data.lseIn, data.outputGradient};
   llvm::append_range(launch.operands, data.terms);
   expectRight(backward, launch);
-  EXPECT_GT(backward.ofSpoiled.results[1].mismatches, 0);
+  EXPECT_GT(backward.spoiledResult.results[1].mismatches, 0);
 }
 
 /// A plain mean; and smoothed labels, some unscored rows, a gradient per row.
@@ -313,11 +314,11 @@ TEST_F(OracleTest, HeadAndCrossEntropy) {
     std::string types = x + ", " + w + ", " + t + ", ", name = other ? ", %g" : "";
     std::string extra = other ? ", " + one : "", count = other ? "1" : "0";
     std::string parameters = "func.func @f(%x: " + x + ", %w: " + w + ", %t: " + t;
-    JudgedLaunch rows(parameters + ", %b: " + b + ", %g: " + one +
-                      ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b" + name + attributes +
-                      "operandSegmentSizes = array<i32: 1, 1, 1, 1, " + count +
-                      ">, resultSegmentSizes = array<i32: 1, 1, 1>} : (" + types + b + extra +
-                      ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
+    CheckedLaunch rows(parameters + ", %b: " + b + ", %g: " + one +
+                       ") {\n%y:3 = dispatch.cross_entropy %x, %w, %t, %b" + name + attributes +
+                       "operandSegmentSizes = array<i32: 1, 1, 1, 1, " + count +
+                       ">, resultSegmentSizes = array<i32: 1, 1, 1>} : (" + types + b + extra +
+                       ") -> (" + one + ", " + one + ", " + x + ")\nreturn\n}");
     rows.spoilOperand(0, [](float &value) { value += 0.5f; });
     Floats byRow = randomFloats(18, 5);
     KernelInputs launch{.operands = {randomFloats(18 * 12, 1), randomFloats(17 * 12, 2),
@@ -328,33 +329,33 @@ TEST_F(OracleTest, HeadAndCrossEntropy) {
       launch.operands.push_back(byRow);
     }
     expectRight(rows, launch);
-    EXPECT_EQ(rows.ofSpoiled.results[0].mismatches, other ? 0 : 1); // row 0 has no loss there
+    EXPECT_EQ(rows.spoiledResult.results[0].mismatches, other ? 0 : 1); // row 0 has no loss there
     std::vector<Floats> made = rows.kernel.run(launch);
-    JudgedLaunch weights(parameters + ", %l: " + one + ", %b: " + b + ", %g: " + one +
-                         ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b" +
-                         name + attributes + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, " +
-                         count + ", 0, 0>} : (" + types + one + ", " + b + extra + ") -> (" + w +
-                         ", " + b + ")\nreturn\n}");
+    CheckedLaunch weights(parameters + ", %l: " + one + ", %b: " + b + ", %g: " + one +
+                          ") {\n%y:2 = dispatch.cross_entropy_weight_gradient %x, %w, %t, %l, %b" +
+                          name + attributes + "operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, " +
+                          count + ", 0, 0>} : (" + types + one + ", " + b + extra + ") -> (" + w +
+                          ", " + b + ")\nreturn\n}");
     weights.spoilOperand(0, [](float &value) { value += 0.5f; });
     launch.operands.insert(launch.operands.begin() + 3, made[1]);
     expectRight(weights, launch);
-    EXPECT_EQ(weights.ofSpoiled.results[0].mismatches > 0, !other);
+    EXPECT_EQ(weights.spoiledResult.results[0].mismatches > 0, !other);
   }
 }
 
 TEST_F(OracleTest, ScheduledRows) {
-  checkGroups(7, judgedSteps());
-  checkIntegers(judgedSteps());
+  checkGroups(7, buildCheckedKernels());
+  checkIntegers(buildCheckedKernels());
   for (bool half : {false, true}) {
-    checkProduct({3, 2, 24, 56, /*heads=*/5, /*head=*/8, half}, judgedSteps());
+    checkProduct({3, 2, 24, 56, /*heads=*/5, /*head=*/8, half}, buildCheckedKernels());
     checkDecode({2, 3, 4, 2, 8, 11, 4, window(5), softCap(2), half, {{{3, 3, 24}, {20, 2, 90}}}},
-                judgedSteps());
+                buildCheckedKernels());
   }
 }
 
 /// Kernels whose every run is correct.
-SegmentRun judgedSegments(const std::string &text) {
-  auto judged = std::make_shared<JudgedLaunch>(text);
+SegmentRun buildCheckedSegments(const std::string &text) {
+  auto judged = std::make_shared<CheckedLaunch>(text);
   return judged->kernel.loaded() ? SegmentRun([judged](const KernelInputs &launch) {
     oracle::Judgement judgement = judged->run(launch);
     EXPECT_TRUE(judgement.passed()) << judgement.str();
@@ -364,36 +365,36 @@ SegmentRun judgedSegments(const std::string &text) {
 }
 
 TEST_F(OracleTest, Segments) {
-  checkSegmentScans(judgedSegments);
-  checkSegmentRows(judgedSegments);
+  checkSegmentScans(buildCheckedSegments);
+  checkSegmentRows(buildCheckedSegments);
 }
 
-TEST_F(OracleTest, LengthsPerSequence) { checkOwnLengths(judgedSegments, "f32"); }
+TEST_F(OracleTest, LengthsPerSequence) { checkOwnLengths(buildCheckedSegments, "f32"); }
 
 /// The first bit, and the end of the first segment, are read.
 TEST_F(OracleTest, DetectsOtherSegments) {
   std::string domain = "domain = #dispatch.domain<batch = 1, positions = 4, factor = 1>";
-  JudgedLaunch scan(
+  CheckedLaunch scan(
       "func.func @f(%x: tensor<1x4xf32>) {\n%r:3 = dispatch.segment_scan %x attributes {" + domain +
       "} : (tensor<1x4xf32>) -> (tensor<1x4xi32>, tensor<1x3xi32>, "
       "tensor<1x2xi32>)\nreturn\n}");
   scan.spoilOperand(0, [](float &bit) { bit = 1; });
   expectRight(scan, {.operands = {{0, 1, 0, 1}}, .length = 4, .rows = 1});
-  for (const oracle::ResultJudgement &result : scan.ofSpoiled.results) {
+  for (const oracle::ResultJudgement &result : scan.spoiledResult.results) {
     EXPECT_GT(result.mismatches, 0);
   }
   TextAccess ends{.factor = 0, .extended = true},
       range{.kind = "range", .map = "p", .index = 0, .last = 1};
-  JudgedLaunch sum(rowsText({1, 3, 0},
-                            {{tensor({1, 3}, "i32"), ends, "i32"},
-                             {tensor({1, 3}, "i32"), ends, "i32"},
-                             {tensor({1, 4}), range, "f32"}},
-                            {{tensor({1, 3}), TextAccess{.factor = 0}}},
-                            "dispatch.yield %a2 : f32"));
+  CheckedLaunch sum(rowsText({1, 3, 0},
+                             {{tensor({1, 3}, "i32"), ends, "i32"},
+                              {tensor({1, 3}, "i32"), ends, "i32"},
+                              {tensor({1, 4}), range, "f32"}},
+                             {{tensor({1, 3}), TextAccess{.factor = 0}}},
+                             "dispatch.yield %a2 : f32"));
   sum.spoilOperand(0, [](float &first) { first = 0; });
   expectRight(sum, {.operands = {{1, 2, 4}, {3, 4, 4}, {1, 2, 4, 8}}, .length = 4, .rows = 1});
   // An end of 0 has the bits of 0.0: one term more in row 0 alone.
-  EXPECT_EQ(sum.ofSpoiled.results[0].mismatches, 1);
+  EXPECT_EQ(sum.spoiledResult.results[0].mismatches, 1);
 }
 
 /// A run that starts, counts or ends elsewhere than the kernel's operands specify.
@@ -403,7 +404,7 @@ TEST_F(OracleTest, DetectsRowsOfAnotherStep) {
   Floats runs = {5, 1, 6, 9, 1, 10};
   auto judge = [&](const std::string &text, std::vector<Floats> operands, unsigned schedule,
                    int64_t at, int64_t value) {
-    JudgedLaunch judged(text);
+    CheckedLaunch judged(text);
     operands.push_back(runs);
     oracle::Judgement judgement;
     judged.kernel.observe([&](std::vector<const void *> before, std::vector<const void *> after) {

@@ -34,7 +34,7 @@ uint16_t nearest(float value) {
 }
 
 /// Rows times a matrix in f32, stored by `round`.
-oracle::Judgement judgeStored(uint16_t (*round)(float)) {
+oracle::Judgement checkStored(uint16_t (*round)(float)) {
   mlir::MLIRContext context;
   context
       .loadDialect<dispatch::DispatchDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect>();
@@ -79,7 +79,7 @@ func.func @f(%x: tensor<1x40x24xbf16>, %w: tensor<16x24xbf16>) {
 } // namespace
 
 TEST(Rounding, AcceptsRoundingToNearest) {
-  oracle::Judgement judgement = judgeStored(nearest);
+  oracle::Judgement judgement = checkStored(nearest);
   EXPECT_TRUE(judgement.passed()) << judgement.str();
   EXPECT_GT(judgement.results[0].rounded, rows * columns / 2);
 }
@@ -87,7 +87,7 @@ TEST(Rounding, AcceptsRoundingToNearest) {
 /// The error of truncation is half an ulp on average; counted away from zero, as signs would hide
 /// it.
 TEST(Rounding, DetectsTruncationByItsMeanError) {
-  oracle::Judgement judgement = judgeStored(cut);
+  oracle::Judgement judgement = checkStored(cut);
   EXPECT_GT(judgement.results[0].mismatches, 0);
   EXPECT_TRUE(judgement.results[0].isBiased());
   EXPECT_NEAR(judgement.results[0].meanSignedUlps, -0.5, 0.1);

@@ -40,7 +40,7 @@ Winners findWinners(const AttentionCase &c, const std::vector<float> &qkv, int64
 
 /// Queries and keys whose products are far below zero for the first 64 keys, zero for the next 32,
 /// and then rise; values and output gradients of a few.
-std::vector<float> wholeNumbers(const AttentionCase &c) {
+std::vector<float> buildIntegers(const AttentionCase &c) {
   std::vector<float> qkv(c.positions * c.width());
   std::mt19937 random(3);
   for (int64_t i = 0; i < int64_t(qkv.size()); ++i) {
@@ -61,7 +61,7 @@ void checkExtreme(const Score &score, double factor) {
   AttentionCase c{"extreme", 1, 200, 2, 1, 32, 197, 1, causal(), score};
   c.bf16 = true;
   AttentionData data;
-  data.qkv = wholeNumbers(c);
+  data.qkv = buildIntegers(c);
   int64_t wide = c.heads * c.head;
   Expected output(c.positions * wide), lse(c.positions * c.heads),
       gradient(c.positions * c.width());

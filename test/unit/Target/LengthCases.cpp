@@ -30,23 +30,23 @@ std::string onAxis(std::string text) {
   return text;
 }
 
-/// The numbers, with `behind` in the rows after the end of a text.
-Floats behindRows(Floats numbers, float behind, int64_t factor = 1) {
+/// The numbers, with `filler` in the rows after the end of a text.
+Floats fillAfterRows(Floats numbers, float filler, int64_t factor = 1) {
   int64_t rows = countPositions(factor), width = int64_t(numbers.size()) / (batch * rows);
   for (size_t i = 0; i < numbers.size(); ++i) {
     int64_t row = int64_t(i) / width;
-    numbers[i] = row % rows < getValueRows(row / rows, factor) ? numbers[i] : behind;
+    numbers[i] = row % rows < getValueRows(row / rows, factor) ? numbers[i] : filler;
   }
   return numbers;
 }
 
-/// Numbers exact in bf16, a row of `width` each; `behind` in the rows after the end of a text.
-Floats sequence(int64_t factor, int64_t width, unsigned seed, float behind) {
+/// Numbers exact in bf16, a row of `width` each; `filler` in the rows after the end of a text.
+Floats sequence(int64_t factor, int64_t width, unsigned seed, float filler) {
   Floats numbers = randomIntegers(batch * countPositions(factor) * width, seed, 17);
   for (float &number : numbers) {
     number = (number - 8) / 8;
   }
-  return behindRows(std::move(numbers), behind, factor);
+  return fillAfterRows(std::move(numbers), filler, factor);
 }
 const float poison = std::numeric_limits<float>::quiet_NaN();
 
@@ -54,7 +54,7 @@ const float poison = std::numeric_limits<float>::quiet_NaN();
 struct LengthResult {
   int64_t factor, width;
   /// Contents of the rows after the end of a text.
-  enum { Nothing, Zeros, Anything } behind = Nothing;
+  enum { Nothing, Zeros, Anything } filler = Nothing;
 };
 
 /// Contents of unwritten memory, as f32 or as bf16.
@@ -68,7 +68,7 @@ std::vector<uint32_t> toBits(const Floats &numbers, int64_t first, int64_t count
 }
 
 /// Inputs of a launch whose rows after the end of a text hold this number.
-using Operands = std::function<std::vector<Floats>(float behind)>;
+using Operands = std::function<std::vector<Floats>(float filler)>;
 
 /// Runs the kernel of `text` on the axis, and for each text without it; returns the results of the
 /// first.
@@ -96,10 +96,10 @@ std::vector<Floats> expectAlone(const SegmentMake &make, const std::string &text
         EXPECT_TRUE(llvm::all_of(
             rest,
             [&](float number) {
-              return result.behind == LengthResult::Anything ||
-                     (result.behind == LengthResult::Zeros ? number == 0 : isUnwritten(number));
+              return result.filler == LengthResult::Anything ||
+                     (result.filler == LengthResult::Zeros ? number == 0 : isUnwritten(number));
             }))
-            << "behind the rows of text " << b << " of result " << i << ", " << text;
+            << "filler the rows of text " << b << " of result " << i << ", " << text;
       }
     }
     if (rows == batch) {
@@ -138,12 +138,12 @@ void checkRows(const SegmentMake &make) {
   std::vector<Seen> near = {{rows(1), TextAccess{.map = "p - 1"}, tensor({d})},
                             {rows(1), TextAccess{.map = "p + 1"}, tensor({d})}};
   std::string sum = "%y = arith.addf %a0, %a1 : ROW\ndispatch.yield %y : ROW";
-  auto x = [](float behind) { return sequence(1, d, 1, behind); };
-  Operands one = [&](float behind) { return std::vector<Floats>{x(behind)}; };
+  auto x = [](float filler) { return sequence(1, d, 1, filler); };
+  Operands one = [&](float filler) { return std::vector<Floats>{x(filler)}; };
   for (bool zeroInvalid : {false, true}) {
     expectAlone(make,
                 rowsText(fine, near, {{rows(1), TextAccess{}}}, sum, tensor({d}), zeroInvalid),
-                [&](float behind) { return std::vector<Floats>{x(behind), x(behind)}; },
+                [&](float filler) { return std::vector<Floats>{x(filler), x(filler)}; },
                 {{1, d, zeroInvalid ? LengthResult::Zeros : LengthResult::Nothing}});
   }
   // Groups of four, of which the last may be partial; and all rows of a text.
@@ -168,7 +168,7 @@ void checkRows(const SegmentMake &make) {
                        {{tensor({batch, positions}, "i32"), TextAccess{.factor = 0}, "i32"},
                         {rows(1), TextAccess{.kind = "gather", .index = 0}, tensor({d})}},
                        {{rows(1), TextAccess{}}}, "dispatch.yield %a1 : ROW", tensor({d})),
-              [&](float behind) { return std::vector<Floats>{index, x(behind)}; }, {{1, d}});
+              [&](float filler) { return std::vector<Floats>{index, x(filler)}; }, {{1, d}});
   // Sums of squares in three parts, the rows of each in their order.
   expectSum(make,
             rowsText(fine, {{rows(1), TextAccess{}, tensor({d})}},
@@ -192,10 +192,10 @@ void checkContraction(const SegmentMake &make, const std::string &element) {
                        ": f32\n  dispatch.yield %s : f32\n} : (" +
                        x + ", " + w + ", " + y + ") -> " + y + "\n  return\n}\n";
     expectAlone(make, text,
-                [&](float behind) {
-                  return std::vector<Floats>{sequence(factor, inner, 1, behind),
+                [&](float filler) {
+                  return std::vector<Floats>{sequence(factor, inner, 1, filler),
                                              randomIntegers(columns * inner, 2, 5),
-                                             sequence(factor, columns, 3, behind)};
+                                             sequence(factor, columns, 3, filler)};
                 },
                 {{factor, columns}});
     std::string weight = tensor({inner, columns}), bias = tensor({inner}),
@@ -207,9 +207,9 @@ void checkContraction(const SegmentMake &make, const std::string &element) {
                   ", operandSegmentSizes = array<i32: 1, 1, 0, 0>, resultSegmentSizes = "
                   "array<i32: 1, 1>} : (" +
                   x + ", " + y2 + ") -> (" + weight + ", " + bias + ")\n  return\n}\n",
-              [&](float behind) {
-                return std::vector<Floats>{sequence(factor, inner, 4, behind),
-                                           sequence(factor, columns, 5, behind)};
+              [&](float filler) {
+                return std::vector<Floats>{sequence(factor, inner, 4, filler),
+                                           sequence(factor, columns, 5, filler)};
               });
   }
 }
@@ -221,10 +221,10 @@ void checkAttention(const SegmentMake &make, const std::string &element) {
   for (bool hasTerms : {false, true}) {
     c = hasTerms ? withTerms(c, true, 5) : c;
     int64_t width = c.width(), outputs = c.heads * c.head;
-    Operands forward = [&](float behind) {
-      std::vector<Floats> all(3, sequence(1, width, 1, behind));
+    Operands forward = [&](float filler) {
+      std::vector<Floats> all(3, sequence(1, width, 1, filler));
       if (hasTerms) {
-        all.insert(all.end(), {sequence(1, outputs, 2, behind), sequence(1, outputs, 3, behind),
+        all.insert(all.end(), {sequence(1, outputs, 2, filler), sequence(1, outputs, 3, filler),
                                randomIntegers(5 * c.heads, 4, 3)});
       }
       return all;
@@ -232,13 +232,13 @@ void checkAttention(const SegmentMake &make, const std::string &element) {
     std::vector<Floats> made =
         expectAlone(make, c.forwardText(), forward, {{1, outputs}, {1, c.heads}});
     ASSERT_EQ(made.size(), 2U);
-    Operands backward = [&](float behind) {
-      std::vector<Floats> all = forward(behind);
+    Operands backward = [&](float filler) {
+      std::vector<Floats> all = forward(filler);
       for (Floats numbers : made) {
-        all.insert(all.begin() + 3, behindRows(numbers, behind));
+        all.insert(all.begin() + 3, fillAfterRows(numbers, filler));
       }
       std::swap(all[3], all[4]);
-      all.insert(all.begin() + 5, sequence(1, outputs, 5, behind));
+      all.insert(all.begin() + 5, sequence(1, outputs, 5, filler));
       return all;
     };
     // The target determines which rows of gradients are zeros.
@@ -258,7 +258,7 @@ void checkScan(const SegmentMake &make) {
                   getRowDomain(1) + "} : (" + bits + ") -> (" + tensor({batch, positions}, "i32") +
                   ", " + tensor({batch, 9}, "i32") + ", " + tensor({batch, 2}, "i32") +
                   ")\n  return\n}\n",
-              [&](float behind) { return std::vector<Floats>{sequence(1, 1, 6, behind)}; },
+              [&](float filler) { return std::vector<Floats>{sequence(1, 1, 6, filler)}; },
               {{0, 1}, {0, 1}, {0, 1}});
 }
 
@@ -270,9 +270,9 @@ void checkScatter(const SegmentMake &make) {
             "func.func @f(%i: " + index + ", %v: " + values +
                 ") {\n  %r = dispatch.scatter_rows %i, %v attributes {" + getRowDomain(1) +
                 "} : (" + index + ", " + values + ") -> " + table + "\n  return\n}\n",
-            [&](float behind) {
+            [&](float filler) {
               return std::vector<Floats>{randomIntegers(batch * positions, 7, entries),
-                                         sequence(1, d, 8, behind)};
+                                         sequence(1, d, 8, filler)};
             });
 }
 

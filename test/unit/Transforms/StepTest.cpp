@@ -330,7 +330,7 @@ std::vector<std::string> causalModels() {
     for (const auto &entry : std::filesystem::recursive_directory_iterator(source + folder)) {
       std::string path = entry.path().string();
       bool isModel = entry.path().extension() == ".json" || entry.path().extension() == ".mlir";
-      if (isModel && sluice::test::standsForItsKind(entry.path()) &&
+      if (isModel && sluice::test::isRepresentative(entry.path()) &&
           path.find("/expected/") == std::string::npos && !path.ends_with("bidirectional.json") &&
           !path.ends_with("golden/drawn.json")) {
         paths.push_back(path);

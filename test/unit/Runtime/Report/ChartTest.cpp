@@ -66,7 +66,7 @@ std::vector<Box> findTexts(const std::string &svg, double font) {
 }
 
 /// Mistakes in the texts of an SVG; empty if they fit.
-std::string judgeTexts(const std::string &svg, double font) {
+std::string checkTexts(const std::string &svg, double font) {
   std::istringstream viewBox(findAttribute(svg.substr(svg.find("viewBox") - 1), "viewBox"));
   double ignored, width, height;
   viewBox >> ignored >> ignored >> width >> height;
@@ -136,11 +136,11 @@ TEST(Chart, TextsFitAtBothFontSizes) {
       chart.addLevel(points.back().y * 1.01, "trigram, held out");
       chart.addLevel(points.back().y * 1.02, "bigram, held out");
       std::string plot = findPlot(chart.draw());
-      EXPECT_EQ(judgeTexts(plot, 12), "") << steps << " " << scale << plot;
-      EXPECT_EQ(judgeTexts(plot, 20), "") << steps << " " << scale << plot;
+      EXPECT_EQ(checkTexts(plot, 12), "") << steps << " " << scale << plot;
+      EXPECT_EQ(checkTexts(plot, 20), "") << steps << " " << scale << plot;
       EXPECT_GE(findTexts(plot, 12).size(), 4u) << "axes have labels";
       std::string file = chart.drawFile();
-      EXPECT_EQ(judgeTexts(file, 12), "") << steps << " " << scale << file;
+      EXPECT_EQ(checkTexts(file, 12), "") << steps << " " << scale << file;
       EXPECT_TRUE(file.find("trigram, held out</text>") != std::string::npos) << file;
     }
   }
@@ -151,11 +151,11 @@ TEST(Chart, TextCheckFindsOverlapsAndOverflow) {
   auto text = [](const char *x, const char *y) {
     return std::string("<text x=\"") + x + "\" y=\"" + y + "\">abc</text>";
   };
-  EXPECT_EQ(judgeTexts(start + text("0", "0") + text("30", "0") + "</g></svg>", 12), "");
-  EXPECT_EQ(judgeTexts(start + text("0", "0") + text("20", "0") + "</g></svg>", 12),
+  EXPECT_EQ(checkTexts(start + text("0", "0") + text("30", "0") + "</g></svg>", 12), "");
+  EXPECT_EQ(checkTexts(start + text("0", "0") + text("20", "0") + "</g></svg>", 12),
             "'abc' overlaps 'abc'\n");
-  EXPECT_EQ(judgeTexts(start + text("80", "0") + "</g></svg>", 12), "'abc' leaves the view box\n");
-  EXPECT_EQ(judgeTexts(start + text("0", "29") + "</g></svg>", 12), "'abc' leaves the view box\n");
+  EXPECT_EQ(checkTexts(start + text("80", "0") + "</g></svg>", 12), "'abc' leaves the view box\n");
+  EXPECT_EQ(checkTexts(start + text("0", "29") + "</g></svg>", 12), "'abc' leaves the view box\n");
 }
 
 TEST(Chart, ManyLongLabelsFit) {
@@ -164,7 +164,7 @@ TEST(Chart, ManyLongLabelsFit) {
     chart.add(makeLoss(10), "#000", std::string(static_cast<size_t>(20 * i), 'x') + "\u00e9",
               CurveStyle::Line);
   }
-  EXPECT_EQ(judgeTexts(chart.drawFile(), 12), "") << chart.drawFile();
+  EXPECT_EQ(checkTexts(chart.drawFile(), 12), "") << chart.drawFile();
 }
 
 TEST(Chart, OutlierDoesNotFlattenACurve) {

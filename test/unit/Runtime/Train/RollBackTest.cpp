@@ -61,7 +61,7 @@ protected:
     return false;
   }
 
-  bool killGoingBack(int changes) {
+  bool killRollBack(int changes) {
     return kill(changes,
                 [&](const auto &afterEach) { rollBack(folder / "run", step, record, afterEach); });
   }
@@ -107,7 +107,7 @@ TEST_F(RollBack, ResumeCompletesInterruptedRollBack) {
   for (bool isKilled = true; isKilled; ++changes) {
     SCOPED_TRACE(changes);
     copySpoiled();
-    isKilled = killGoingBack(changes);
+    isKilled = killRollBack(changes);
     expectNothingLost();
     expectResumes();
   }
@@ -118,7 +118,7 @@ TEST_F(RollBack, ResumeCompletesInterruptedRollBack) {
 
 TEST_F(RollBack, ToleratesInterruptedCompletion) {
   copySpoiled();
-  ASSERT_TRUE(killGoingBack(0));
+  ASSERT_TRUE(killRollBack(0));
   auto complete = [&](int changes) {
     return kill(changes,
                 [&](const auto &afterEach) { completeRollBack(folder / "run", {}, afterEach); });
@@ -135,7 +135,7 @@ TEST_F(RollBack, ToleratesInterruptedCompletion) {
 TEST_F(RollBack, PreservesSettingsOfTheFirstCall) {
   copySpoiled();
   record.changes = {{step, {"training.clip=2"}, record.specHash}};
-  ASSERT_TRUE(killGoingBack(0));
+  ASSERT_TRUE(killRollBack(0));
   std::string said;
   completeRollBack(folder / "run", [&](const std::string &text) { said = text; });
   EXPECT_EQ(said, "an earlier call began to go back to step 16, which is complete now: what came "

@@ -328,29 +328,33 @@ TEST_F(CudaDevice, SourceOfUploadMayBeOverwritten) {
 }
 
 TEST_F(CudaDevice, ReportsErrors) {
-  auto says = [&](const char *variable, const char *value, const std::string &piece) {
+  auto expectMessage = [&](const char *variable, const char *value, const std::string &piece) {
     ::setenv(variable, value, 1);
     std::string message = userError([&] { open(); });
     EXPECT_NE(message.find(piece), std::string::npos) << message;
     ::unsetenv(variable);
     EXPECT_EQ(allocated(), 0u) << variable;
   };
-  says("FAKE_CUDA_COUNT", "0", "expected an NVIDIA GPU, found none");
-  says("FAKE_CUDA_VERSION", "11080", "CUDA 12.0 or later, found one for CUDA 11.8; update");
-  says("FAKE_CUDA_CAPABILITY", "75",
-       "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
+  expectMessage("FAKE_CUDA_COUNT", "0", "expected an NVIDIA GPU, found none");
+  expectMessage("FAKE_CUDA_VERSION", "11080",
+                "CUDA 12.0 or later, found one for CUDA 11.8; update");
+  expectMessage("FAKE_CUDA_CAPABILITY", "75",
+                "compute capability 8.0 (Ampere) or later, found Fake H200 of 7.5");
   // 300352 bytes at batch 4, none of them in flat buffers: 40% of the memory is 40% of the batch.
-  says("FAKE_CUDA_FREE", "160000",
-       "expected 300352 bytes of GPU memory for the arena at batch 4 (the plan's peak is 300352), "
-       "found 160000 free on Fake H200; set the spec's batch to 2");
-  says("FAKE_CUDA_FREE", "1000", "free memory of the GPU");
-  says("FAKE_CUDA_FAIL", "cuMemAlloc_v2", "failed to allocate the arena: CUDA_ERROR_INVALID_VALUE");
-  says("FAKE_CUDA_FAIL", "cuModuleLoadData",
-       "failed to compile the PTX of initialize_table (ptxas fake: line 3)");
-  says("FAKE_CUDA_STATIC", "240000",
-       "needs 240000 bytes of shared memory per block (240000 of them static), expected at most "
-       "the 232448");
-  says("FAKE_CUDA_FAIL", "cuModuleGetFunction", "initialize_table");
+  expectMessage(
+      "FAKE_CUDA_FREE", "160000",
+      "expected 300352 bytes of GPU memory for the arena at batch 4 (the plan's peak is 300352), "
+      "found 160000 free on Fake H200; set the spec's batch to 2");
+  expectMessage("FAKE_CUDA_FREE", "1000", "free memory of the GPU");
+  expectMessage("FAKE_CUDA_FAIL", "cuMemAlloc_v2",
+                "failed to allocate the arena: CUDA_ERROR_INVALID_VALUE");
+  expectMessage("FAKE_CUDA_FAIL", "cuModuleLoadData",
+                "failed to compile the PTX of initialize_table (ptxas fake: line 3)");
+  expectMessage(
+      "FAKE_CUDA_STATIC", "240000",
+      "needs 240000 bytes of shared memory per block (240000 of them static), expected at most "
+      "the 232448");
+  expectMessage("FAKE_CUDA_FAIL", "cuModuleGetFunction", "initialize_table");
   std::string message = userError([&] { makeCudaDevice(artifact, "sm_90a"); });
   EXPECT_NE(message.find("expected code for sm_90a for --device cuda, found code for cpu-avx2"),
             std::string::npos)

@@ -467,7 +467,7 @@ TEST_F(LibraryProducts, OtherLibraryVersionSelectsItsAlgorithm) {
 }
 
 TEST_F(LibraryProducts, ErrorsContainTheLibraryStatus) {
-  auto says = [&](const std::function<void()> &action, const std::string &piece) {
+  auto expectMessage = [&](const std::function<void()> &action, const std::string &piece) {
     std::string message = userError(action);
     EXPECT_NE(message.find(piece), std::string::npos) << message;
     EXPECT_NE(message.find("compile the spec again without --tuning"), std::string::npos);
@@ -477,21 +477,23 @@ TEST_F(LibraryProducts, ErrorsContainTheLibraryStatus) {
   prepare(executor, fullLength, fullRows);
   executor.scalarI64("step") = 1;
   ::setenv("FAKE_CUBLASLT_FAIL", "cublasLtMatmul", 1);
-  says([&] { executor.run("gradient"); },
-       "cuBLASLt failed to run the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_EXECUTION_FAILED");
+  expectMessage(
+      [&] { executor.run("gradient"); },
+      "cuBLASLt failed to run the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_EXECUTION_FAILED");
   ::unsetenv("FAKE_CUBLASLT_FAIL");
   executor.run("gradient"); // no partial graph remains
   EXPECT_GT(executor.scalarF32("loss"), 0);
   for (const char *function : {"cublasLtCreate", "cublasLtMatmulDescCreate", "cublasLtMatmul",
                                "cublasLtMatmulDescSetAttribute", "cublasLtMatrixLayoutCreate"}) {
     ::setenv("FAKE_CUBLASLT_FAIL", function, 1);
-    says([&] { makeCudaDevice(tuned); }, "CUBLAS_STATUS_EXECUTION_FAILED");
+    expectMessage([&] { makeCudaDevice(tuned); }, "CUBLAS_STATUS_EXECUTION_FAILED");
   }
   ::unsetenv("FAKE_CUBLASLT_FAIL");
   ::setenv("FAKE_CUBLASLT_VERSION", "140000", 1);
   ::setenv("FAKE_CUBLASLT_REFUSE", "40", 1);
-  says([&] { makeCudaDevice(tuned); },
-       "find an algorithm for the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_NOT_SUPPORTED");
+  expectMessage(
+      [&] { makeCudaDevice(tuned); },
+      "find an algorithm for the product of 66 x 40 and 40 x 40: CUBLAS_STATUS_NOT_SUPPORTED");
 }
 
 TEST_F(LibraryProducts, ReportsMemoryOfTheLibrary) {
