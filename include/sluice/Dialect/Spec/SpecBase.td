@@ -13,18 +13,19 @@ include "mlir/IR/RegionKindInterface.td"
 def Spec_Dialect : Dialect {
   let name = "spec";
   let cppNamespace = "::sluice::spec";
-  let summary = "A model spec as a user wrote it";
+  let summary = "A model spec as the user wrote it";
   let description = [{
     One op per stage of a spec, and ops for its other objects. Each key of a spec is declared once,
-    as a `Key` of the op that takes it: type, range, meaning and default. The JSON reader, the
+    as a `Key` of the op that has it: type, range, meaning and default. The JSON reader, the
     editor's hover texts and the tables of docs/spec.md are generated from these declarations.
 
     Streams are SSA values. Their type has the axis, the factor of the scale and the width. The
-    location of a stage is a `FusedLoc` around the place of its opening brace; its metadata is a
-    dictionary with the place of each key's value.
+    location of a stage is a `FusedLoc` with the source location of its opening brace; its metadata
+    is a dictionary with the source location of each key's value.
 
-    `spec-expand-composites` replaces composite stages by others. After it, `spec-assign-weights`
-    lists the trained tensors, and `convert-spec-to-sluice` converts stage by stage.
+    `spec-expand-composites` replaces composite stages by primitive stages. After it,
+    `spec-assign-weights` lists the trained tensors, and `convert-spec-to-sluice` converts stage by
+    stage.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
@@ -48,9 +49,10 @@ class Spec_Words<string name, string meaning, string mnemonic_, list<string> wor
 }
 class Spec_WordAttr<Spec_Words words> : EnumAttr<Spec_Dialect, words, words.mnemonic>;
 
-def Spec_AxisKind : Spec_Words<"AxisKind", "What the rows of a stream belong to",
+def Spec_AxisKind : Spec_Words<"AxisKind", "Axis of a stream's rows",
                                "axis", ["tokens", "input", "segments"]>;
-def Spec_PositionTable : Spec_Words<"PositionTable", "Added for a token's position", "positions",
+def Spec_PositionTable : Spec_Words<"PositionTable", "Positional encoding added to embeddings",
+                                    "positions",
                                     ["none", "learned", "sinusoidal"]>;
 def Spec_NormFunction : Spec_Words<"NormFunction", "Norm over features", "norm", ["layer", "rms"]>;
 def Spec_NormPlacement : Spec_Words<"NormPlacement", "Norm before a block or after its sum",
@@ -60,21 +62,23 @@ def Spec_ActivationFunction
                  "activation", ["none", "relu", "gelu", "gelu_tanh", "swiglu", "relu_squared"]>;
 /// Methods of one linear map or none.
 defvar shortenWords = ["average", "linear", "max", "convolution"];
-def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "What makes a coarse row", "shorten_method",
+def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "Method that computes a coarse row",
+                                    "shorten_method",
                                     !listconcat(shortenWords, ["concatenate", "last", "first",
                                                                "attention", "attention_linear"])>;
-def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "What makes fine rows", "upsample_method",
+def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fine rows",
+                                     "upsample_method",
                                      ["repeat", "linear", "transposed", "split", "scatter",
                                       "smooth", "attention", "attention_linear"]>;
 def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor",
                                     "initial", ["normal", "zeros", "identity", "ones"]>;
-def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of attention that shortens",
+def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of shortening by attention",
                                     "shorten_keys", ["all", "group"]>;
 def Spec_MaskShape
     : Spec_Words<
-          "MaskShape", "Which positions a query reads",
+          "MaskShape", "Shape of an attention mask",
           "mask_shape", ["causal", "complete", "bidirectional", "window", "tokens", "block"]>;
-def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Terms of scores by distance",
+def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Relative position terms of scores",
                                     "relative_terms", ["none", "bias", "xl", "xl_shared"]>;
 def Spec_DistanceUnit
     : Spec_Words<"DistanceUnit", "Unit of the distances of Transformer-XL's sinusoids",
@@ -83,23 +87,27 @@ def Spec_SegmentRule
     : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
                  "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"]>;
 def Spec_SegmentEdge
-    : Spec_Words<"SegmentEdge", "Effect of a bit on its token's segment", "at", ["end", "start"]>;
+    : Spec_Words<"SegmentEdge", "Edge of a segment that a boundary bit marks", "at", ["end",
+                 "start"]>;
 def Spec_Fidelity : Spec_Words<"Fidelity", "The paper, or its public code where they differ",
                                "mode", ["paper", "reference_code"]>;
-def Spec_StartRows : Spec_Words<"StartRows", "Rows before the first", "start", ["zeros", "null"]>;
+def Spec_StartRows : Spec_Words<"StartRows", "Value of shifted-in rows", "start", ["zeros",
+                                "null"]>;
 def Spec_ShiftedSide : Spec_Words<"ShiftedSide", "Side of an hourglass level that is shifted",
                                   "shifted", ["input", "output"]>;
-def Spec_PoolingSource : Spec_Words<"PoolingSource", "Stream that coarse groups are made of",
+def Spec_PoolingSource : Spec_Words<"PoolingSource", "Stream that coarse groups are pooled from",
                                     "pooling", ["cascaded", "repooled"]>;
-def Spec_GridKind : Spec_Words<"GridKind", "Groups at fixed places, or ending at the query",
+def Spec_GridKind : Spec_Words<"GridKind", "Groups at fixed positions, or ending at the query",
                                "grid", ["fixed", "moving"]>;
 def Spec_OptimizerKind : Spec_Words<"OptimizerKind", "Optimizer", "optimizer", ["adamw", "adam"]>;
-def Spec_ScheduleShape : Spec_Words<"ScheduleShape", "Learning rate over the steps",
+def Spec_ScheduleShape : Spec_Words<"ScheduleShape", "Learning rate schedule",
                                     "schedule_kind", ["cosine", "constant", "inverse_root"]>;
 def Spec_DataOrder
     : Spec_Words<"DataOrder", "Order of the data over epochs", "order", ["cut", "cyclic"]>;
-def Spec_StorageType : Spec_Words<"StorageType", "Storage of numbers", "storage", ["f32", "bf16"]>;
-def Spec_InputAxis : Spec_Words<"InputAxis", "Rows of an input", "input_axis", ["own", "tokens"]>;
+def Spec_StorageType : Spec_Words<"StorageType", "Storage type of numbers", "storage", ["f32",
+                                  "bf16"]>;
+def Spec_InputAxis : Spec_Words<"InputAxis", "Axis of an input's rows", "input_axis", ["own",
+                                "tokens"]>;
 def Spec_InputContents
     : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers"]>;
 def Spec_InputUse
@@ -119,9 +127,9 @@ class Spec_Attr<string name, string attrMnemonic> : AttrDef<Spec_Dialect, name> 
 def Spec_Stream : Spec_Type<"Stream", "stream"> {
   let summary = "A sequence of rows on a scale";
   let description = [{
-    Row m stands for `factor` positions of the axis from `factor * m`. The axis is that of the
-    tokens, of a named input, or of the segments that a boundaries stage makes; `name` is the
-    input's or the segments'. A row has `width` numbers. Example: `!spec.stream<tokens by 4, 512>`,
+    Row m represents `factor` positions of the axis, from `factor * m`. The axis is the tokens, a
+    named input, or the segments of a boundaries stage; `name` is the name of the input or of the
+    segments. A row has `width` numbers. Example: `!spec.stream<tokens by 4, 512>`,
     `!spec.stream<segments("words"), 512>`.
   }];
   let parameters = (ins "AxisKind":$axis, OptionalParameter<"::mlir::StringAttr">:$name,
@@ -133,14 +141,14 @@ def Spec_Stream : Spec_Type<"Stream", "stream"> {
 def Spec_Segmentation : Spec_Type<"Segmentation", "segmentation"> {
   let summary = "A division of a stream's rows into segments";
   let description = [{
-    Made by a boundaries stage of the rows of `stream`. `name` names the segments.
+    Result of a boundaries stage on `stream`. `name` names the segments.
   }];
   let parameters = (ins "::mlir::StringAttr":$name, "StreamType":$stream);
   let assemblyFormat = "`<` $name `of` $stream `>`";
 }
 
 def Spec_Mask : Spec_Attr<"Mask", "mask"> {
-  let summary = "Which positions q a query at position p reads";
+  let summary = "Key positions q visible to a query at position p";
   let description = [{
     The scales of queries and keys have factors a and b.
 
@@ -162,7 +170,7 @@ def Spec_Mask : Spec_Attr<"Mask", "mask"> {
 }
 
 def Spec_Relative : Spec_Attr<"Relative", "relative"> {
-  let summary = "Terms of attention scores by distance";
+  let summary = "Relative position terms of attention scores";
   let description = [{ `#spec.relative<bias of 32>` has a table of 32 distances per head. }];
   let parameters = (ins "RelativeTerms":$terms, DefaultValuedParameter<"int64_t", "0">:$distances);
   let assemblyFormat = "`<` $terms (`of` $distances^)? `>`";
@@ -170,7 +178,7 @@ def Spec_Relative : Spec_Attr<"Relative", "relative"> {
 }
 
 def Spec_Lsh : Spec_Attr<"Lsh", "lsh"> {
-  let summary = "Attention by locality-sensitive hashing (Kitaev et al. 2020)";
+  let summary = "LSH attention, by locality-sensitive hashing (Kitaev et al. 2020)";
   let parameters = (ins "int64_t":$buckets, "int64_t":$chunk, "int64_t":$hashes, "bool":$causal);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
@@ -178,14 +186,14 @@ def Spec_Lsh : Spec_Attr<"Lsh", "lsh"> {
 
 def Spec_Scale : Spec_Attr<"Scale", "scale"> {
   let summary =
-      "Keys of a group of heads: means of `factor` rows of the layer's own input inside a window";
+      "Keys of a group of heads: means of `factor` rows of the layer's input inside a window";
   let parameters = (ins "int64_t":$factor, "bool":$moving, "MaskAttr":$mask);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
 
 def Spec_Target : Spec_Attr<"Target", "target"> {
-  let summary = "A number, or one that moves in training";
+  let summary = "A constant number, or one that changes during training";
   let description = [{
     At update n it is `from` + min(1, (n - 1) / steps) (`to` - `from`), in `jumps` equal jumps
     unless that is 0. With `steps` 0 it is `to` throughout.
@@ -199,7 +207,7 @@ def Spec_Target : Spec_Attr<"Target", "target"> {
 def Spec_Integer : TypedSignlessIntegerAttrBase<I64, "int64_t", "integer"> {
   let convertFromStorage = "$_self.getValue().getSExtValue()";
 }
-/// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
+/// Integers from `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
 class Spec_IntegerFrom<string least, string largest>
     : ConfinedAttr<
           Spec_Integer,
@@ -222,7 +230,7 @@ def Spec_Number
 // Keys
 //===----------------------------------------------------------------------===//
 
-/// How the reader takes a value.
+/// Parser of a key's value.
 class KeyKind<string name_> { string name = name_; }
 def IntegerKind : KeyKind<"Integer">;
 def NumberKind : KeyKind<"Number">;
@@ -232,15 +240,15 @@ def TextKind : KeyKind<"Text">;
 /// A name of a stream or of segments, which becomes an operand.
 def StreamKind : KeyKind<"Stream">;
 def SegmentsKind : KeyKind<"Segments">;
-/// Read by a function of its own, `read` and the attribute's name in camel case.
+/// Values of a special form, parsed by the function `read` plus the attribute's name in camel case.
 def SpecialKind : KeyKind<"Special">;
 
 /// A key of an object of a spec.
 ///   type       its values, as tables show them
 ///   meaning    one line, as tables and hover texts show it
-///   otherwise  the value where the key is absent, as tables show it; "required" where none holds
-///   hint       ends the message where a required key is absent: "add it: HINT"
-///   attr       storage in the op; a key without one is an operand or read otherwise
+///   otherwise  the value if the key is absent, as tables show it; "required" for a required key
+///   hint       ends the message for a required key that is absent: "add it: HINT"
+///   attr       storage in the op; a key without it is an operand or has a reader of its own
 class Key<string key_, KeyKind kind_, string type_, string meaning_, string otherwise_,
           Attr attr_> {
   string key = key_;
@@ -253,7 +261,7 @@ class Key<string key_, KeyKind kind_, string type_, string meaning_, string othe
   string hint = "";
   Attr attr = attr_;
   bit isOperand = 0;
-  /// Absence is an error; or it is where the key `requiredUnless` is absent too.
+  /// Absence is an error; with `requiredUnless`, only if that key is absent too.
   bit isRequired = !eq(otherwise_, "required");
   string requiredUnless = "";
   // Bounds of integers and numbers.
@@ -261,11 +269,11 @@ class Key<string key_, KeyKind kind_, string type_, string meaning_, string othe
   string largest = "";
   bit excludesLeast = 0;
   bit excludesLargest = 0;
-  /// Words that a spec may write. Those of `withSegments` hold where the key "segments" is given.
+  /// Words that a spec may write; `wordsWithSegments` if the key "segments" is present.
   list<string> words = [];
   list<string> wordsWithSegments = [];
   string enumName = "";
-  /// The object that the value may be: a section's name.
+  /// Name of the section that declares the object form of the value.
   string section = "";
 }
 
@@ -275,7 +283,7 @@ class KeyAttr<Attr base, string default, string otherwise> {
                   !if(!eq(otherwise, "required"), base, OptionalAttr<base>));
 }
 
-/// From `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
+/// Integers from `least` to `largest`; a `largest` of "" is mostSize of Limits.h.
 class IntegerKey<string key, string meaning, string otherwise, string least_ = "1",
                  string largest_ = "", string default = "">
     : Key<key, IntegerKind,
@@ -327,19 +335,19 @@ class SegmentsKey<string type, string meaning, string otherwise>
 class SpecialKey<string key, string type, string meaning, string otherwise, Attr attr>
     : Key<key, SpecialKind, type, meaning, otherwise, attr>;
 
-/// A key whose value becomes ops of its own, an operand or a name.
+/// A key whose value becomes ops, an operand or a name.
 class ObjectKey<string key, string type, string meaning, string otherwise>
     : SpecialKey<key, type, meaning, otherwise, UnitAttr> {
   let isOperand = 1;
 }
 
-/// Attributes of keys, as arguments of an op.
+/// Attributes of keys, as op arguments.
 class KeyArguments<list<Key> keys> {
   defvar stored = !filter(k, keys, !not(k.isOperand));
   dag arguments = !dag(ins, !foreach(k, stored, k.attr), !foreach(k, stored, k.attrName));
 }
 
-/// An object of a spec that is neither a stage nor an op of its own. `what` names it in messages.
+/// An object of a spec that is neither a stage nor an op. `what` names it in messages.
 class Section<string what_, list<Key> keys_> {
   string what = what_;
   list<Key> keys = keys_;

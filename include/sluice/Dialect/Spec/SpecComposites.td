@@ -1,13 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Composite stages: those that are replaced by others.
+// Composite stages, which `spec-expand-composites` replaces.
 
 #ifndef SLUICE_SPEC_COMPOSITES_TD
 #define SLUICE_SPEC_COMPOSITES_TD
 
 include "sluice/Dialect/Spec/SpecStages.td"
 
-/// A stage that other stages replace: lib/Conversion/ExpandComposites defines `expandNAME` for
+/// A stage that expands to other stages: lib/Conversion/ExpandComposites defines `expandNAME` for
 /// `Spec_NAMEOp`. Its result has the type of its input. With `checksKeys`,
 /// lib/Dialect/Spec/Composites.cpp defines its verifier.
 class Spec_Composite;
@@ -41,33 +41,36 @@ def Spec_HourglassOp
           "hourglass",
           "Layers on several scales: shift, shorten, inner levels, upsample, residual sum.",
           [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input: \"2@1 "
-                        "8@4 2@1\"; of 8@{2,3} each step of training draws one factor",
+                        "8@4 2@1\"; for 8@{2,3} each training step draws one factor",
                         "2@1 8@4 2@1">,
            WordKey<"shorten", Spec_ShortenMethod,
                    !listconcat(shortenWords, ["attention", "attention_linear"]),
-                   "method of every shorten stage inside; attention: from the group's average, or "
-                   "a linear map of it, over the stream",
+                   "method of every shorten stage of the expansion; attention: cross-attention "
+                   "from the group's average, or a linear map of the group, to the stream",
                    "average">,
            ShortenWindowKey,
            WordKey<
                "shorten_keys", Spec_ShortenKeySet, ["all", "group"],
-               "of attention that shortens: all positions up to the group, or the group's alone",
+               "keys of shortening by attention: all positions up to the group, or the positions "
+               "of the group only",
                "all">,
            WordKey<"upsample",
                    Spec_UpsampleMethod, ["repeat", "linear", "attention", "attention_linear"],
-                   "method of every upsample stage inside; attention: from the stream before "
-                   "shortening, alone or with a linear upsampling, over the coarse one",
+                   "method of every upsample stage of the expansion; attention: cross-attention "
+                   "to the coarse stream, from the stream before shortening alone or plus a "
+                   "linear upsampling",
                    "repeat">,
-           IntegerKey<"shift", "shift before each shortening, the same on every level",
+           IntegerKey<"shift", "shift before each shortening, equal on all levels",
                       "relative factor - 1", "0">,
            WordKey<
                "shifted", Spec_ShiftedSide, ["input", "output"],
-               "what is shifted: the input of each shortening, or the output of each upsampling",
+               "position of the shift: the input of each shortening, or the output of each "
+               "upsampling",
                "input">,
            StartKey]> {
   let article = "an";
   let extraClassDeclaration = [{
-    /// True where a stream is shortened, or upsampled, by attention from it.
+    /// Return true if attention computes the shortened, or the upsampled, stream.
     bool attendsDown();
     bool attendsUp();
   }];
@@ -76,22 +79,23 @@ def Spec_HourglassOp
 def Spec_TopDownOp
     : Spec_LayerComposite<
           "top_down",
-          "Scales of a pooled stream from the coarsest to the tokens; each reads the one before "
-          "it.",
+          "Scales of a pooled stream from the coarsest to the tokens; each scale takes the "
+          "previous one as input.",
           [HierarchyKey<"N@f is N layers on a scale f times coarser than the stage's input, the "
                         "coarsest first: \"2@16 4@4 8@1\"",
                         "2@16 4@4 8@1">,
            ShortenInsideKey, ShortenWindowKey,
            WordKey<"upsample", Spec_UpsampleMethod, ["repeat", "linear"],
-                   "method of every upsample stage inside", "repeat">,
-           ProjectionKey<"projection_activation", "of the project stages that join two scales">,
+                   "method of every upsample stage of the expansion", "repeat">,
+           ProjectionKey<"projection_activation", "activation of the project stages that join "
+                                                  "two scales">,
            PositiveKey<"bags",
-                       "gives each coarse scale a loss of this factor, against the tokens that "
+                       "adds a loss of this factor to each coarse scale, against the tokens that "
                        "follow a group",
                        "no such losses">,
            StartKey]> {
   let extraClassDeclaration = [{
-    /// Tokens before the first row that has a group of the coarsest scale.
+    /// Returns the number of tokens before the first row that has a group of the coarsest scale.
     int64_t getTokensBefore();
   }];
 }
@@ -99,20 +103,21 @@ def Spec_TopDownOp
 def Spec_BottomUpOp
     : Spec_LayerComposite<
           "bottom_up",
-          "Layers on scale after scale, a layer whose heads read them all, then fine layers.",
+          "Layers on successively coarser scales, a layer whose heads attend to all of them, then "
+          "fine layers.",
           [HierarchyKey<"N@f is N layers on groups of f, from fine to coarse: \"9@1 9@4 8@16\"",
                         "9@1 9@4 8@16">,
            ShortenInsideKey, ShortenWindowKey,
            WordKey<"pooling", Spec_PoolingSource, ["cascaded", "repooled"],
-                   "what groups are made of: the finer scale's result, or the stage's input",
+                   "stream that groups are pooled from: the finer scale's result, or the stage's "
+                   "input",
                    "cascaded">]>;
 
 //===----------------------------------------------------------------------===//
 // Lists of other stages
 //===----------------------------------------------------------------------===//
 
-/// An array of `count` numbers of layers. With `nests`, the second of three may be another such
-/// array.
+/// An array of `count` layer counts. With `nests`, the second of three may be another such array.
 class Spec_Counts<int count, bit nests = 0>
     : ConfinedAttr<
           ArrayAttr,
@@ -125,9 +130,11 @@ class CountsKey<string type, string meaning, string hint_, Attr attr>
   let hint = hint_;
 }
 def ThreeCountsKey
-    : CountsKey<"array of three integers >= 0", "layers before the segments, on them, and behind",
+    : CountsKey<"array of three integers >= 0", "layers before the segments, on the segments, and "
+                                                "after them",
                 "an array of three numbers of layers, as in [2, 8, 2]", Spec_Counts<3>>;
-def TwoCountsKey : CountsKey<"array of two integers >= 0", "layers on patches, and in each",
+def TwoCountsKey : CountsKey<"array of two integers >= 0", "layers on patches, and inside each "
+                                                           "patch",
                              "an array of two numbers of layers, as in [14, 14]", Spec_Counts<2>>;
 class LayerObjectKey<string key, string meaning>
     : SpecialKey<key, "object", meaning, "{}", OptionalAttr<DictionaryAttr>>;
@@ -141,17 +148,18 @@ class CutKey<string otherwise>
 }
 class PoolingMethodKey<string otherwise>
     : WordKey<"method", Spec_ShortenMethod, ["average", "max", "last"],
-              "what makes a row of a segment", otherwise>;
+              "method that computes a segment's row", otherwise>;
 class GroupSizeKey<string key, string meaning> : IntegerKey<key, meaning, "required", "2">;
 
-/// A composite stage that is a list of others. Keys of `defaults` are in `local` and `global`.
+/// A composite stage that expands to a list of stages. Keys of `defaults` go into `local` and
+/// `global`.
 class Spec_ListComposite<string mnemonic, string sentence, list<Key> keys, bit checksKeys = 1>
     : Spec_Stage<mnemonic, sentence, keys, (ins Spec_Stream:$input),
                  (outs Spec_Stream:$result, Variadic<Spec_Segmentation>:$inside)>,
       Spec_Composite {
   let description = [{
-    Later stages may name the segments that a stage inside makes: `inside`, in the order of the
-    levels.
+    Later stages may refer to the segments of a stage of the expansion: `inside`, in the order of
+    the levels.
   }];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let extraClassDefinition = [{
@@ -174,12 +182,12 @@ def Spec_MegabyteOp
 def Spec_BlockTransformerOp
     : Spec_ListComposite<
           "block_transformer",
-          "Block Transformer: layers on blocks, then layers inside each block behind a prefix.",
+          "Block Transformer: layers on blocks, then layers inside each block after a prefix.",
           [TwoCountsKey, GroupSizeKey<"block", "tokens of a block">, CoarseWidthKey, LocalKey,
            GlobalKey]>;
 def Spec_SpaceByteOp
     : Spec_ListComposite<
-          "spacebyte", "SpaceByte: layers on the bytes behind spaces, between layers on all bytes.",
+          "spacebyte", "SpaceByte: layers on the bytes after spaces, between layers on all bytes.",
           [ThreeCountsKey, CutKey<"{\"rule\": \"space_like\", \"at\": \"start\"}">, CoarseWidthKey,
            LocalKey, GlobalKey]>;
 /// Sizes from 1 to mostSize of Limits.h.
@@ -190,15 +198,15 @@ def Spec_Sizes
               CPred<"::sluice::spec::isSizes(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">,
               "each from 1 to 2147483647">]>;
 def LevelCountsKey : CountsKey<"array of three",
-                               "layers before the chunks, on them, and behind; an array in place "
-                               "of the second is another level, of 16 at most",
+                               "layers before the chunks, on the chunks, and after them; an array "
+                               "as the second entry nests another level, up to 16",
                                "an array of three numbers of layers, as in [4, 22, 4], the second "
                                "of which may be another such array",
                                Spec_Counts<3, 1>>;
 def Spec_HnetOp
     : Spec_ListComposite<
           "hnet",
-          "H-Net: layers on chunks that a router cuts, between layers on rows; levels nest.",
+          "H-Net: layers on the chunks of a router, between layers on rows; levels nest.",
           [LevelCountsKey,
            SpecialKey<
                "boundaries", "object, or array of them by level",
@@ -213,9 +221,10 @@ def Spec_HnetOp
 def Spec_BltOp
     : Spec_ListComposite<
           "blt",
-          "Byte latent transformer: patches that attend to their bytes, and bytes to patches.",
+          "Byte latent transformer: patches attend to their bytes, and bytes attend to patches.",
           [ThreeCountsKey, CutKey<"required">, PoolingMethodKey<"max">,
-           IntegerKey<"parts", "queries of a patch, and keys that its row is", "2", "1", "64", "2">,
+           IntegerKey<"parts", "queries per patch, and keys that a patch's row is split into", "2",
+                      "1", "64", "2">,
            CoarseWidthKey, LocalKey, GlobalKey]>;
 
 #endif // SLUICE_SPEC_COMPOSITES_TD

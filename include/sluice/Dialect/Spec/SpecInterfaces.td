@@ -20,11 +20,11 @@ def Spec_StageInterface : OpInterface<"StageInterface"> {
                     "::mlir::StringAttr", "getPathAttr">,
     InterfaceMethod<"Name of the result in the spec; null without one.", "::mlir::StringAttr",
                     "getToAttr">,
-    InterfaceMethod<"Returns true if training leaves the weights as they were given.", "bool",
+    InterfaceMethod<"Returns true if training does not update the weights.", "bool",
                     "getFrozen">,
-    InterfaceMethod<"Tokens before the first row of the result that may be scored; null stands for "
-                    "0.", "::mlir::IntegerAttr", "getFirstTokensAttr">,
-    InterfaceMethod<"Sets the tokens before the first row that may be scored.", "void",
+    InterfaceMethod<"Number of tokens before the first row of the result that may be scored; "
+                    "null means 0.", "::mlir::IntegerAttr", "getFirstTokensAttr">,
+    InterfaceMethod<"Sets the number of tokens before the first row that may be scored.", "void",
                     "setFirstTokensAttr", (ins "::mlir::IntegerAttr":$tokens)>,
     InterfaceMethod<[{
       Sets attributes whose defaults are derived from others or from the operands' types.
@@ -37,10 +37,10 @@ def Spec_WeightsInterface : OpInterface<"WeightsInterface"> {
   let description = [{ A primitive stage that may have trained tensors. }];
   let methods = [
     InterfaceMethod<[{
-      Adds the stage's tensors to the list, in the order of files. Weights of attention.query, key
-      and value follow one another, then their biases, so that laid out in this order they are one
-      matrix; likewise feed_forward.gate and in. With queries of their own, those of key and value
-      do alone.
+      Adds the stage's tensors to the list, in the order of files. The weights of attention.query,
+      key and value are adjacent, then their biases, so that this layout stores them as one matrix;
+      likewise feed_forward.gate and in. With separate queries, only the weights of key and value
+      are adjacent.
     }], "void", "listWeights", (ins "::sluice::spec::WeightList &":$list)>
   ];
 }
@@ -48,18 +48,19 @@ def Spec_WeightsInterface : OpInterface<"WeightsInterface"> {
 def Spec_LayerSettingsInterface : OpInterface<"LayerSettingsInterface"> {
   let cppNamespace = "::sluice::spec";
   let description = [{
-    A stage with the settings of layers. After verification, `heads` and all that is derived from it
-    are there.
+    A stage with the settings of layers. Verification sets `heads` and all settings that are derived
+    from it.
   }];
   let methods =
       [InterfaceMethod<"Number of heads.", "std::optional<int64_t>", "getHeads">,
        InterfaceMethod<"Number of key and value heads.", "std::optional<int64_t>",
                        "getKeyValueHeads">,
-       InterfaceMethod<"Columns of a head.", "std::optional<int64_t>", "getHeadSize">,
+       InterfaceMethod<"Columns per head.", "std::optional<int64_t>", "getHeadSize">,
        InterfaceMethod<"Function of every norm.", "::sluice::spec::NormFunction", "getNorm">,
-       InterfaceMethod<"Norms before blocks or after sums.", "::sluice::spec::NormPlacement",
+       InterfaceMethod<"Position of the norms: before blocks or after residual sums.",
+                       "::sluice::spec::NormPlacement",
                        "getPlacement">,
-       InterfaceMethod<"Added to the norms' variance.", "double", "getEpsilon">,
+       InterfaceMethod<"Epsilon added to the norms' variance.", "double", "getEpsilon">,
        InterfaceMethod<"Elementwise function of the feed-forward block.",
                        "::sluice::spec::ActivationFunction", "getActivation">,
        InterfaceMethod<"Hidden width of the feed-forward block.", "std::optional<int64_t>",
@@ -67,25 +68,26 @@ def Spec_LayerSettingsInterface : OpInterface<"LayerSettingsInterface"> {
        InterfaceMethod<"Rate of dropout after each block.", "double", "getDropout">,
        InterfaceMethod<"Rate of dropout of attention probabilities.", "double",
                        "getAttentionDropout">,
-       InterfaceMethod<"Positions that a query reads.", "::sluice::spec::MaskAttr", "getMask">,
-       InterfaceMethod<"Sets the positions that a query reads.", "void", "setMaskAttr",
+       InterfaceMethod<"Attention mask.", "::sluice::spec::MaskAttr", "getMask">,
+       InterfaceMethod<"Sets the attention mask.", "void", "setMaskAttr",
                        (ins "::sluice::spec::MaskAttr":$mask)>,
        InterfaceMethod<"Sets the number of key and value heads.", "void", "setKeyValueHeadsAttr",
                        (ins "::mlir::IntegerAttr":$heads)>,
-       InterfaceMethod<"Sets the columns of a head.", "void", "setHeadSizeAttr",
+       InterfaceMethod<"Sets the columns per head.", "void", "setHeadSizeAttr",
                        (ins "::mlir::IntegerAttr":$columns)>,
        InterfaceMethod<"Sets the hidden width of the feed-forward block.", "void",
                        "setFeedForwardAttr", (ins "::mlir::IntegerAttr":$width)>,
-       InterfaceMethod<"Base of rotary angles; none: no rotation.", "std::optional<double>",
+       InterfaceMethod<"Base of rotary angles; std::nullopt without rotation.",
+                       "std::optional<double>",
                        "getRotary">,
-       InterfaceMethod<"Terms of scores by distance.",
+       InterfaceMethod<"Relative position terms of scores.",
                        "std::optional<::sluice::spec::RelativeAttr>", "getRelative">,
        InterfaceMethod<"Unit of Transformer-XL's distances.", "::sluice::spec::DistanceUnit",
                        "getDistances">,
-       InterfaceMethod<"Attention by hashes; none: by the mask.",
+       InterfaceMethod<"Parameters of LSH attention; std::nullopt for attention by the mask alone.",
                        "std::optional<::sluice::spec::LshAttr>", "getLsh">,
-       InterfaceMethod<"Biases of linear maps.", "bool", "getBias">,
-       InterfaceMethod<"Scales that groups of heads read.", "std::optional<::mlir::ArrayAttr>",
+       InterfaceMethod<"True if linear maps have biases.", "bool", "getBias">,
+       InterfaceMethod<"Scales that groups of heads attend to.", "std::optional<::mlir::ArrayAttr>",
                        "getScales">];
 }
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Keys that several ops have in common, and the objects that values of keys may be.
+// Keys that several ops share, and objects that are values of keys.
 
 #ifndef SLUICE_SPEC_KEYS_TD
 #define SLUICE_SPEC_KEYS_TD
@@ -21,26 +21,28 @@ def HeadsKey : IntegerKey<"heads", "attention heads H", "required (here or in de
 }
 def KeyValueHeadsKey
     : IntegerKey<"key_value_heads",
-                 "key and value heads Hkv; query head i reads head i div (heads / key_value_heads)",
+                 "key and value heads Hkv, for grouped-query attention: query head i uses head i "
+                 "div (heads / key_value_heads)",
                  "heads"> {
   let type = "integer dividing heads";
 }
-def HeadSizeKey : IntegerKey<"head_size", "features of a head D", "width / heads (must divide)"> {
+def HeadSizeKey : IntegerKey<"head_size", "features per head D", "width / heads (must divide)"> {
   let type = "integer, even if rotary";
 }
 def PlacementKey : WordKey<"placement", Spec_NormPlacement, ["pre", "post"],
-                           "the norm precedes each block, or after its residual sum", "pre">;
+                           "applies the norm before each block, or after its residual sum", "pre">;
 def ActivationKey : WordKey<"activation", Spec_ActivationFunction,
                             !filter(word, Spec_ActivationFunction.all, !ne(word, "none")),
-                            "of the feed-forward block; gelu is exact (erf), swiglu is Wout "
-                            "(silu(Wgate h) * (Win h))",
+                            "activation of the feed-forward block; gelu is exact (erf), swiglu is "
+                            "Wout (silu(Wgate h) * (Win h))",
                             "gelu">;
 def FeedForwardKey : IntegerKey<"feed_forward", "hidden width of the feed-forward block", "4 d">;
 def DropoutKey
-    : ProbabilityKey<"dropout", "after each of the two blocks, before the residual is added", "0",
+    : ProbabilityKey<"dropout", "dropout rate after each of the two blocks, before the residual "
+                                "is added", "0",
                      "0">;
 def AttentionDropoutKey
-    : ProbabilityKey<"attention_dropout", "on attention probabilities", "0", "0">;
+    : ProbabilityKey<"attention_dropout", "dropout rate of attention probabilities", "0", "0">;
 defvar maskType = "string, {\"window\": [a, b]}, {\"tokens\": [a, b]} or {\"block\": rows}";
 class MaskValueKey<string meaning, string otherwise, Attr attr>
     : SpecialKey<"mask", maskType, meaning, otherwise, attr> {
@@ -49,9 +51,9 @@ class MaskValueKey<string meaning, string otherwise, Attr attr>
 }
 def MaskKey
     : MaskValueKey<
-          "which positions q a query at position p reads; complete: over another scale, groups "
-          "that have ended; window: p - b < q <= p - a; tokens: the same of their last tokens; "
-          "block: up to p in its block",
+          "key positions q visible to a query at position p; complete: on another scale, groups "
+          "that have ended; window: p - b < q <= p - a; tokens: a window in units of the rows' "
+          "last tokens; block: q <= p in the block of p",
           "causal", DefaultValuedAttr<Spec_Mask, "::sluice::spec::MaskShape::causal">>;
 def RotaryKey
     : SpecialKey<"rotary", "false, true (base 10000) or {\"base\": number}",
@@ -61,34 +63,36 @@ def RotaryKey
   let section = "RotarySection";
 }
 def RelativeKey : SpecialKey<"relative", "string or {\"bias\": distances}",
-                             "what scores have by the distance of query and key: a learned bias a "
-                             "head, or Transformer-XL's terms, with biases of each layer or of all",
+                             "relative position terms of scores: a learned bias per head and "
+                             "distance, or Transformer-XL's terms, with biases per layer or "
+                             "shared by all layers",
                              "none", OptionalAttr<Spec_Relative>> {
   let words = ["none", "xl", "xl_shared"];
   let section = "RelativeSection";
 }
 def DistancesKey : WordKey<"distances", Spec_DistanceUnit, ["tokens", "rows"],
-                           "what sinusoids of Transformer-XL's terms count: tokens, or steps of "
+                           "unit of distances in Transformer-XL's sinusoids: tokens, or rows of "
                            "the finer of the layer's scales",
                            "tokens">;
 def LshKey : SpecialKey<"lsh", "false or {\"buckets\": number}",
-                        "attention by hashes: a row reads earlier rows of its own bucket, in its "
-                        "chunk of the bucket and in the one before",
+                        "LSH attention: a row attends to earlier rows of its hash bucket, in its "
+                        "own chunk of the bucket and in the previous chunk",
                         "false", OptionalAttr<Spec_Lsh>> {
   let section = "LshSection";
 }
-def BiasKey : BooleanKey<"bias", "biases of the layer's linear maps", "true">;
+def BiasKey : BooleanKey<"bias", "adds biases to the layer's linear maps", "true">;
 def ScalesKey
     : SpecialKey<
           "scales", "list of {\"factor\": k, \"tokens\": [a, b]}",
-          "the heads in as many groups, of which each reads means of groups of k inside its window",
+          "splits the heads into one group per entry; a group attends to means of k rows inside "
+          "its window",
           "[]",
           OptionalAttr<ConfinedAttr<
               TypedArrayAttrBase<Spec_Scale, "scales of groups of heads">, [ArrayMinCount<1>]>>> {
   let section = "ScaleSection";
 }
 
-/// Keys of `defaults`, and of every stage that has layers.
+/// Keys of `defaults`, and of every stage that contains layers.
 defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey, NormEpsilonKey,
                     ActivationKey, DropoutKey, AttentionDropoutKey, MaskKey, RotaryKey, BiasKey,
                     FeedForwardKey, RelativeKey, DistancesKey, ScalesKey, LshKey];
@@ -97,27 +101,30 @@ defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementK
 // Keys of several stages
 //===----------------------------------------------------------------------===//
 
-def FirstRowKey : IntegerKey<"first", "keys before this row are left out, whatever the mask", "0",
+def FirstRowKey : IntegerKey<"first", "first visible key row; earlier keys are masked in "
+                                      "addition to the mask", "0",
                              "0", "", "0">;
 class BlockKey<string otherwise>
     : IntegerKey<"block",
-                 "rows of a block; as a mask, a query reads the keys up to its own in its block",
+                 "rows of a block; as a mask, a query sees the keys of its block up to its own "
+                 "position",
                  otherwise, "2">;
 class BlockStartKey<string otherwise>
-    : IntegerKey<"start", "a row at which a block starts; the rows before it are a shorter one",
+    : IntegerKey<"start", "first row of a full block; the rows before it form a shorter block",
                  otherwise, "0", "", "0"> {
   let type = "integer >= 0, below block";
 }
 def StartKey : WordKey<"start", Spec_StartRows, ["zeros", "null"],
-                       "rows before the first: zeros, or a trained row", "zeros">;
+                       "value of shifted-in rows: zeros, or a trained row", "zeros">;
 def ShortenInsideKey : WordKey<"shorten", Spec_ShortenMethod, shortenWords,
-                               "method of every shorten stage inside", "average">;
+                               "method of every shorten stage of the expansion", "average">;
 def ShortenWindowKey
     : IntegerKey<
           "shorten_window",
-          "rows that a group of every shorten stage inside reads, which end where the group ends",
-          "each one's factor">;
-class ResultWidthKey<string meaning> : IntegerKey<"width", meaning, "that of the stream">;
+          "window of every shorten stage of the expansion: the number of rows that a group pools, "
+          "up to its last row",
+          "the factor of each shorten stage">;
+class ResultWidthKey<string meaning> : IntegerKey<"width", meaning, "the width of the stream">;
 class ProjectionKey<string key, string meaning>
     : WordKey<key, Spec_ActivationFunction,
               !filter(word, Spec_ActivationFunction.all, !ne(word, "swiglu")), meaning, "none">;
@@ -126,21 +133,21 @@ class HierarchyKey<string meaning, string example>
   let hint = "levels such as \"" # example # "\"";
 }
 
-def TiedKey : BooleanKey<"tied", "uses the embedding's token.weight", "false">;
+def TiedKey : BooleanKey<"tied", "shares the embedding's token.weight", "false">;
 def HeadBiasKey : BooleanKey<"bias", "adds a bias [V]", "false">;
 def LabelSmoothingKey
     : ProbabilityKey<
           "label_smoothing",
-          "share of the target's distribution that is spread over all tokens, in training", "0",
+          "probability mass of the target that training spreads over all tokens", "0",
           "0">;
 def HeadShiftKey
-    : IntegerKey<"shift", "row t reads group (t - shift) div f and is scored against token t + 1",
+    : IntegerKey<"shift", "row t uses group (t - shift) div f and is scored against token t + 1",
                  "the scale's factor - 1", "0">;
-def HeadFirstKey : IntegerKey<"first", "rows before it are not scored", "the shift", "0">;
+def HeadFirstKey : IntegerKey<"first", "first scored row", "the shift", "0">;
 def HeadTargetKey : TextKey<"target", "string",
-                            "input of distributions that rows are scored against", "next token">;
+                            "input with the target distributions of rows", "next token">;
 def HeadWeightsKey
-    : TextKey<"weights", "string", "input of numbers that rows count by, in training", "none">;
+    : TextKey<"weights", "string", "input with the loss weights of rows, in training", "none">;
 defvar headKeys = [TiedKey, HeadBiasKey, LabelSmoothingKey, HeadShiftKey, HeadFirstKey,
                    HeadTargetKey, HeadWeightsKey];
 
@@ -153,32 +160,34 @@ class EndsKey<string key, string meaning, string otherwise>
   let hint = "two integers [a, b] with 0 <= a < b";
 }
 def MaskSection
-    : Section<"a mask", [EndsKey<"window", "a query at position p reads q with p - b < q <= p - a",
+    : Section<"a mask", [EndsKey<"window", "a query at position p sees keys q with p - b < q <= p "
+                                           "- a",
                                  "required">,
                          EndsKey<"tokens",
-                                 "a query whose last token is t reads keys whose last token u has "
-                                 "t - b < u <= t - a",
+                                 "a query whose last token is t sees keys whose last token u "
+                                 "satisfies t - b < u <= t - a",
                                  "window in its place">,
                          BlockKey<"window in its place">, BlockStartKey<"0, of a block">]>;
 def SourceMaskKey
-    : MaskValueKey<"which positions of it a query reads; otherwise as the layer's says", "causal",
+    : MaskValueKey<"mask of this source; as the key \"mask\" of the layer", "causal",
                    OptionalAttr<Spec_Mask>>;
-def SourceStreamKey : StreamKey<"stream", "what keys and values are linear maps of", "required"> {
+def SourceStreamKey : StreamKey<"stream", "stream that keys and values are computed from",
+                                "required"> {
   let hint = "the name of an earlier stage's result";
 }
 def SourceSection : Section<"a source of keys and values", [SourceStreamKey, SourceMaskKey]>;
 def ScaleSection
-    : Section<"a scale", [IntegerKey<"factor", "rows of the layer's input in one key", "required">,
+    : Section<"a scale", [IntegerKey<"factor", "rows of the layer's input per key", "required">,
                           EndsKey<"tokens",
-                                  "a query whose last token is t reads groups whose last token u "
-                                  "has t - b < u <= t - a",
+                                  "a query whose last token is t sees groups whose last token u "
+                                  "satisfies t - b < u <= t - a",
                                   "required">,
                           WordKey<"grid", Spec_GridKind, ["fixed", "moving"],
-                                  "groups of the input's rows, or whole ones that end at t - a and "
-                                  "every k rows before",
+                                  "fixed: groups of the input's rows; moving: full groups that "
+                                  "end at t - a and every k rows before it",
                                   "fixed">]>;
 def RelativeBiasKey
-    : IntegerKey<"bias", "distances that are told apart; those beyond share the last one's bias",
+    : IntegerKey<"bias", "number of distinct distances; larger distances share the last bias",
                  "required"> {
   let hint = "the number of distances that are told apart";
 }
@@ -186,24 +195,27 @@ def RelativeSection : Section<"a relative setting", [RelativeBiasKey]>;
 def RotarySection
     : Section<
           "a rotary setting",
-          [PositiveKey<"base", "pair (2i, 2i+1) turns by p * base^(-2i / head_size)", "required">]>;
-def BucketsKey : IntegerKey<"buckets", "buckets of a hash", "required", "2", "65536"> {
+          [PositiveKey<"base", "rotates pair (2i, 2i+1) by p * base^(-2i / head_size)",
+                       "required">]>;
+def BucketsKey : IntegerKey<"buckets", "buckets per hash", "required", "2", "65536"> {
   let type = "even integer >= 2";
   let hint = "the number of buckets of a hash";
 }
-def ChunkKey : IntegerKey<"chunk", "rows of a bucket that are ranked together", "128", "1",
+def ChunkKey : IntegerKey<"chunk", "rows of a bucket per chunk", "128", "1",
                           "1048576", "128"> {
   let type = "power of two";
 }
 def HashesKey
-    : IntegerKey<"hashes", "hashes, whose keys a row reads together", "2", "1", "64", "2"> {
+    : IntegerKey<"hashes", "hash rounds; a row attends to the keys of all rounds", "2", "1", "64",
+                 "2"> {
   let type = "integer >= 1";
 }
 def LshSection
     : Section<"an lsh setting",
               [BucketsKey, ChunkKey, HashesKey,
                BooleanKey<"causal",
-                          "ranks count earlier rows; false: all rows, as published, which leaks",
+                          "ranks count earlier rows only; false: all rows, as published, which "
+                          "leaks future rows",
                           "true">]>;
 
 #endif // SLUICE_SPEC_KEYS_TD
