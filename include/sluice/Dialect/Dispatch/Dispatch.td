@@ -18,29 +18,29 @@ def Dispatch_Dialect : Dialect {
   let cppNamespace = "::sluice::dispatch";
   let summary = "Fused groups of work: rows, contractions, attention, cross-entropy, scatter";
   let description = [{
-    What both targets share. A dispatch is one kernel: which buffers it reads and through which map,
-    what it computes, which buffers it writes. It has no loops and no addresses: the order of the
-    work, tiles, packing and vectors belong to each target.
+    The representation that both targets share. A dispatch is one kernel: the buffers that it reads,
+    with their access maps, its computation, and the buffers that it writes. It has no loops and no
+    addresses: each target chooses the order of the work, tiles, packing and vectors.
 
     Values are statically shaped tensors. By rank:
       - rank 3, `[B, T, d]`: rows of a sequence, capacity B rows of T positions. Each position's row
-        is stored padded to `paddedWidth(d)` elements; the padding holds anything.
-      - rank 2, `[B, T]`: one number a position, dense.
-      - `[1, T, d]` or `[1, T]` with access `row`, in a domain of more batch rows: each of them
-        reads the one sequence.
+        is stored padded to `paddedWidth(d)` elements; the padding is undefined.
+      - rank 2, `[B, T]`: one number per position, dense.
+      - `[1, T, d]` or `[1, T]` with access `row`, in a domain of more batch rows: all of them
+        share the sequence.
       - rank 2 or 1 with access `table`, `gather`, `vector`, `flat`, and every operand named weight:
-        dense, no padding. Padding is counted in elements, whatever their type. A *domain* names the
-        rows a dispatch runs over and which of them are valid at run time.
+        dense, no padding. Padding is counted in elements of any type. A *domain* specifies the rows
+        that a dispatch runs over and which of them are valid at run time.
 
-    `guard` names an i32 scalar, `scalar:GUARD`, that a dispatch before it in the function stores.
+    `guard` names an i32 scalar, `scalar:GUARD`, that an earlier dispatch of the function stores.
     There are two kinds:
-      - `due.N` *allows* to leave the launch out where it is not 1. Only a scheduled dispatch may
-        have it, and the scalar is made of its schedule: all counts are zero then, so started or
-        not, it writes nothing. A GPU's host, which would have to wait, starts it.
-      - Any other, such as `finite`, *forbids* the launch where it is not 1. Results then keep what
-        their memory held, so they live in named memory. What writes parameters, moments or compute
-        copies has such a guard, but in @initialize and @prepare, and it is made of the loss and the
-        gradients.
+      - `due.N` *allows* skipping the launch if it is not 1. Only a scheduled dispatch may have it,
+        and the scalar is computed from its schedule: all counts are zero then, so the launch writes
+        nothing in any case. The host of a GPU launches it, because it would have to wait for it.
+      - Any other, such as `finite`, *forbids* the launch if it is not 1. The memory of the results
+        then keeps its contents, so results are in named memory. A dispatch that writes parameters,
+        moments or compute copies has such a guard, except in @initialize and @prepare, and the
+        guard is computed from the loss and the gradients.
 
     Memory planning verifies:
     - D-060: a dispatch before the guarded one, without a guard, stores the scalar of the
@@ -56,11 +56,11 @@ def Dispatch_Dialect : Dialect {
       and an update has several batches (`sluice.accumulate`); no other dispatch has it.
 
     Numbers are *stored* as f32 or bf16 and *computed with* as f32. Bodies, epilogues and regions
-    take and yield f32. A bf16 operand is extended when it is read. A result is rounded to the
-    nearest bf16 when it is written: ties go to even, NaN stays NaN. What stays inside a dispatch is
-    not rounded. The two factors of a contraction have one type, its *compute type*: products and
-    sums of bf16 factors are those of their f32 values. Statistics, log-sum-exps, losses, logits,
-    biases and the gradients of weights are f32.
+    take and yield f32. A bf16 operand is extended when it is loaded. A result is rounded to the
+    nearest bf16 when it is stored: ties go to even, NaN stays NaN. Intermediate values of a
+    dispatch are not rounded. The two factors of a contraction have one type, its *compute type*:
+    products and sums of bf16 factors are computed with their f32 values. Statistics, log-sum-exps,
+    losses, logits, biases and the gradients of weights are f32.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultAttributePrinterParser = 1;
@@ -119,8 +119,8 @@ class Dispatch_Op<string mnemonic, list<Trait> traits = []> : Op<Dispatch_Dialec
 class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_Op<mnemonic, !listconcat(traits, [Pure, IsolatedFromAbove, KernelInterface,
                                                  DeclareOpInterfaceMethods<RowReadsInterface>])> {
-  /// For the plan, no kernel depends on them: `backward` marks the backward pass of a step, and
-  /// `recomputed` a dispatch that repeats another one of its function.
+  /// Attributes for the plan, which no kernel depends on: `backward` marks the backward pass of a
+  /// step, and `recomputed` a rematerialized dispatch, which repeats another one of its function.
   dag planning = (ins UnitAttr:$backward, UnitAttr:$recomputed);
 }
 
@@ -136,11 +136,11 @@ def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;
 def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
   let summary = "One pass over rows, with statistics";
   let description = !strconcat([{
-    The body runs once a row. Its arguments are the operands seen through `accesses`; it yields one
-    value a result, stored through `result_accesses`. The body holds elementwise arith and math ops
-    on tensors of one row, `tensor.splat`, and the dispatch ops that follow (reduce, reduce_group,
-    spread, column, position, random). `aliases` gives, for each result, the operand whose memory it
-    must share, or -1: it is updated in place. Rows that are not valid are skipped, or, with
+    The body runs once per row. Its arguments are the operands loaded through `accesses`; it yields
+    one value per result, stored through `result_accesses`. The body holds elementwise arith and
+    math ops on tensors of one row, `tensor.splat`, and the dispatch ops that follow (reduce,
+    reduce_group, spread, column, position, random). `aliases` specifies, for each result, the
+    operand that it updates in place, or -1. Rows that are not valid are skipped, or, with
     `zero_invalid`, their results are written as zeros.
 
     Example:
@@ -188,7 +188,7 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
   let assemblyFormat = [{operands attr-dict-with-keyword $body `:` functional-type(operands,
       results)}];
   let extraClassDeclaration = [{
-    /// Operands with an access: all but the schedule.
+    /// Returns the operands with an access: all but the schedule.
     ::mlir::OperandRange getInputs() {
       return getAllInputs().drop_back(getDomain().getScheduled() ? 1 : 0);
     }
@@ -204,19 +204,19 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
 def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
   let summary = "Rows times a weight matrix, with an epilogue";
   let description = !strconcat([{
-    acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so a linear map
-    reads W(k, n) = weight[n, k] and, with `by_input`, the gradient of its input reads W(k, n) =
-    weight[k, n]. The epilogue is scalar code: arguments (acc, then one f32 an extra operand at
-    element (r, n)), it yields one value a result. Extra operands: access `row` [B, T, N] (identity
-    map), `vector` [N], and `scalar`. Results: `row` [B, T, N]. `input` is [B, T, K]. Rows that are
-    not valid may be computed or not. `input` and `weight` have one type, f32 or bf16; extras and
-    results may have either.
+    acc[r, n] = sum over k of input[r, k] * W(k, n). Weights are stored [out, in], so W(k, n) =
+    weight[n, k] for a linear map, and with `by_input` W(k, n) = weight[k, n] for the gradient of
+    its input. The epilogue is scalar code: its arguments are acc, then one f32 per extra operand at
+    element (r, n); it yields one value per result. Extra operands have access `row` [B, T, N]
+    (identity map), `vector` [N], or `scalar`. Results: `row` [B, T, N]. `input` is [B, T, K]. Rows
+    that are not valid may be computed or not. `input` and `weight` have one type, f32 or bf16;
+    extras and results may have either.
 
-    With `rotated_columns` the last extra is the table of angles, f32 [T, D] of access `table`. At
-    2i it has the cosine and at 2i + 1 the sine of row p's angle, and no argument stands for it.
-    `rotated_columns` is a multiple of D. Of the columns below it, each pair (hD + 2i, hD + 2i + 1)
-    of what is stored as the first result is rotated by its row's angle (Su et al. 2021, equation
-    34).
+    With `rotated_columns` the last extra is the table of rotary angles, f32 [T, D] of access
+    `table`. Row p has the cosine of its angle at 2i and the sine at 2i + 1, and the table is not an
+    argument of the epilogue. `rotated_columns` is a multiple of D. In the columns below it, each
+    pair (hD + 2i, hD + 2i + 1) of the first result is rotated by its row's angle before it is
+    stored (Su et al. 2021, equation 34).
 
     Example:
 
@@ -249,21 +249,21 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
   let assemblyFormat = [{operands attr-dict-with-keyword $epilogue `:` functional-type(operands,
       results)}];
   let extraClassDeclaration = [{
-    /// Operands with an access: all behind the weight but the schedule.
+    /// Returns the operands with an access: all after the weight except the schedule.
     ::mlir::OperandRange getExtras() {
       return getAllExtras().drop_back(getDomain().getScheduled() ? 1 : 0);
     }
-    /// The table of angles; null where nothing is rotated.
+    /// Returns the table of rotary angles; null without rotation.
     ::mlir::Value getRotary() {
       return getRotatedColumns() ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
     }
-    /// Extras that are arguments of the epilogue.
+    /// Returns the extras that are arguments of the epilogue.
     ::mlir::OperandRange getArgumentExtras() {
       return getExtras().drop_back(getRotatedColumns() ? 1 : 0);
     }
     AccessAttr getAccess(unsigned operand);
     bool staysWithinAxis(unsigned) { return true; }
-    /// Rows: all but a table of angles.
+    /// Returns true for rows: all operands but a table of angles.
     bool readsOwnRows(unsigned operand);
     int64_t getTileRows(int64_t blocks);
   }];
@@ -314,10 +314,10 @@ defvar crossEntropyDoc = [{
     v of y[v] x[v]. Here y[v] = (1 - s) [v = t] + s / V, and s is `smoothing`. Rows p < `first` are
     not scored. The logits' gradient is g[r, v] = a[r] (e^(x[v] - lse[r]) - y[v]), with the incoming
     gradient a[r] = `row_gradient`[r], f32 [B, T]; without that operand a[r] = `factor` / (scored
-    rows), that of a mean. Rows that are not scored have a[r] = 0. A mean counts all texts alike, so
-    the domain has no axis. Logits and g are never stored: a kernel holds those of one block of rows
-    or of tokens. `input` and `weight` have one type, f32 or bf16; the input's gradient may have
-    either; all else is f32.
+    rows), the gradient of a mean. Rows that are not scored have a[r] = 0. A mean is over all batch
+    rows together, so the domain has no axis. Logits and g are never stored: a kernel computes them
+    for one block of rows or of tokens at a time. `input` and `weight` have one type, f32 or bf16;
+    the input's gradient may have either; all else is f32.
 }];
 
 defvar crossEntropyAttributes = (ins I64Attr:$offset, DefaultValuedAttr<I64Attr, "0">:$first,
@@ -331,7 +331,7 @@ def Dispatch_CrossEntropyOp
   let description = !strconcat(crossEntropyDoc # [{
     Results: losses [B, T]; lse [B, T], the log-sum-exp of each row (natural logarithm), for
     `cross_entropy_weight_gradient`; input_gradient[r, c] = sum over v of g[r, v] * weight[v, c],
-    [B, T, d]. Losses of rows that are not scored are zeros. The other results are left alone at
+    [B, T, d]. Losses of rows that are not scored are zeros. The other results are not written at
     rows that are not valid.
 
     Example:
@@ -354,7 +354,7 @@ def Dispatch_CrossEntropyOp
   let results = (outs AnyRankedTensor:$losses, Optional<AnyRankedTensor>:$lse,
                       Optional<AnyRankedTensor>:$input_gradient);
   let extraClassDeclaration = [{
-    /// The gradient of a mean is divided by the number of scored rows.
+    /// Returns true for the gradient of a mean, which is divided by the number of scored rows.
     bool readsLength(unsigned result) {
       return getOperation()->getResult(result) == getInputGradient();
     }
@@ -370,9 +370,9 @@ def Dispatch_CrossEntropyWeightGradientOp
   let summary = "Head and cross-entropy: the gradients of the head's weights and bias";
   let description = !strconcat(crossEntropyDoc # [{
     weight_gradient[v, c] = init_weight[v, c] + sum over valid rows r of g[r, v] * input[r, c];
-    bias_gradient[v] = init_bias[v] + sum over valid rows of g[r, v]. `lse` is that of
-    `cross_entropy`: logits are formed a second time from it. Inits may be absent (zero) and may
-    share their result's memory. The order of the sum is fixed.
+    bias_gradient[v] = init_bias[v] + sum over valid rows of g[r, v]. `lse` is the result of
+    `cross_entropy`: the kernel recomputes the logits and their softmax with it. Inits may be absent
+    (zero) and may share their result's memory. The order of the sum is fixed.
 
     Example:
 
@@ -436,13 +436,13 @@ def Dispatch_ScatterRowsOp : Dispatch_KernelOp<"scatter_rows", [SharesMemory]> {
 }
 
 def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
-  let summary = "Where segments end: how many bits are set so far, and at which positions";
+  let summary = "Segment ends: the prefix sum of the bits, and the positions of the set bits";
   let description = !strconcat([{
-    A bit is set where it is greater than 0.5, at a valid row. `bits` are [B, T, 1] or [B, T], f32
+    A bit is set if it is greater than 0.5 and its row is valid. `bits` are [B, T, 1] or [B, T], f32
     or bf16. counts[b, t], i32 [B, T], is the number of set bits at positions <= t. ends[b, m], i32
-    [B, M], is the position of set bit m, counted from 0, and T where there is none. totals[b], i32
-    [B, 2], are the set bits and M. Bits beyond M have no end: the host refuses what came of a row
-    whose first number is greater than its second.
+    [B, M], is the position of set bit m, counted from 0, and T if there is none. totals[b], i32 [B,
+    2], are the number of set bits and M. Bits beyond M have no end: the host rejects the results if
+    a row's first number is greater than its second.
 
     Example:
 

@@ -3,44 +3,44 @@
 // Attention and its gradient. A part of Dispatch.td, which includes it.
 
 defvar attentionDoc = [{
-    Of every batch row b and head h, whose key/value head is h div (heads / kv_heads). D is
-    head_size.
+    Computed for every batch row b and head h, whose key/value head is h div (heads / kv_heads). D
+    is head_size.
 
     - Scores: s(p, q) = score_region(sum_c Q[p, c] K[q, c], p, q, h) for (p, q) in `mask`. That is
       an integer set over dims (p, q); its symbol N is the valid length of keys.
     - P = softmax of s over the q's of the relation with 0 <= q < N.
     - O = (P o keep) V. A row whose relation is empty gives O = 0 and lse = -inf.
 
-    `domain` is that of queries. Keys and values have the rows of `key_domain`, the same where it is
-    absent. With `key_counts`, i64 [B], batch row b has key_counts[b] valid keys, 0 to the positions
-    of their domain. Q, K and V are columns query_column + h D, key_column + hk D, value_column + hk
-    D of rows of `query`, `key` and `value` (the three may be one tensor), rotated already where
-    they are to be (`contract`). keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at
-    element ((b heads + h) T + p) T' + q, stream `random_id`, T the positions of queries and T' of
-    keys. The score region takes (f32 score, i32 p, i32 q, i32 h), then the terms that it reads, and
-    yields f32; it is straight-line arith and math.
+    `domain` is the domain of the queries. Keys and values have the rows of `key_domain`, by default
+    `domain`. With `key_counts`, i64 [B], batch row b has key_counts[b] valid keys, from 0 to the
+    positions of their domain. Q, K and V are columns query_column + h D, key_column + hk D,
+    value_column + hk D of rows of `query`, `key` and `value` (the three may be one tensor), after
+    the rotation, if any (`contract`). keep = bernoulli(1 - dropout) / (1 - dropout), drawn by
+    Philox at element ((b heads + h) T + p) T' + q, stream `random_id`, T the positions of queries
+    and T' of keys. The score region takes (f32 score, i32 p, i32 q, i32 h), then its relative
+    position terms, and yields f32; it is straight-line arith and math.
 
-    *Terms* by distance may follow the tensors above (DistanceTerms). `distance` is d(p, q) = a p -
-    b q + c with a, b >= 1; where it is absent, d(p, q) = p - q. A row of R is a step of distance.
-    Its factor is f / a, f the queries' factor, and also the keys' factor over b. With two tensors
-    of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the region has one more argument, their
-    product: the sum over i of Qv[p, i] R[d(p, q), i]. With `distance_bias` a table b, f32 [M,
-    heads], follows, and the region has one more argument, b[d(p, q), h]. What the region makes of
-    them is its own affair: a sum, a factor, any function. A table of one row is a number a head. A
-    distance beyond the last (valid) row has that row. The mask says d(p, q) >= 0. Q, K, V and the
-    gradient of O have one type, f32 or bf16; results may have either; lse is f32.
+    Operands of relative position *terms* may follow the tensors above (DistanceTerms). `distance`
+    is d(p, q) = a p - b q + c with a, b >= 1; if absent, d(p, q) = p - q. A row of R is a step of
+    distance. Its factor is f / a, f the queries' factor, and also the keys' factor over b. With two
+    tensors of rows, Qv [B, T, heads * D] and R [B, M, heads * D], the region has one more argument,
+    their product: the sum over i of Qv[p, i] R[d(p, q), i]. With `distance_bias` a table b, f32 [M,
+    heads], follows, and the region has one more argument, b[d(p, q), h]. The region may combine
+    them by any function: a sum or a product, for example. A table of one row is one number per
+    head. A distance beyond the last (valid) row uses that row. The mask implies d(p, q) >= 0. Q, K,
+    V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 }];
 
 defvar attentionMethods = [{
-    /// The rows of keys and values. Of a scheduled op the factor alone holds: their rings have the
-    /// number.
+    /// Returns the domain of keys and values. For a scheduled op only its factor is meaningful: the
+    /// rings have the number of rows.
     DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
-    /// Each batch row's valid keys, i64 [B]; null where the key domain has their number.
+    /// Returns each batch row's number of valid keys, i64 [B]; null if the key domain has it.
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
     bool staysWithinAxis(unsigned) { return true; }
     std::optional<int64_t> getRowFactor(unsigned operand);
-    /// Queries, keys and values, where heads are copied in chunks of 16 bytes: rows that are not
-    /// valid are skipped.
+    /// Returns true for queries, keys and values if heads are copied in chunks of 16 bytes: then
+    /// rows that are not valid are skipped.
     bool skipsInvalid(unsigned operand) { return operand < 3 && getHeadSize() % 8 == 0; }
 }];
 
@@ -59,9 +59,9 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
   let summary = "Attention forward: outputs and the rows' log-sum-exp";
   let description = !strconcat(attentionDoc # [{
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are
-    padded). In a scheduled domain queries are its rows; keys and values are read wherever the
-    relation holds, at the positions that their rings still hold. `extras` holds the operands of
-    terms, then the schedule or `key_counts`, each where it is there.
+    padded). In a scheduled domain queries are its rows; keys and values are the positions of the
+    relation, all of which their rings still contain. `extras` has the operands of terms, then the
+    schedule or `key_counts`, if present.
 
     Example:
 
@@ -103,17 +103,16 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
 def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> {
   let summary = "Attention backward: gradients of Q, K and V in one pass";
   let description = !strconcat(attentionDoc # [{
-    `score_gradient` takes what the score region takes, then f32 g, and yields g * d score_region /
-    d score, then the same for each term that the region reads. It is derived from the score region
-    by differentiation of scalar code, never written by hand. Results are one gradient of all three,
-    [B, T, width]; or two, of Q and of K and V; or three. dQ, dK and dV are in the columns
-    query_column, key_column and value_column, so ranges in one tensor are disjoint. One tensor of
-    all takes one domain. Where `rotary` is given, f32 [T, D] as in `contract`, each pair of dQ and
-    dK is rotated back by its row's angle. Rows that are not valid are zeros where all valid numbers
-    are finite; on an axis they hold anything. `extras` holds the operands of terms, `rotary` and
-    `key_counts`, in this order, each where it is there. Gradients of terms follow: of Qv and R rows
-    as theirs, and of the table [B, M, heads], one part a row of the batch, whose sum `scatter_rows`
-    forms.
+    `score_gradient` takes the arguments of the score region, then f32 g, and yields g * d
+    score_region / d score, then the same for each term of the region. Scalar differentiation
+    derives it from the score region. Results are one gradient of all three, [B, T, width]; or two,
+    of Q and of K and V; or three. dQ, dK and dV are in the columns query_column, key_column and
+    value_column, so ranges in one tensor are disjoint. One tensor for all three requires one
+    domain. With `rotary`, f32 [T, D] as in `contract`, each pair of dQ and dK is rotated back by
+    its row's angle. Rows that are not valid are zeros if all valid numbers are finite; on an axis
+    their contents are undefined. `extras` has the operands of terms, `rotary` and `key_counts`, in
+    this order, if present. Gradients of terms follow: of Qv and R in the shapes of their operands,
+    and of the table as [B, M, heads], one partial sum per batch row, which `scatter_rows` adds up.
 
     Example:
 
@@ -146,7 +145,7 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
                             Variadic<AnyRankedTensor>:$extras), attentionAttributes);
   let results = (outs Variadic<AnyRankedTensor>:$gradients);
   let extraClassDeclaration = attentionMethods # [{
-    /// The table of angles, after the terms; null where nothing is rotated back.
+    /// Returns the table of rotary angles, after the terms; null without rotation.
     ::mlir::Value getRotary() {
       auto isTable = [](::mlir::Value value) {
         return ::llvm::cast<::mlir::RankedTensorType>(value.getType()).getRank() == 2;
@@ -160,7 +159,7 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
       return DistanceTerms(getExtras().drop_back(others),
                            getDistanceBias(), getDistance());
     }
-    /// Gradients of queries, keys and values: one, two or three.
+    /// Returns the gradients of queries, keys and values: one, two or three.
     ::mlir::ResultRange getSourceGradients() {
       return getGradients().drop_back(getTerms().count());
     }

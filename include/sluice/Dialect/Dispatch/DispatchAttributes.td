@@ -12,19 +12,19 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
     valid when b < rows and p < ceil(length / f), `rows` and `length` being device scalars; with f =
     0 every row is valid.
 
-    With `axis` the length is the b-th number of `length.AXIS` instead, i64 [batch, 1], also for
-    every access of row b: the rows that text b has on that axis of segments. A dispatch stores them
-    before, once the bits are counted. Factors count from the axis, and are 0 for rows of another
+    With `axis` the length is element b of `length.AXIS` instead, i64 [batch, 1], also for every
+    access of row b: the number of segments of batch row b on that axis. An earlier dispatch stores
+    it, after the bits are counted. Factors are relative to the axis, and are 0 for rows of another
     axis.
 
     A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last
     operand is then its *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the
     number of rows `count`, 0 to `positions`, and the sequence's length in tokens, with start +
     count <= ceil(length / factor). Rows (b, j) with j < count are valid and have position p = start
-    + j; the valid length of whatever is at factor f is ceil(length / f), in place of the device
-    scalars. Every operand or result [B, T, ...] of rows is a *ring* there: row q mod T has position
-    q. Where T covers the capacity that is row q, so a whole sequence is a special case. Rows that
-    are not valid are neither computed nor written.
+    + j; the valid length at factor f is ceil(length / f), instead of the device scalars. Every
+    operand or result [B, T, ...] of rows is a *ring* buffer there: row q mod T has position q. If T
+    covers the capacity, this is row q, so a whole sequence is a special case. Rows that are not
+    valid are neither computed nor written.
   }];
   let parameters = (ins "int64_t":$batch, "int64_t":$positions, "int64_t":$factor,
                         DefaultValuedParameter<"bool", "false">:$scheduled,
@@ -37,7 +37,7 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
                          `factor` `=` $factor
                          (`,` `scheduled` `=` $scheduled^)? (`axis` `=` $axis^)? `>`}];
   let extraClassDeclaration = [{
-    /// Rows that one launch runs over, valid or not.
+    /// Returns the number of rows of one launch, valid or not.
     int64_t getLaunchRows() const { return getBatch() * getPositions(); }
   }];
 }
@@ -53,7 +53,7 @@ def Dispatch_AccessKind : I32EnumAttr<"AccessKind",
 }
 
 def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
-  let summary = "Which rows of an operand (or result) a row of the domain touches";
+  let summary = "The rows of an operand (or result) that a row of the domain accesses";
   let description = [{
     | kind | tensor | row read for (b, p) | body argument |
     |---|---|---|---|
@@ -71,19 +71,19 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `columns` (results only) | [parts, d] | sums over the rows of each part | tensor<d> yielded |
 
     `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the
-    source. Where source_factor is 0, N' is T'; but a sequence that a scheduled domain reads has no
-    end then, as its ring holds whatever is read. A position outside [0, N') is read as zeros.
-    `column` is (p) or (p, i) -> first column, so that a row of k d columns can be read as k rows of
-    d (zero: the whole row or its first d columns). Where the first column is negative, zeros are
-    read too. With `outside` a position outside is read as that number, the identity of what
-    combines the rows. Results use `row` with the identity map, `flat`, `vector` and `scalar`
+    source. If source_factor is 0, N' is T'; but in a scheduled domain the sequence then has no end,
+    because its ring contains every accessed row. A position outside [0, N') is loaded as zeros.
+    `column` is (p) or (p, i) -> first column, so that a row of k d columns can be loaded as k rows
+    of d (zero: the whole row or its first d columns). If the first column is negative, zeros are
+    loaded too. With `outside` a position outside is loaded as that number, the identity of the
+    combiner of the rows. Results use `row` with the identity map, `flat`, `vector` and `scalar`
     (domains of one row), or `columns`. A result of access `row` whose yield is tensor<k x d> is
     stored as one row of k d columns.
 
-    The assembly form gives the kind and the position, then parameters without their default:
-    position p, group 1, factor 0, column 0, no index. In a position, `p` is the position of the
-    row, `v` the value of an index (of `gather` and `range`), `i` the row of the group and `n` is
-    N'. In a column, `p` and `i` are the same.
+    The assembly form has the kind and the position, then the parameters that differ from their
+    defaults: position p, group 1, factor 0, column 0, no index. In a position, `p` is the position
+    of the row, `v` the value of an index (of `gather` and `range`), `i` the row of the group and
+    `n` is N'. In a column, `p` and `i` are the same.
 
     ```mlir
     #dispatch.access<row>
@@ -92,12 +92,12 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
     ```
 
-    An index is an argument of access `row`; an index of a range may be a gathered element too. Of a
-    range, v is the value of argument `index` and w the value of argument `last`; both are p where
-    the argument is -1. Rows outside [0, N') are left out, and the sum is taken in the order of q.
-    With an infinite `outside` it is the greatest number of each column instead, minus infinity of
-    no row. With `extended`, of elements of i32 alone, a position below 0 is read as itself and one
-    from N' on as the greatest number: so an ascending sequence continues.
+    An index is an argument of access `row`; an index of a range may be a gathered element too. For
+    a range, v is the value of argument `index` and w the value of argument `last`; both are p if
+    the argument is -1. Rows outside [0, N') are skipped, and the sum is in the order of q. With an
+    infinite `outside` the result is the maximum of each column instead, minus infinity without
+    rows. With `extended`, for elements of i32 only, a position below 0 is loaded as itself and a
+    position >= N' as the maximum i32: so an ascending sequence continues.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
                     "int64_t":$group,
@@ -128,16 +128,16 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// Row p of the source itself: identity map, one row, whole width.
+    /// Returns true for row p of the source itself: identity map, one row, whole width.
     bool isIdentity() const;
-    /// 0 where no other argument finds it; arguments of level 0 find a gathered one, arguments of
-    /// levels 0 and 1 a range.
+    /// Returns the number of levels of index arguments: 0 without an index; a gather has indices of
+    /// level 0, and a range has indices of levels 0 and 1.
     unsigned getLevel() const {
       return getKind() == AccessKind::Range ? 2 : getKind() == AccessKind::Gather ? 1 : 0;
     }
     /// Returns how a range combines its rows: their sum, or the maximum of each column.
     ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
-    /// Arguments that find it.
+    /// Returns the index arguments of the access.
     ::llvm::SmallVector<unsigned> getIndices() const;
   }];
 }

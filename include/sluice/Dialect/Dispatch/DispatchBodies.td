@@ -43,13 +43,12 @@ def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure, SingleBlock, Iso
   let summary = "Combines the k rows of a group, in order: tensor<k x d> -> tensor<d>";
   let description = [{
     The region is the *combiner*: it computes the next number from the number so far and the number
-    of a later row, column by column. It is elementwise arith and math. `identity` is the number
-    that the combiner leaves alone on either side: of a group with many rows it is the first number
-    so far.
+    of a later row, column by column. It is elementwise arith and math. `identity` is the neutral
+    number on both sides of the combiner, and the initial number of a group with many rows.
 
-    Two combiners have names: `add`, and `max`, where a later row takes over if it is greater, so
-    the first of equal numbers stays, and NaN stays NaN. Any other is written out, with `combine`
-    and `identity`.
+    Two combiners have names: `add`, and `max`, which replaces the number so far only by a greater
+    one, so the first of equal numbers wins, and NaN stays NaN. Any other is spelled out, with
+    `combine` and `identity`.
 
     Example:
 
@@ -76,7 +75,7 @@ def Dispatch_ReduceGroupOp : Dispatch_Op<"reduce_group", [Pure, SingleBlock, Iso
 }
 
 def Dispatch_SpreadOp : Dispatch_Op<"spread", [Pure]> {
-  let summary = "One row as each of the k rows of a group: tensor<d> -> tensor<k x d>";
+  let summary = "Broadcasts one row to the k rows of a group: tensor<d> -> tensor<k x d>";
   let description = [{
     Example:
 
@@ -123,8 +122,8 @@ def Dispatch_StraightThroughOp
     : Dispatch_Op<"straight_through", [Pure, AllTypesMatch<["value", "surrogate", "result"]>]> {
   let summary = "The first operand, with the derivative of the second";
   let description = [{
-    A region of model IR holds it; a dispatch does not. The derivative of the result is 0 by `value`
-    and 1 by `surrogate` (Bengio et al. 2013, arXiv 1308.3432, section 4).
+    It appears in regions of model IR, not in dispatches. The derivative of the result is 0 by
+    `value` and 1 by `surrogate` (Bengio et al. 2013, arXiv 1308.3432, section 4).
 
     Example:
 
@@ -138,15 +137,15 @@ def Dispatch_StraightThroughOp
 }
 
 def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
-  let summary = "Uniform random number in [0, 1), f32, one an element";
+  let summary = "Uniform random number in [0, 1), f32, one per element";
   let description = [{
     Element e = r * width + column (64 bits; r the global row). `id` names the stream; a launch may
     add to it. Philox4x32-10 with counter (low 32 bits of e / 4, bits 32.. of e / 4, id, low 32 bits
     of the device scalar step) and key (low, high 32 bits of the device scalar seed); word w = e mod
     4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With
     `fixed_step` the step in the counter is 0 (initialization). In a dispatch with
-    `draws_by_update`, r counts from the device scalar first_row times the rows of a text.
-    Elementwise ops may carry it through fusion: it depends on nothing else.
+    `draws_by_update`, r is offset by the device scalar first_row times the rows per batch row.
+    Fusion may move it into another dispatch: it depends on nothing else.
 
     Example:
 

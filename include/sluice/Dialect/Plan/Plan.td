@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The plan dialect: named memory, launches, entry points. docs/plan-and-artifact.md is its file
-// form.
+// The plan dialect: named memory, launches, entry points. docs/plan-and-artifact.md specifies its
+// file format.
 
 #ifndef SLUICE_PLAN_TD
 #define SLUICE_PLAN_TD
@@ -20,31 +20,32 @@ def Plan_Dialect : Dialect {
     entry point. Planning turns each function of dispatches into a `plan.entry` of `plan.launch`es
     over `plan.buffer`s.
 
-    An entry is verified against its module: what runs it trusts it. Each launch has its kernel's
-    arguments, in the arena (`plan.arena_bytes` of the module) and at the scalars' places. There lie
-    buffers too, and its workspace, at a multiple of 64 bytes, with the kernel's `counters` in
-    front. It comes after each launch before it that touches the same bytes. What a guard of a
-    launch means, [dispatches](dispatch.md) say; its scalar has a buffer and is written before.
+    An entry is verified against its module, because the runtime trusts it. The arguments of each
+    launch are in the arena (`plan.arena_bytes` of the module) and at the scalars' places. The arena
+    also contains the buffers and the launch's workspace, at a multiple of 64 bytes, which begins
+    with the kernel's `counters`. A launch is ordered after each earlier launch that accesses the
+    same bytes. [Dispatches](dispatch.md) define the guard of a launch; its scalar has a buffer and
+    is written before.
   }];
-  /// Facts of a module of dispatches: the losses that an objective reports, the factors that steps
-  /// draw and the bytes of the arena. A function for one of the factors has that `factor` and the
-  /// name of the entry that it is a variant `of`. `offsets` are the bytes where results of a
-  /// dispatch begin, for people: no pass reads them.
+  /// Attributes of a module of dispatches: the losses that an objective reports, the factors that
+  /// steps draw and the bytes of the arena. A function for one of the factors has that `factor` and
+  /// the name of the entry that it is a variant `of`. `offsets` are the byte offsets of a
+  /// dispatch's results, for readers of the IR: no pass uses them.
   let discardableAttrs = (ins "::mlir::ArrayAttr":$losses, "::mlir::DenseI64ArrayAttr":$factors,
                           "::mlir::IntegerAttr":$arena_bytes, "::mlir::StringAttr":$of,
                           "::mlir::IntegerAttr":$factor, "::mlir::DenseI64ArrayAttr":$offsets);
 }
 
-/// Memory that has a name and outlives an entry point.
+/// Named memory, which outlives an entry point.
 def Plan_NamedMemory : Resource<"::sluice::plan::NamedMemory">;
 
 class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<Plan_Dialect, mnemonic, traits>;
 
 def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> {
-  let summary = "The contents of named memory, as a tensor";
+  let summary = "Loads the contents of named memory, as a tensor";
   let description = [{
-    Reads the place at this point: a store to it before is seen, a store behind is not. `place` is
-    `class:name`: parameter:NAME, compute:NAME, gradient:NAME, flat:NAME, scalar:NAME,
+    Reads the place at this point: earlier stores to it are visible, later stores are not. `place`
+    is `class:name`: parameter:NAME, compute:NAME, gradient:NAME, flat:NAME, scalar:NAME,
     constant:NAME, input:NAME, output:NAME, state:NAME.
 
     Example:
@@ -66,7 +67,7 @@ def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> 
 def Plan_ViewOp : Plan_Op<"view", [Pure]> {
   let summary = "The same memory under another shape";
   let description = [{
-    Both have as many elements of one type, and rank 1 or 2: rows of rank 3 are padded.
+    Both have the same number of elements of one type, and rank 1 or 2: rows of rank 3 are padded.
 
     Example:
 
@@ -87,8 +88,8 @@ def Plan_ViewOp : Plan_Op<"view", [Pure]> {
 def Plan_StoreOp : Plan_Op<"store", [MemoryEffects<[MemWrite<Plan_NamedMemory>]>]> {
   let summary = "Writes a tensor to named memory";
   let description = [{
-    It moves nothing: the dispatch that makes `value` writes there. So memory planning refuses a
-    function in which what was bound from the place before is read behind that dispatch.
+    It moves no data: the dispatch that computes `value` writes to the place. So memory planning
+    rejects a function that uses an earlier `plan.bind` of the place after that dispatch.
 
     Example:
 
@@ -126,10 +127,10 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
 }
 
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol]> {
-  let summary = "A kernel: one dispatch's shape, generated once for every launch that has it";
+  let summary = "A kernel: one dispatch shape, generated once for all its launches";
   let description = [{
-    `operand_bytes` are those of the dispatch's operands, then of its results, the last `written` of
-    them. `draws_by_update` and `scheduled` are those of the dispatch.
+    `operand_bytes` are the sizes of the dispatch's operands, then of its results, the last
+    `written` of them. `draws_by_update` and `scheduled` are the dispatch's attributes.
 
     Example:
 
@@ -157,8 +158,8 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTe
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "An entry point: launches in order";
   let description = [{
-    Of a model whose steps draw their factor, `factor` says that this is the entry `of` for another
-    factor than the first.
+    In a model whose steps draw their factor, `factor` marks the variant of the entry `of` for a
+    factor other than the first.
 
     Example:
 
@@ -190,14 +191,15 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
   let description = [{
     `arguments` are byte offsets into the arena: of operands and results, of the scalars length,
     rows, step and seed, and of first_row where the kernel draws by the update. Then come the first
-    random stream, a plain integer, and the workspace's offset. Items come from the kernel's
-    variant. `after` are the indices of launches of this entry that must be done before, ascending.
-    `guard` names an i32 scalar that must be one. `axis` is the axis of segments whose rows it runs
-    over; without one the tokens' length says how many.
+    random stream, a plain integer, and the workspace's offset. The kernel's variant specifies the
+    number of items. `after` lists the launches of this entry that must complete before, by
+    ascending index. `guard` names an i32 scalar that must be one. `axis` is the axis of segments
+    whose rows it runs over; without one, the tokens' length determines the number of rows.
 
-    `runs` has four numbers for each operand or result of which a bucket's memory has a part: its
-    number among them, how many runs of bytes it has, how far they begin from each other, and the
-    bytes of one. The launch touches nothing between them. All of any other is touched.
+    `runs` has four numbers for each operand or result that the launch accesses in part, because of
+    its length bucket: the operand's number, the number of runs of bytes, their stride, and the
+    bytes per run. The launch accesses no bytes between the runs. It accesses all of every other
+    operand.
 
     Example:
 

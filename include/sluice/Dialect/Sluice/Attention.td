@@ -10,7 +10,7 @@ def attentionAttributes {
                             "0">:$random_id,
                         UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
   code declaration = [{
-    /// The table of angles, the last operand; null where nothing is rotated.
+    /// Returns the table of rotary angles, the last operand; null without rotation.
     ::mlir::Value getRotary() {
       auto isTable = [](::mlir::Value value) {
         return ::llvm::isa<::mlir::RankedTensorType>(value.getType());
@@ -18,7 +18,7 @@ def attentionAttributes {
       bool isThere = ::llvm::count_if(getExtras(), isTable) > (getDistanceBias() ? 1 : 0);
       return isThere ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
     }
-    /// Returns the terms of scores by distance.
+    /// Returns the relative position terms of scores.
     ::sluice::dispatch::DistanceTerms getTerms() {
       return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0),
                                                getDistanceBias(), getDistance());
@@ -30,26 +30,26 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, Isolat
                                                         AxesInterface], ["getRemedy"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = !strconcat([{
-    As dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one
-    packed sequence or several). Keys and values lie on one scale, queries and the output on one.
-    `mask` is the relation over p, a position of the queries' scale, and q, one of the keys', with
-    symbol n, the valid length of keys: on a given axis, the row's own count. The score region is
-    scalar code (f32 score, i32 p, i32 q, i32 head) -> f32, with an argument more for a term that it
-    reads. With `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's angle) each
-    pair (2i, 2i + 1) of a query's or key's columns is rotated by its row's angle first (Su et al.
-    2021, equation 34). Results: output and the rows' log-sum-exp. The backward differentiates the
-    region and transposes the relation.
+    Like dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one
+    packed sequence or several). Keys and values are on one scale, queries and the output on one.
+    `mask` is the relation over a query position p and a key position q, with symbol n, the valid
+    length of the keys: on a given axis, the row's own count. The score region is scalar code (f32
+    score, i32 p, i32 q, i32 head) -> f32, with one more argument for each term that it uses. With
+    `rotary` ([T, D], at 2i the cosine and at 2i + 1 the sine of row p's angle) each pair (2i, 2i +
+    1) of a query's or key's columns is rotated by its row's angle first (Su et al. 2021, equation
+    34). Results: output and the rows' log-sum-exp. The backward differentiates the region and
+    transposes the relation.
 
-    *Terms* by distance may stand between the three sequences and the table. `distance` is d(p, q) =
-    a p - b q + c with a, b >= 1; where it is absent, d(p, q) = p - q. With factors f of queries and
-    g of keys, f / a = g / b. That is the factor of a step of distance. Two sequences of heads D
-    columns each are Qv, on the queries' scale, and R, on that of the steps. The region then has an
-    argument behind the head, the product Qv[p] R[d(p, q)]. Its sum with the score is
-    Transformer-XL's (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With
+    Operands of relative position *terms* may follow the three sequences, before the table.
+    `distance` is d(p, q) = a p - b q + c with a, b >= 1; if absent, d(p, q) = p - q. With factors f
+    of queries and g of keys, f / a = g / b. That is the factor of a step of distance. Two sequences
+    of heads D columns each are Qv, on the queries' scale, and R, on the scale of the steps. The
+    region then has an argument after the head, the product Qv[p] R[d(p, q)]. Its sum with the score
+    is Transformer-XL's (Dai et al. 2019, equation of section 3.3, with Q = q + u, Qv = q + v). With
     `distance_bias` a table [M, heads] follows, and the region's last argument is b[d(p, q), head].
-    A table of one row is a number a head. Gradients of Qv and R, and of the table, follow from
-    those of the region by these arguments. A distance beyond the last valid row has that row. The
-    mask says d(p, q) >= 0.
+    A table of one row is one number per head. Gradients of Qv, R and the table follow from the
+    region's derivatives by these arguments. A distance beyond the last valid row uses that row. The
+    mask implies d(p, q) >= 0.
 
     Example:
 
@@ -93,9 +93,9 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusesA
     IsolatedFromAbove, AxesInterface]> {
   let summary = "Gradients of queries, keys and values";
   let description = !strconcat([{
-    One gradient a sequence: one where the three are packed, two where keys and values are, of
-    queries and of both, three where none are. A gradient has its columns where the sequence has
-    them. Those of the terms follow, in their order.
+    One gradient per sequence: one if all three are packed, two (queries, then keys and values) if
+    keys and values are packed, else three. A gradient has the columns of its sequence. Gradients of
+    the terms follow, in operand order.
 
     Example:
 
@@ -127,7 +127,7 @@ def Sluice_AttentionBackwardOp : Sluice_BackwardOp<"attention_backward", [FusesA
   let assemblyFormat = "operands attr-dict-with-keyword $score `derivative` $score_gradient `:` "
                        "functional-type(operands, results)";
   let extraClassDeclaration = attentionAttributes.declaration # [{
-    /// Gradients of queries, keys and values: one, two or three.
+    /// Returns the gradients of queries, keys and values: one, two or three.
     ::mlir::ResultRange getSourceGradients() {
       return getGradients().drop_back(getTerms().count());
     }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention by hashes (Reformer). Apart from Sluice.td, as few programs need it.
+// LSH attention (Reformer). Separate from Sluice.td, because few programs need it.
 
 #ifndef SLUICE_HASHED_TD
 #define SLUICE_HASHED_TD
@@ -12,12 +12,12 @@ defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$buck
 
 def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusesAs<"Alone">],
                                               ["getNeutralName", "getBurstRefusal"]> {
-  let summary = "The bucket of a row by each hash (Kitaev et al. 2020, section 2)";
+  let summary = "The bucket of each row, per hash (Kitaev et al. 2020, section 2)";
   let description = [{
-    `rotations`, [hashes buckets / 2, d], are constants. For each hash, y = R x has a number for
-    each of half the buckets. The bucket of a row is i where |y[i]| is the greatest, plus half the
-    buckets where y[i] < 0 (equation 4's argmax of [y; -y]). The result has a column a hash: whole
-    numbers from 0 on, as f32. No gradient passes through it.
+    `rotations`, [hashes buckets / 2, d], are constants. For each hash, y = R x has buckets / 2
+    numbers. The bucket of a row is the i that maximizes |y[i]|, plus buckets / 2 if y[i] < 0
+    (argmax of [y; -y], section 2). The result has one column per hash: integers from 0, stored as
+    f32. No gradient passes through it.
 
     Example:
 
@@ -37,7 +37,7 @@ def Sluice_HashedBucketsOp : Sluice_ForwardOp<"hashed_buckets", [FusesAs<"Alone"
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let extraClassDeclaration = [{
     int64_t getHashes() { return getResult().getType().getWidth(); }
-    /// Buckets of a hash, an even number.
+    /// Returns the number of buckets per hash, which is even.
     int64_t getBuckets() {
       return 2 * ::llvm::cast<::mlir::RankedTensorType>(getRotations().getType()).getDimSize(0) /
              getHashes();
@@ -51,21 +51,23 @@ def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusesAs<"Al
   let summary = "Attention between rows of one bucket, chunk by chunk (Kitaev et al. 2020, "
                 "section 2)";
   let description = [{
-    Queries and keys are one sequence, of heads D columns, and values another one. `buckets` has a
-    column a hash: the row's bucket, 0 to `bucket_count` - 1 (hashed_buckets). All heads share it.
+    Queries and keys are one sequence, of heads D columns, and values another one. `buckets` has one
+    column per hash: the row's bucket, 0 to `bucket_count` - 1 (hashed_buckets). All heads share it.
 
     The rank of row p is the number of rows q < p of its bucket, and its chunk is rank div `chunk`.
-    Row p reads the rows q < p of its bucket in its own chunk and in the one before; itself only
-    where no hash finds it any other row. Buckets and ranks depend on rows up to p. Scores are
-    products over sqrt(D); softmax runs over the rows of all hashes together, a row that two of them
-    find counting twice. It is the sum of each hash's attention, weighted by its log-sum-exp. `lse`
-    is the log-sum-exp of a row, 0 where it reads itself alone. No gradient passes through buckets.
+    Row p attends to the rows q < p of its bucket in its own chunk and in the previous chunk, and to
+    itself only if no hash finds another row. Buckets and ranks depend on rows up to p. Scores are
+    products over sqrt(D); softmax is over the rows of all hashes together; a row that two hashes
+    find counts twice. This equals the sum of each hash's attention, weighted by its log-sum-exp.
+    `lse` is the log-sum-exp of a row, 0 if the row attends only to itself. No gradient passes
+    through buckets.
 
-    In a step keys, values and buckets are read from states, and queries are the rows that are due.
+    In a decode step keys, values and buckets come from states, and queries are the rows that are
+    due.
 
     With `sorted` rows are ranked as published: sorted by bucket, then by position, and the sorted
-    list is cut into chunks. Which rows are in a chunk then depends on all of them. Such an op
-    leaks, and does not compile.
+    list is cut into chunks. The rows of a chunk then depend on all rows of the sequence. Such an op
+    leaks future rows and does not compile.
 
     Example:
 
@@ -100,10 +102,10 @@ def Sluice_HashedAttentionOp : Sluice_ForwardOp<"hashed_attention", [FusesAs<"Al
 
 def Sluice_HashedAttentionBackwardOp : Sluice_BackwardOp<"hashed_attention_backward",
                                                          [FusesAs<"Alone">]> {
-  let summary = "Gradients of the rows that are queries and keys, and of values";
+  let summary = "Gradients of the shared query and key rows, and of the values";
   let description = [{
-    Each hash's part is a gradient of attention by the output and the log-sum-exp of all hashes
-    together.
+    The contribution of each hash is an attention gradient with the output and the log-sum-exp of
+    all hashes.
 
     Example:
 

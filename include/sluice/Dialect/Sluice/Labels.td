@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Labels of the data, the entropy of a model's predictions, and the progress of training. Apart
-// from Sluice.td, as few programs need them.
+// Labels of the data, the entropy of a model's predictions, and the progress of training. Separate
+// from Sluice.td, because few programs need them.
 
 #ifndef SLUICE_LABELS_TD
 #define SLUICE_LABELS_TD
@@ -9,15 +9,14 @@
 include "sluice/Dialect/Sluice/Hashed.td"
 
 def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusesAs<"Rows">], ["getRemedy"]> {
-  let summary = "y[p] = what data beside the tokens say of token p, 0 or 1: for losses, which no "
-                "row reads";
+  let summary = "y[p] = label of token p from the data, 0 or 1: for losses only";
   let description = [{
-    A tokenizer's segments, or what another model found, follow from the whole text. So a label
-    reads every token, and a prediction that reads it is refused. The host gives f32 [B, T] as
-    `label`. The reference does not have them. There a label is 1 where p and the tokens add up to
-    an odd number, which stands for any rule that looks ahead.
+    Labels from a tokenizer or from another model depend on the whole text. So a label depends on
+    every token, and a prediction that uses a label is rejected. The host provides f32 [B, T] as
+    `label`. The reference does not have them: there a label is 1 if the sum of p and the tokens is
+    odd, a stand-in for any rule that looks ahead.
 
-    With `numbers` they are those of a named input, f32 [B, T] or [B, T, width].
+    With `numbers` they are the values of a named input, f32 [B, T] or [B, T, width].
 
     Example:
 
@@ -39,7 +38,7 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusesAs<"Rows">], ["getRemedy"
 def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusesAs<"Rows">], ["getNeutralName"]> {
   let summary = "y[p] = the entropy of softmax(x[p]) over the columns, in nats, one column";
   let description = [{
-    It decides where segments end, and so no gradient passes.
+    It determines segment ends, so no gradient passes through it.
 
     Example:
 
@@ -59,9 +58,9 @@ def Sluice_EntropyOp : Sluice_ForwardOp<"entropy", [FusesAs<"Rows">], ["getNeutr
 def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusesAs<"Rows">]> {
   let summary = "y[p] = -sum over v of t[p, v] log softmax(z[p])[v], in nats; 0 for p < first";
   let description = [{
-    The targets t are the numbers that the host gives as `target`, f32 [B, T, V], and no value of
-    the model. The reference, which has none, makes them of the tokens: a stand-in for any rule that
-    looks ahead.
+    The targets t are the numbers that the host provides as `target`, f32 [B, T, V], and not a value
+    of the model. The reference has none and computes them from the tokens: a stand-in for any rule
+    that looks ahead.
 
     Example:
 
@@ -102,10 +101,10 @@ def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusesAs
 }
 
 def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusesAs<"Rows">]> {
-  let summary = "y[p] = the number of the update that is made, from 1, for every p";
+  let summary = "y[p] = the number of the current update, from 1, for every p";
   let description = [{
-    The host's number, which the learning rate follows too. So what is scheduled goes on as it was
-    where a run is resumed. Up to 2^24 it is exact.
+    The host provides the number, which also determines the learning rate, so that schedules
+    continue when a run is resumed. It is exact up to 2^24.
 
     Example:
 

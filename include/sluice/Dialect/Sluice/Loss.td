@@ -1,19 +1,19 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Losses and what training minimizes. A part of Sluice.td, which includes it.
+// Losses and the training objective. A part of Sluice.td, which includes it.
 
 def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusesAs<"Alone">, FactorInterface],
                                              ["getTargetReads", "getRemedy"]> {
-  let summary = "Head and loss in one, a number a row: nats of token p + offset under "
+  let summary = "Fused head and loss, one number per row: nats of token p + offset under "
                 "softmax(x[p] W^T + b)";
   let description = [{
-    One op, so that a batch's logits are never stored. Tokens are targets here: row p is scored
+    One op, so that the logits of a batch are never stored. Tokens are targets here: row p is scored
     against token p + offset. Rows p < `first` are not scored: their losses are zeros. With
     `smoothing` s > 0 the target's distribution is 1 - s on the token plus s / V on every one of the
     V tokens (Szegedy et al. 2016, section 7), and the loss its cross-entropy. With `target` the
-    distribution of row p is row p of the numbers that the host gives under this name, f32 [B, T,
-    V]: `sluice-expand-soft-targets` writes such a loss as ops. They are no value here, so nothing
-    but the loss can read them.
+    distribution of row p is row p of the numbers that the host provides under this name, f32 [B, T,
+    V]: `sluice-expand-soft-targets` expands such a loss to ops. They are not an SSA value, so only
+    the loss can use them.
 
     Example:
 
@@ -38,7 +38,7 @@ def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusesAs<"Alone">,
 
 def Sluice_CrossEntropyBackwardOp
     : Sluice_BackwardOp<"cross_entropy_backward", [FusesAs<"Alone">, AttrSizedOperandSegments]> {
-  let summary = "Losses and their gradients, for an incoming gradient a row";
+  let summary = "Losses and their gradients, for an incoming gradient per row";
   let description = [{
     Row p's incoming gradient is gradient[p]. Without that operand it is the gradient of `factor`
     times a mean, the same for all scored rows: factor / (scored rows). Rows p < `first` have none.
@@ -76,16 +76,16 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusesAs<"Alone">,
                                                  DeclareOpInterfaceMethods<ReferenceInterface>]> {
   let summary = "The scalar that training minimizes: the sum of factors times means of losses";
   let description = [{
-    Operand i, one number a row, has the name names[i] and counts factors[i] times its mean: the sum
-    over valid rows, divided by the number of rows p >= first[i]. Rows before those must be zeros,
-    as `cross_entropy` makes them. The scalar becomes the device scalar `loss`, and where there are
-    several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted. A
-    function without this op minimizes the mean of the losses that it returns. With `padded` the
-    host specifies which rows are padding: these count neither in the sums nor in the numbers of
-    rows. Numbers of rows count `batches` batches, the batches of an update: the sums of one batch
-    are its share of the update's means. With `weights` loss i, where weights[i] is not empty, has
-    rows that are multiplied already by the numbers of that name. Its mean is the sum divided by the
-    sum of these numbers, which the host gives.
+    Operand i, one number per row, has the name names[i] and contributes factors[i] times its mean:
+    the sum over valid rows, divided by the number of rows p >= first[i]. Earlier rows must be
+    zeros, as in the result of `cross_entropy`. The scalar becomes the device scalar `loss`, and
+    with several means, each becomes `loss.NAME`. Losses may be mapped first, for instance weighted.
+    A function without this op minimizes the mean of the losses that it returns. With `padded` the
+    host specifies the padding rows, which count neither in the sums nor in the numbers of rows.
+    Numbers of rows count `batches` batches, the batches of an update: the sums of one batch are its
+    share of the update's means. With `weights`, the rows of each loss i whose weights[i] is not
+    empty are already multiplied by the input of that name. Its mean is the sum divided by the sum
+    of these weights, which the host provides.
 
     Example:
 
@@ -111,11 +111,11 @@ def Sluice_ObjectiveOp : Sluice_Op<"objective", [FusesAs<"Alone">,
 }
 
 def Sluice_MeanGradientOp : Sluice_BackwardOp<"mean_gradient", [FusesAs<"Rows">]> {
-  let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (their "
-                "number), for every row";
+  let summary = "Gradient of `factor` times a mean over rows p >= `first`: factor / (number of "
+                "these rows), for every row";
   let description = [{
-    With `padded`, rows of padding are not counted, and have zeros. Their number counts `batches`
-    batches. With `weights` it is the sum of the numbers of this name.
+    With `padded`, padding rows are not counted, and are zeros. The number of rows counts `batches`
+    batches. With `weights` it is the sum of the input of this name.
 
     Example:
 

@@ -13,11 +13,12 @@ class Sluice_Attr<string name, string mnemonic_> : AttrDef<Sluice_Dialect,
 def Sluice_Origin : Sluice_Attr<"Origin", "origin"> {
   let summary = "The stage of a spec, and the part of it, that an op came from";
   let description = [{
-    `stage` is the path of the stage, as names of weights begin with it. `part` is the importer's
-    name of what the op computes there. Messages, certificates and a step's states name values by
-    both. No kernel depends on an origin.
+    `stage` is the path of the stage, the prefix of its weights' names. `part` is the importer's
+    name for the op's computation in the stage. Messages, certificates and a step's states name
+    values by both. No kernel depends on an origin.
 
-    An origin is the metadata of an op's location, around the place of the stage:
+    An origin is the metadata of an op's fused location, which wraps the source location of the
+    stage:
 
     ```mlir
     %y = sluice.linear %x, %w : ...
@@ -25,15 +26,15 @@ def Sluice_Origin : Sluice_Attr<"Origin", "origin"> {
     ```
 
     An op that replaces several others, and a dispatch, have a set of origins: a fused location of
-    theirs. The first is the origin of the op that was kept, or that the dispatch formed around.
-    Names and places in messages are those of the first.
+    the original locations. The first is the origin of the op that was retained, or of the
+    dispatch's root op. Messages use the name and the source location of the first.
 
     The location is more robust than a discardable attribute of the op for three reasons. Every
-    builder needs a location, so a pass that rewrites an op takes the origins over, whoever wrote
-    it. Equality ignores locations: `cse` merges equal ops of two stages, and equal dispatches share
-    a kernel. A hash of a kernel does not change with the names of stages. The cost: IR shows
-    origins only with `--mlir-print-debuginfo`, and `--strip-debuginfo` removes them. Upstream's
-    `cse` keeps the origins of the first op alone; `sluice-merge-ops` keeps those of all.
+    builder needs a location, so each pass that rewrites an op propagates the origins. Equality
+    ignores locations: `cse` merges equal ops of two stages, and equal dispatches share a kernel. A
+    hash of a kernel does not change with the names of stages. The cost: IR shows origins only with
+    `--mlir-print-debuginfo`, and `--strip-debuginfo` removes them. Upstream's `cse` retains only
+    the origins of the first op; `sluice-merge-ops` retains the origins of all.
   }];
   let parameters = (ins StringRefParameter<"path of the stage">:$stage,
                     StringRefParameter<"part of the stage">:$part);
@@ -42,7 +43,7 @@ def Sluice_Origin : Sluice_Attr<"Origin", "origin"> {
     /// Returns "stages.1.inside.0.attention.mix" for the part "attention.mix" of
     /// "stages.1.inside.0".
     std::string getName() const;
-    /// Returns whether the path of a stage, or of a part of one, contains this origin.
+    /// Returns true if the path of a stage, or of a part of a stage, contains this origin.
     bool isWithin(::llvm::StringRef path) const;
     /// Returns the number of stages that contain the stage: 2 for "stages.1.inside.0.inside.3".
     int64_t getDepth() const;

@@ -3,8 +3,8 @@
 // Ops that move rows within a scale or between two scales. A part of Sluice.td, which includes it.
 
 def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusesAs<"Access">], ["isLazy", "getShift"]> {
-  let summary = "y[p] = x[p - by], null before; lazy. A negative `by` looks ahead (an adjoint, or "
-                "a leak)";
+  let summary = "y[p] = x[p - by], null for p < by; lazy. A negative `by` looks ahead (an "
+                "adjoint, or a leak)";
   let description = [{
     Example:
 
@@ -21,10 +21,10 @@ def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusesAs<"Access">], ["isLazy", "
 }
 
 def Sluice_StartOp : Sluice_ForwardOp<"start", [FusesAs<"Rows", ["getRowGroup"]>], ["getShift"]> {
-  let summary = "y[p] = x[p - by] for p >= by, and the row `null` before; stored";
+  let summary = "y[p] = x[p - by] for p >= by, else the row `null`; stored";
   let description = [{
-    A shift whose first rows are learned: `null` is a parameter of one row. No token is in it, so
-    that the relation is a shift's.
+    A shift whose first rows are learned: `null` is a parameter of one row. It does not depend on
+    tokens, so the relation is the relation of a shift.
 
     Example:
 
@@ -64,17 +64,17 @@ def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusesAs<"Rows", ["getRowGrou
                                                     IsolatedFromAbove]> {
   let summary = "Group m: its window x[k m + k - w + i], 0 <= i < w, reduced by a combiner";
   let description = !strconcat([{
-    The region is the *combiner*: of the number so far and that of a later row, column by column, it
-    makes the next. It is elementwise arith and math. Positions where x is null are left out, and
-    those where `mask`, one number a row, is not greater than 0.5. What is left is combined in
-    order. Where nothing is left, the result is `identity`, which the combiner leaves alone on
-    either side. A result that is an infinite identity becomes zero.
+    The region is the *combiner*: it maps the accumulated number and the number of a later row to
+    the next accumulated number, per column, with elementwise arith and math ops. Positions where x
+    is null are skipped, as are positions where `mask`, one number per row, is not greater than 0.5.
+    The remaining positions are combined in order, starting from `identity`, which is neutral on
+    both sides of the combiner. A result that is an infinite identity becomes zero.
 
-    `sum`, `average` (a sum divided by w, always) and `max` (the first of equal numbers stays) are
-    short for their regions. Any other is written out, with `combine` and `identity`. The region
-    says what the gradient is. Of a sum it is spread; that of a maximum goes to the first of the
-    greatest (`shorten_max_backward`), none where all are minus infinity. Any other region has none:
-    it runs forward.
+    `sum`, `average` (a sum always divided by w) and `max` (the first of equal numbers wins)
+    abbreviate their regions. Any other region is spelled out, with `combine` and `identity`. The
+    region determines the gradient. The gradient of a sum is spread over its rows; the gradient of a
+    maximum goes to the first maximal row (`shorten_max_backward`), or to none if all are minus
+    infinity. Any other region has no gradient: it is forward only.
 
     Example:
 
@@ -119,10 +119,10 @@ def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusesAs<"Rows", ["getRowGrou
 def Sluice_ShortenMaxBackwardOp : Sluice_BackwardOp<"shorten_max_backward", [FusesAs<"Rows",
     ["getRowGroup", "yieldsGroup"]>]> {
   let summary = "z[m, i d + c] = gradient[m, c] for the first i whose x[k m + k - w + i, c] is "
-                "the greatest of window m, else 0";
+                "the maximum of window m, else 0";
   let description = !strconcat([{
     The input's gradient is `unfold` of this (with a window, of its `overlap_add`), which a shift
-    may read past the last position.
+    may access past the last position.
 
     Example:
 
@@ -163,7 +163,7 @@ def Sluice_UpsampleOp : Sluice_ForwardOp<"upsample", [FusesAs<"Access">], ["isLa
 }
 
 def Sluice_FoldOp : Sluice_ForwardOp<"fold", [FusesAs<"Rows", ["getRowGroup", "yieldsGroup"]>]> {
-  let summary = "Group m: the w rows of its window, x[k m + k - w + i], side by side, w d columns";
+  let summary = "Group m: the concatenated w rows of its window, x[k m + k - w + i]: w d columns";
   let description = !strconcat([{
     Example:
 
@@ -202,7 +202,7 @@ def Sluice_UnfoldOp : Sluice_ForwardOp<"unfold", [FusesAs<"Access">], ["isLazy",
 
 def Sluice_OverlapAddOp : Sluice_BackwardOp<"overlap_add", [FusesAs<"Rows", ["getRowGroup",
     "yieldsGroup"]>]> {
-  let summary = "Group m: its k rows side by side, each the sum of what windows have at its "
+  let summary = "Group m: its k concatenated rows, each the sum of the window columns at its "
                 "position";
   let description = [{
     Row m of the input is window m of a `fold`: columns i d + c, 0 <= i < w, belong to position k m

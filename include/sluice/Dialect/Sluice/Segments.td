@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Segments that data decides: the ops that make them, and those between a scale and its segments. A
-// part of Sluice.td, which includes it.
+// Data-dependent segments: the ops that define them, and the ops between a scale and its segments.
+// A part of Sluice.td, which includes it.
 
 /// Constraints that several ops have.
 defvar segmentationConstraints = [{
@@ -24,7 +24,7 @@ defvar headConstraints = [{
       of `heads`, which is at least 1.
 }];
 
-/// An op of the forward pass whose relations have terms that data decides.
+/// An op of the forward pass whose relations have data-dependent terms.
 class Sluice_SegmentsOp<string mnemonic, list<string> says>
     : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface,
         says>,
@@ -36,15 +36,15 @@ defvar segmentsAssembly = "operands attr-dict `:` functional-type(operands, resu
 
 def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositions",
                                                      "getNeutralName"]> {
-  let summary = "Segments from boundary bits: how many bits there are up to each position, and "
-                "where each bit is";
+  let summary = "Segments from boundary bits: the prefix sum of the bits, and the position of "
+                "each bit";
   let description = !strconcat([{
-    A bit, one number a position, is 1 where it is above 0.5. Let e(m) be the position of bit m (m =
-    0, 1, ...), c(t) the number of bits at positions <= t, n that of all. `counts[t]` = c(t), i32.
-    `ends[m]` = e(m) for m < n, i32, and for the other rows of the segmented axis the positions of
-    the bits' scale at full length, which no position reaches. Where n + `spare` is more than the
-    axis has rows, the run ends with an error that names row and count: nothing is cut. No gradient
-    passes.
+    A bit, one number per position, is 1 if it is above 0.5. Let e(m) be the position of bit m (m =
+    0, 1, ...), c(t) the number of bits at positions <= t, and n the number of all bits. `counts[t]`
+    = c(t), i32. `ends[m]` = e(m) for m < n, i32; for the other rows of the segmented axis it is the
+    full length of the bits' scale, which is greater than every position. If n + `spare` exceeds the
+    rows of the axis, the run ends with an error that names row and count: nothing is truncated. No
+    gradient passes.
 
     Example:
 
@@ -65,14 +65,15 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
 }
 
 def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms"]> {
-  let summary = "Row m: the mean of segment m's rows; zeros where it is not closed";
+  let summary = "Row m: the mean of segment m's rows; zeros if the segment is not closed";
   let description = !strconcat([{
-    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where
-    m < n. With `starts` they begin them: e(m) <= q < e(m + 1), closed where m + 1 < n. (Nawrot et
-    al. 2023, equation 4.)
+    Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed if m <
+    n. With `starts` bits begin segments: e(m) <= q < e(m + 1), closed if m + 1 < n. (Nawrot et al.
+    2023, equation 4.)
 
-    The bits' gradient is straight-through: that of the weights 1 - (m - g(t)), g(t) the number of
-    bits before t (with `starts`: up to t, less one), with the support that hard bits give.
+    The bits' gradient is straight-through: the gradient of the weights 1 - (m - g(t)), with the
+    support of the hard bits. g(t) is the number of bits before t (with `starts`: up to t, minus
+    one).
 
     Example:
 
@@ -97,7 +98,8 @@ def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms
 
 def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", [FusesAs<"Alone">,
     SegmentsInterface]> {
-  let summary = "dx[t] = dy[m] / (rows of m), of t's segment m; zeros where it is not closed";
+  let summary = "dx[t] = dy[m] / (rows of m), for t's segment m; zeros if the segment is not "
+                "closed";
   let description = [{
     Example:
 
@@ -115,12 +117,11 @@ def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", 
 
 def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_backward",
                                                           [FusesAs<"Alone">, SegmentsInterface]> {
-  let summary = "Straight-through gradient of boundary bits: a sum from each position to its "
-                "segment's end";
+  let summary = "Straight-through gradient of boundary bits: suffix sums within each segment";
   let description = [{
-    h[t] = <dy[m], x[t] - y[m]> / (rows of m), of t's segment m; 0 where m is not closed. db[j] is
-    the sum of h[t] over t > j (with `starts`: t >= j) in j's own segment, as h sums to 0 over each
-    of the later ones.
+    h[t] = <dy[m], x[t] - y[m]> / (rows of m), for t's segment m; 0 if m is not closed. db[j] is the
+    sum of h[t] over t > j (with `starts`: t >= j) in j's own segment, because h sums to 0 over each
+    later segment.
 
     Example:
 
@@ -137,7 +138,7 @@ def Sluice_PoolSegmentsBitsBackwardOp : Sluice_BackwardOp<"pool_segments_bits_ba
 }
 
 def Sluice_SelectSegmentsOp : Sluice_SegmentsOp<"select_segments", ["getSegmentTerms"]> {
-  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first where bits "
+  let summary = "y[m] = x[e(m)], zeros for m >= n: a segment's last row, or its first if bits "
                 "begin segments";
   let description = !strconcat([{
     Example:
@@ -174,7 +175,7 @@ def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backwar
 }
 
 def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms"]> {
-  let summary = "z[t] = y[c(t) - by], zeros where y has no such row; stored. By 1: the last "
+  let summary = "z[t] = y[c(t) - by], zeros if y has no such row; stored. `by` = 1: the last "
                 "closed segment";
   let description = !strconcat([{
     Example:
@@ -217,14 +218,14 @@ def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backwar
 
 def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms",
     "getBurstRefusal"]> {
-  let summary = "Row m: attention of segment m's query over the segment's own rows; zeros where "
+  let summary = "Row m: cross-attention of segment m's query to the segment's own rows; zeros if "
                 "it is not closed";
   let description = !strconcat([{
-    Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed where m < n. Heads are
-    laid out by column: with H heads of D columns, column i H + h of a row is number i of head h. Of
-    each head p[q] is the softmax, over the segment's rows, of (sum over i of query[m, i] key[q, i])
-    / sqrt(D), and output[m, i] the sum of p[q] value[q, i]. `lse[m, h]` is the logarithm of the sum
-    of the scores' exponentials. (Pagnoni et al. 2024, section 3.2.2.)
+    Segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed if m < n. Heads are
+    interleaved: with H heads of D columns, column i H + h of a row is number i of head h. For each
+    head, p[q] is the softmax, over the segment's rows, of (sum over i of query[m, i] key[q, i]) /
+    sqrt(D), and output[m, i] is the sum of p[q] value[q, i]. `lse[m, h]` is the logarithm of the
+    sum of the scores' exponentials. (Pagnoni et al. 2024, section 3.2.2.)
 
     Example:
 
@@ -249,8 +250,8 @@ def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentT
 
 def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backward",
                                                         [FusesAs<"Alone">, SegmentsInterface]> {
-  let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros "
-                "where a segment is not closed";
+  let summary = "Gradients of the query, the keys and the values of `attend_segments`; zeros if a "
+                "segment is not closed";
   let description = [{
     Example:
 
@@ -276,12 +277,13 @@ def Sluice_AttendSegmentsBackwardOp : Sluice_BackwardOp<"attend_segments_backwar
 
 def Sluice_AttendPartsOp : Sluice_ForwardOp<"attend_parts", [FusesAs<"Alone">,
     AttrSizedOperandSegments], ["getNeutralName"]> {
-  let summary = "Attention of each row over k keys and values that stand beside it";
+  let summary = "Attention of each row to k keys and values at the same position";
   let description = !strconcat([{
-    `keys` and `values` are k sequences each, on the query's scale. Of each head p[j] is the softmax
-    over j of (sum over i of query[t, i] keys_j[t, i]) / sqrt(D), and result[t, i] the sum of p[j]
-    values_j[t, i]. Heads are laid out as of `attend_segments`. So bytes read the parts of a patch's
-    row, once that is spread to them (Pagnoni et al. 2024, section 3.3.1).
+    `keys` and `values` are k sequences each, on the query's scale. For each head, p[j] is the
+    softmax over j of (sum over i of query[t, i] keys_j[t, i]) / sqrt(D), and result[t, i] is the
+    sum of p[j] values_j[t, i]. The layout of heads is the layout of `attend_segments`. Bytes use it
+    to attend to the parts of their patch's row, after the row is repeated to them (Pagnoni et al.
+    2024, section 3.3.1).
 
     Example:
 
@@ -326,8 +328,7 @@ def Sluice_AttendPartsBackwardOp : Sluice_BackwardOp<"attend_parts_backward", [F
 }
 
 def Sluice_TotalOp : Sluice_ForwardOp<"total", [FusesAs<"Alone">]> {
-  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses, which no "
-                "row reads";
+  let summary = "y[p] = the sum of x over all valid positions, for every p: for losses only";
   let description = !strconcat([{
     It is its own adjoint.
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The model dialect: sequences on named scales, and the ops whose scale, shift or mask an analysis
-// needs.
+// The model dialect: sequences on named scales, and the ops whose scale, shift or mask the
+// causality analysis needs.
 
 #ifndef SLUICE_TD
 #define SLUICE_TD
@@ -28,24 +28,23 @@ def Sluice_Dialect : Dialect {
 
     A sequence is a function on all integers: outside its valid positions it is null (zeros).
     `shift` and `upsample` are *lazy*: their results extend past the end of their operand's scale.
-    So `shorten` of `shift` reads x[k m + i - s] of the unshifted sequence. The adjoint of `shorten`
-    is exactly `upsample`, that of `shift` exactly the opposite shift. Every other op defines its
-    result on valid positions alone.
+    So `shorten` of `shift` accesses x[k m + i - s] of the unshifted sequence. The adjoint of
+    `shorten` is exactly `upsample`, and the adjoint of `shift` is exactly the opposite shift. Every
+    other op defines its result only on valid positions.
 
-    A group of k may have a *window* of w rows: of group m those that end where the group ends, x[k
-    m + k - w + i], 0 <= i < w. With w > k windows overlap, with w < k rows between them are left
-    out; w = k where none is given. Then a row stands in several windows or none, and the adjoint is
-    `unfold` of `overlap_add`.
+    A group of k may have a *window* of w rows, which ends at the last row of the group: x[k m + k -
+    w + i], 0 <= i < w, for group m. With w > k windows overlap, with w < k they skip rows; w = k by
+    default. Then a row is in several windows or none, and the adjoint is `unfold` of `overlap_add`.
 
-    A sequence's element type says how it is stored, f32 or bf16; regions compute in f32. A
-    parameter is f32. Reading it as bf16 gives its *compute copy*, and a linear map, or head,
-    multiplies in the type that it reads its weight in: an input of another type is converted by a
-    map of its own (`sluice-convert-factors`). Gradients of sequences have the sequences' types,
-    those of parameters are f32. Shifts, folds, upsampling and `last` may change the type, as they
-    move rows.
+    A sequence's element type is its storage type, f32 or bf16; regions compute in f32. A parameter
+    is f32. Reading it as bf16 returns its *compute copy*, and a linear map, or head, multiplies in
+    the type of its weight operand: a separate map converts an input of another type
+    (`sluice-convert-factors`). Gradients of sequences have the sequences' types, gradients of
+    parameters are f32. Shifts, folds, upsampling and `last` may change the type while they move
+    rows.
 
-    Constraints have numbers, which messages of verifiers start with. Unless a constraint names a
-    pass, the verifier of the op checks it. `--sluice-verify-model` also checks all ops for:
+    Constraints have numbers, which start the verifiers' messages. Unless a constraint names a pass,
+    the verifier of the op checks it. `--sluice-verify-model` also checks all ops for:
     - S-039: the sequences of an op have one axis, except in attention and in ops of
       segments.
 
@@ -69,9 +68,9 @@ def Sluice_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
-  /// Facts of a model, attributes of its module; a function may have a batch of its own. `group` is
-  /// set if the rows of the head are groups, `accumulate` if an update has several batches. `names`
-  /// and `gradients_of` are of any op, one string per result, for --verify-each-causality.
+  /// Attributes of a model's module; a function may override the batch. `group` is set if the rows
+  /// of the head are groups, `accumulate` if an update has several batches. Any op may have `names`
+  /// and `gradients_of`, one string per result, for --verify-each-causality.
   let discardableAttrs = (ins "::mlir::IntegerAttr":$batch, "::mlir::IntegerAttr":$context,
                           "::mlir::IntegerAttr":$vocabulary, "::mlir::IntegerAttr":$width,
                           "::mlir::IntegerAttr":$seed, "::mlir::StringAttr":$name,
@@ -86,7 +85,7 @@ def Sluice_Sequence : TypeDef<Sluice_Dialect, "Sequence"> {
   let mnemonic = "seq";
   let summary = "A sequence of rows on a scale";
   let description = [{
-    `!sluice.seq<@scale, d, f32>`: d numbers a position; d = 0: one number a position.
+    `!sluice.seq<@scale, d, f32>` has d numbers per position; d = 0 means one number per position.
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$scale, "int64_t":$width,
                     "::mlir::Type":$element);
@@ -130,21 +129,21 @@ class Sluice_Op<string mnemonic, list<Trait> traits = []> : Op<Sluice_Dialect, m
 //===----------------------------------------------------------------------===//
 
 def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
-  let summary = "An independent sequence: a decoder's tokens, what is given before them, or "
-                "segments of another scale";
+  let summary = "An independent sequence: a decoder's tokens, a given input, or segments of "
+                "another scale";
   let description = [{
-    One axis counts the tokens that are predicted: N of them at most, `length` of them valid. Any
-    other is *given*, with a capacity and a vocabulary of its own: all of it is known before the
-    first token is predicted. It has one scale, of factor 1, and each row of a batch has its own
-    count of valid positions there. What lies past the count is computed from whatever stands there,
-    and attention leaves those keys out. Sequences of two axes meet in attention alone, and no query
-    of a given axis reads the tokens that are predicted.
+    One axis has the predicted tokens: at most N, of which `length` are valid. Any other axis is
+    *given*, with a separate capacity and vocabulary: all of it is known before the first token is
+    predicted. It has one scale, of factor 1, and each row of a batch has its own count of valid
+    positions there. Rows past the count are computed from undefined contents, and the padding mask
+    of attention excludes them. Sequences of two axes meet only in cross-attention, and no query of
+    a given axis sees the predicted tokens.
 
-    A *segmented* axis counts the segments of the scale `segments`, which boundary bits make
-    (`sluice.segment`): `rows` of them at most, and each row of a batch has its own number n. All
-    `rows` are computed; what stands in rows m >= n is read by no row that is scored. Boundaries are
-    said to be at least `least` positions apart: nothing checks it, and no proof uses it. Ops that
-    move between the two scales are those named after segments.
+    A *segmented* axis has the segments of the scale `segments`, defined by boundary bits
+    (`sluice.segment`): at most `rows`, and each row of a batch has its own number n. All `rows` are
+    computed; rows m >= n do not affect scored rows. `least` declares a minimum distance of
+    boundaries: no op checks it, and no proof uses it. The ops between the two scales have
+    `segments` in their names.
 
     Example:
 
@@ -191,15 +190,15 @@ def Sluice_ScaleOp : Sluice_Op<"scale", [Symbol]> {
 }
 
 def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
-  let summary = "A trained tensor, or several stored one after the other; or a constant table";
+  let summary = "A trained tensor, several concatenated tensors, or a constant table";
   let description = [{
-    `names` and `sizes` say which weights, as files name them, are stored here, along dimension 0,
-    in order. `initial` is `zeros`, `ones`, `normal` (with `deviation`) or `identity` (of a matrix:
-    1 where row and column are the same, else 0). Of frozen tables it may also be `members` (1 in
-    the rows that `members` lists, 0 elsewhere), `rotary` (row p: cosine and sine of p base^(-2i/D)
-    at 2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`).
-    `decay` marks matrices that weight decay applies to. `held` marks weights that training leaves
-    as they were given: no gradient reaches them.
+    `names` and `sizes` list the weights, by their names in files, that are stored here along
+    dimension 0, in order. `initial` is `zeros`, `ones`, `normal` (with `deviation`) or `identity`
+    (for a matrix: 1 on the diagonal, else 0). For frozen tables it may also be `members` (1 in the
+    rows that `members` lists, 0 elsewhere), `rotary` (row p: cosine and sine of p base^(-2i/D) at
+    2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`).
+    `decay` marks matrices with weight decay. `held` marks weights that training does not update:
+    they have no gradient.
 
     Example:
 
@@ -223,7 +222,7 @@ class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mne
     !listconcat([Pure], traits)>;
 
 /// An op of the forward pass, which has a derivative; ops that differentiation creates have none.
-/// `says`: the methods of CausalFlowInterface that the op overrides, in addition to the
+/// `says` lists the methods of CausalFlowInterface that the op overrides, in addition to the
 /// methods without a default.
 class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> says = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
@@ -282,7 +281,7 @@ def Sluice_BeginBackwardOp : Sluice_Op<"begin_backward"> {
 }
 
 def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {
-  let summary = "The gradient of a parameter, once a step";
+  let summary = "Stores the gradient of a parameter, once per step";
   let description = [{
     Example:
 
@@ -301,8 +300,8 @@ def Sluice_StoreGradientOp : Sluice_Op<"store_gradient"> {
 def Sluice_EmbedOp : Sluice_ForwardOp<"embed", [FusesAs<"Rows">]> {
   let summary = "Row of a table by token: y[p] = table[token[p]]";
   let description = [{
-    A map of tokens may stand in their place if it ends in (x and c) mod n, n at most the
-    table's rows.
+    `tokens` may be a map of the tokens that ends in (x and c) mod n, with n at most the table's
+    rows.
 
     Example:
 
@@ -372,10 +371,10 @@ def Sluice_MapOp : Sluice_ForwardOp<"map", [FusesAs<"Elementwise">, SingleBlock,
                                             IsolatedFromAbove]> {
   let summary = "Scalar code applied to every element of sequences of one scale and width";
   let description = [{
-    Residual sums, activations and dropout are maps. The region takes one f32 an operand (i32 of a
-    sequence of i32) and yields one; it is straight-line arith and math, and `dispatch.random`
-    (dropout's draw, which differentiation and recomputation repeat). Its backward is a map too,
-    made by differentiating the region.
+    Residual sums, activations and dropout are maps. The region has one f32 argument per operand
+    (i32 for a sequence of i32) and yields one number; it is straight-line arith and math, and
+    `dispatch.random` (the random number of dropout, which differentiation and rematerialization
+    reproduce). Its backward is also a map, whose region is the derivative.
 
     Example:
 
@@ -425,11 +424,11 @@ def Sluice_YieldOp : Sluice_Op<"yield", [Pure, Terminator, ReturnLike]> {
 //===----------------------------------------------------------------------===//
 
 def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusesAs<"Anchor">]> {
-  let summary = "Layer norm, or RMS norm where `rms` is set";
+  let summary = "Layer norm, or RMS norm if `rms` is set";
   let description = [{
     Layer: y = (x - mean) rstd gain + bias, rstd = 1/sqrt(mean((x - mean)^2) + epsilon). RMS: y = x
     rstd gain (+ bias), rstd = 1/sqrt(mean(x^2) + epsilon); `mean` is then zero. `mean` and `rstd`
-    are kept for backward.
+    are stored for the backward pass.
 
     Example:
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ops of the incremental step in the model dialect: when rows are computed, and which are kept
-// (docs/generation.md). Apart from Sluice.td, as few programs need it.
+// Ops of the decode step in the model dialect: schedules of rows, and states such as KV caches
+// (docs/generation.md). Separate from Sluice.td, because few programs need it.
 
 #ifndef SLUICE_STEP_TD
 #define SLUICE_STEP_TD
@@ -9,16 +9,17 @@
 include "sluice/Dialect/Sluice/Sluice.td"
 
 def Sluice_ScheduleOp : Sluice_Op<"schedule", [Symbol]> {
-  let summary = "Which rows a step computes";
+  let summary = "Schedule of the rows that each decode step computes";
   let description = [{
-    Step t, which appends token t, computes rows N(t - 1) up to N(t), N(t) = max(0, min(count(t)))
-    and N(-1) = 0; nothing where these are equal. `due` is the other way round: row m is computed at
-    step max(due(m)). The first row comes at step `first`; from there N(t + period) = N(t) + rise.
-    No step computes more than `burst` rows. Both maps have one dimension and are made of sums,
-    multiples and divisions by constants, rounded down.
+    Step t, which appends token t, computes rows N(t - 1) up to N(t), with N(t) = max(0,
+    min(count(t))) and N(-1) = 0; no row if these are equal. `due` is the inverse: row m is computed
+    at step max(due(m)). Step `first` computes the first row; from there N(t + period) = N(t) +
+    rise. No step computes more than `burst` rows. Both maps have one dimension and consist of sums,
+    multiples and floor divisions by constants.
 
-    With `segments` of an axis, t counts its closed segments instead: a step that leaves c of them
-    closed, and found b, computes rows N(b) up to N(c), and the first step all below N(c).
+    With `segments` of an axis, t counts its closed segments instead: a step that increases the
+    number of closed segments from b to c computes rows N(b) up to N(c), and the first step all rows
+    below N(c).
 
     Example:
 
@@ -46,11 +47,12 @@ def Sluice_ScheduleOp : Sluice_Op<"schedule", [Symbol]> {
 }
 
 def Sluice_StateOp : Sluice_Op<"state", [Symbol]> {
-  let summary = "Rows of a value that later steps read: a ring, a batch row";
+  let summary = "Ring buffer of the rows that later steps access, such as a KV cache; one per "
+                "batch row";
   let description = [{
-    Row q stands in slot q mod `ring`; the type gives scale, width and storage. `all`: some read
-    reaches back without limit, and the ring is the value's capacity, ceil(context / factor). Saved
-    and loaded by name. A row before 0 is null and stands in no slot.
+    Slot q mod `ring` stores row q; the type specifies scale, width and storage. With `all` the
+    accesses of earlier rows are unbounded, and the ring is the value's capacity, ceil(context /
+    factor). A state is saved and loaded by name. Rows before 0 are null and have no slot.
 
     Example:
 
@@ -71,8 +73,8 @@ def Sluice_StateOp : Sluice_Op<"state", [Symbol]> {
 def Sluice_DueOp : Sluice_Op<"due", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The rows of a value that a step computes";
   let description = [{
-    Only rows of the schedule are computed of the op that makes `value`, and readers of `value`
-    itself read those rows alone.
+    The op that defines `value` computes only the rows of the schedule, and users of `value` itself
+    access only these rows.
 
     Example:
 
@@ -90,10 +92,10 @@ def Sluice_DueOp : Sluice_Op<"due", [DeclareOpInterfaceMethods<SymbolUserOpInter
 }
 
 def Sluice_KeepOp : Sluice_Op<"keep", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "Stores this step's rows of a value; its result is the rows that its state holds";
+  let summary = "Stores this step's rows of a value in a state; the result is the state's rows";
   let description = [{
-    Result row q is row q of `value`, for the newest `ring` rows up to this step. Reading any other
-    row from 0 on would be an error, and the obligations of the step say that none is read.
+    Result row q is row q of `value`, for the newest `ring` rows up to this step. An access to any
+    other row >= 0 would be an error; the proof obligations of the step exclude it.
 
     Example:
 
