@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Facts of a module or function, which are upstream's ops and so have no attributes of our own in
+// Attributes of a module or function, which are upstream's ops and so have no attributes of ours in
 // ODS: a dialect declares them as `discardableAttrs`, and TableGen generates a helper with the name
 // and the type of each.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Returns a fact of `op`, for instance getFact<SluiceDialect::SeedAttrHelper>(module); null if it
-/// is missing or has another type.
+/// Returns an attribute of `op`, for instance getFact<SluiceDialect::SeedAttrHelper>(module); null
+/// if it is missing or has another type.
 template <typename AttrHelper> auto getFact(mlir::Operation *op) {
   return AttrHelper(op->getContext()).getAttr(op);
 }

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Combiners: regions that make one number of two, of that so far and a later row's. Model IR and
-// dispatches have them alike.
+// Combiners: regions that combine the number so far with the number of a later row. Model IR and
+// dispatches share them.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -13,20 +13,18 @@ using YieldBuilder = llvm::function_ref<void(mlir::OpBuilder &, mlir::Location, 
 /// Fills an empty region with the combiner of a kind, for numbers of `element`.
 void buildCombiner(mlir::OpBuilder &b, mlir::Location loc, mlir::Region &combiner, ReduceKind kind,
                    mlir::Type element, YieldBuilder yield);
-/// The neutral element of that combiner: zero, or the least number.
+/// Returns the neutral element of that combiner: zero, or the minimum of the type.
 mlir::TypedAttr getIdentityValue(ReduceKind kind, mlir::Type element);
 
-/// The kind whose very ops a combiner has; none of any other.
+/// Returns the kind whose ops a combiner has; std::nullopt for any other combiner.
 std::optional<ReduceKind> getReduceKind(mlir::Region &combiner);
-/// Returns true if a combiner is the greatest number: the combiner of the kind, or
-/// `arith.maximumf`.
+/// Returns true if a combiner is the maximum: the combiner of the kind, or `arith.maximumf`.
 bool isMaximum(mlir::Region &combiner);
-/// Its operations: 1 where it has a kind.
+/// Returns the number of operations of a combiner: 1 if it has a kind.
 int64_t countOperations(mlir::Region &combiner);
 
-/// Returns the reason why a combiner of numbers of `element`, or its identity, is unfit: "expected
-/// ..., found
-/// ..."; empty where nothing does.
+/// Returns the reason why a combiner of numbers of `element`, or its identity, is invalid:
+/// "expected ..., found ..."; empty if it is valid.
 std::string findFault(mlir::Region &combiner, mlir::Type element, mlir::TypedAttr identity);
 
 } // namespace sluice::dispatch

@@ -26,15 +26,16 @@
 #include "sluice/Dialect/Dispatch/RowReads.h"
 
 namespace sluice::dispatch {
-/// KernelInterface::getRowFactor of an operand [B, T, d] of rows of the domain; none for any other.
+/// Implements KernelInterface::getRowFactor for an operand [B, T, d] of rows of the domain;
+/// std::nullopt for others.
 std::optional<int64_t> findRowFactor(mlir::Operation *dispatch, unsigned operand);
 } // namespace sluice::dispatch
 
 #include "sluice/Dialect/Dispatch/DispatchInterfaces.h.inc"
 
 namespace sluice::dispatch {
-/// The one of an attention's extra operands that has elements of so many bits and this rank; null
-/// where there is none.
+/// Returns the extra operand of an attention with elements of `bits` bits and this rank; null if
+/// there is none.
 mlir::Value optionalOperand(mlir::OperandRange extras, unsigned bits, int64_t rank);
 } // namespace sluice::dispatch
 
@@ -48,31 +49,32 @@ namespace sluice::dispatch {
 /// evict one another.
 int64_t paddedWidth(int64_t width);
 
-/// Returns true if numbers may be stored so: f32 or bf16.
+/// Returns true for storage types of numbers: f32 or bf16.
 bool isStorageType(mlir::Type element);
 
-/// The type in a body of an element that is stored as `element`: f32 for bf16, else the type
-/// itself.
+/// Returns the type in a body of an element that is stored as `element`: f32 for bf16, else the
+/// type itself.
 mlir::Type getBodyType(mlir::Type element);
 
-/// DrawInterface; false of an op without the interface.
+/// Calls DrawInterface; false for an op without the interface.
 bool drawsNumbers(mlir::Operation *dispatch);
 bool drawsByUpdate(mlir::Operation *dispatch);
 
-/// The device scalar that is a dispatch's length, or of each row of the batch (DomainAttr).
+/// Returns the device scalar with a dispatch's length, or with the length of each batch row
+/// (DomainAttr).
 std::string computeLength(mlir::Operation *dispatch);
 
-/// The schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null where its domain is
-/// not scheduled.
+/// Returns the schedule of a dispatch, i64 [B, 3] (DomainAttr): its last operand; null if its
+/// domain is not scheduled.
 mlir::Value findSchedule(mlir::Operation *dispatch);
 
-/// Which of an attention's `gradients` (1, 2 or 3) holds that of operand 0, 1 or 2: query, key,
-/// value.
+/// Returns the index in an attention's `gradients` (1, 2 or 3) of the gradient of operand 0, 1 or
+/// 2: query, key, value.
 inline unsigned getGradientIndex(unsigned operand, size_t gradients) {
   return operand == 0 ? 0 : operand == 1 ? gradients > 1 : unsigned(gradients) - 1;
 }
 
-/// Elements that the memory of a tensor takes: rank 3 has padded rows.
+/// Returns the number of elements in the memory of a tensor: rank 3 has padded rows.
 int64_t storageElements(mlir::RankedTensorType type);
 
 } // namespace sluice::dispatch

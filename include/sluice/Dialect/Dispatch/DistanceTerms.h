@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Terms of an attention score that depend on the distance of query and key.
+// Relative position terms of attention scores.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -16,28 +16,28 @@ namespace sluice::dispatch {
 struct Distance {
   int64_t query = 1, key = 1, offset = 0;
 
-  /// The distance of an attribute `distance`: p - q where it is absent. None where it has another
-  /// form, or a or b is below 1.
+  /// Returns the distance of an attribute `distance`: p - q if it is absent. std::nullopt for
+  /// another form, or if a or b is below 1.
   static std::optional<Distance> of(std::optional<mlir::AffineMap> map);
-  /// The attribute `distance`; null for p - q.
+  /// Returns the attribute `distance`; null for p - q.
   mlir::AffineMapAttr attribute(mlir::MLIRContext *context) const;
 
   bool operator==(const Distance &) const = default;
   int64_t between(int64_t p, int64_t q) const { return query * p - key * q + offset; }
-  /// The row of `rows` rows by distance that a pair has: 0 <= row < rows.
+  /// Returns the row of (p, q) among `rows` rows by distance: 0 <= row < rows.
   int64_t row(int64_t p, int64_t q, int64_t rows) const {
     return std::clamp<int64_t>(between(p, q), 0, rows - 1);
   }
-  /// The greatest distance of query p, whatever the key.
+  /// Returns the maximum distance of query p over all keys.
   mlir::AffineExpr greatest(mlir::AffineExpr p) const { return p * query + offset; }
 };
 
-/// Operands of an attention behind those that each has. Absent ones are null.
+/// Operands of the terms, after an attention's sequences. Absent ones are null.
 struct DistanceTerms {
-  mlir::Value query; ///< Qv, rows of heads D columns; there where `rows` is
-  mlir::Value rows;  ///< R: the row of p and q is multiplied by Qv's row p, head by head
-  mlir::Value bias;  ///< [M, heads]: of the row of p and q, the head's number
-  Distance distance; ///< which row of R, or of the table, p and q have
+  mlir::Value query; ///< Qv, rows of heads D columns; present with `rows`
+  mlir::Value rows;  ///< R: its row by distance is multiplied by Qv's row p, per head
+  mlir::Value bias;  ///< [M, heads]: a number per distance and head
+  Distance distance; ///< selects the row of R, or of the table, for p and q
 
   DistanceTerms(mlir::ValueRange terms, bool hasBias, std::optional<mlir::AffineMap> map)
       : distance(Distance::of(map).value_or(Distance())) {
@@ -53,9 +53,9 @@ struct DistanceTerms {
 
   size_t count() const { return (rows ? 2 : 0) + (bias ? 1 : 0); }
 
-  /// Their values in the score region, as arguments after (score, p, q, head): the product of Qv's
-  /// row and R's, then the table's number. The derivative yields those by them behind that by the
-  /// score.
+  /// Index of the terms' first value in the score region, after (score, p, q, head): the product of
+  /// Qv's row and R's, then the table's number. The derivative yields the gradients of these values
+  /// after the gradient of the score.
   static constexpr unsigned firstArgument = 4;
   unsigned arguments() const { return (rows ? 1 : 0) + (bias ? 1 : 0); }
   unsigned biasArgument() const { return firstArgument + (rows ? 1 : 0); }

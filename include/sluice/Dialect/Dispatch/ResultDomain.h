@@ -5,13 +5,14 @@
 
 namespace sluice::dispatch {
 
-/// KernelInterface::getResultDomain; null where an op makes it that is no dispatch.
+/// Returns KernelInterface::getResultDomain; null for the result of an op that is not a dispatch.
 inline DomainAttr getRowDomain(mlir::OpResult result) {
   auto kernel = llvm::dyn_cast<KernelInterface>(result.getOwner());
   return kernel ? kernel.getResultDomain(result.getResultNumber()) : DomainAttr();
 }
 
-/// The axis of segments whose rows a dispatch runs over; null where the tokens' length says.
+/// Returns the axis of segments whose rows a dispatch runs over; null if the tokens' length
+/// determines the rows.
 inline mlir::StringAttr findSequenceAxis(mlir::Operation *dispatch) {
   auto kernel = llvm::dyn_cast<KernelInterface>(dispatch);
   return kernel ? kernel.getDomain().getAxis() : mlir::StringAttr();

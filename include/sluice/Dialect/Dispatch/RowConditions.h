@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which rows of a body use an argument: those for which a select by the row's position takes it.
+// Rows of a body that use an argument: rows for which a select on the row's position chooses it.
 #pragma once
 
 #include "mlir/IR/IntegerSet.h"
@@ -10,18 +10,18 @@
 
 namespace sluice::dispatch {
 
-/// Rows p with (p + ahead) mod every = 0, or with `isOff` all others.
+/// Rows p with (p + ahead) mod every = 0, or with `isOff` all other rows.
 struct RowCondition {
   int64_t ahead = 0; ///< at least 0, so that no dividend of a row is negative
   int64_t every = 2; ///< at least 2
   bool isOff = false;
 };
 
-/// The rows for which an i1 of a body holds; none where it is no comparison of the row's position
-/// alone.
+/// Returns the rows for which an i1 of a body is true; std::nullopt unless it is a comparison of
+/// the row's position only.
 std::optional<RowCondition> findRowCondition(mlir::Value condition);
 
-/// Constraints that say that d0 is such a row: one.
+/// Returns the constraint on d0 that selects these rows.
 mlir::IntegerSet getRows(mlir::MLIRContext *context, const RowCondition &condition);
 
 /// One use of a body's argument.
@@ -30,9 +30,9 @@ struct ArgumentUse {
   mlir::IntegerSet rows; ///< rows d0 that use it; null: every row
 };
 
-/// Arguments that `yielded` is computed from, in their order. An argument that several rows use for
-/// different reasons has several entries. Selects nested deeper than a few levels count as uses of
-/// both operands.
+/// Returns the arguments that `yielded` is computed from, in order. An argument with several row
+/// conditions has several entries. Selects nested deeper than a few levels count as uses of both
+/// operands.
 llvm::SmallVector<ArgumentUse> findArgumentUses(mlir::Value yielded);
 
 } // namespace sluice::dispatch

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Rows of an operand that a row of a result reads.
+// Rows of an operand that a row of a result depends on.
 #pragma once
 
 #include "mlir/IR/AffineMap.h"
@@ -10,21 +10,21 @@
 
 namespace sluice::dispatch {
 
-/// Rows q of operand `operand` that row p of a result reads.
+/// Rows q of operand `operand` that row p of a result depends on.
 struct RowRead {
   enum class Kind {
     Map,      ///< q = map(p, i)[n] for i < group
     Relation, ///< (p, q) in `relation`, symbol n
-    Whole     ///< all of it
+    Whole     ///< all rows
   };
   unsigned operand = 0;
   Kind kind = Kind::Whole;
   mlir::AffineMap map;
   int64_t group = 1;
-  /// Rows p, dim 0, at which a map reads this operand; null: every row.
+  /// Rows p, dim 0, at which a map accesses this operand; null: every row.
   mlir::IntegerSet relation;
-  /// A row outside [0, n), n = ceil(length / factor), is read as null; 0: every row in memory is
-  /// read; none: n is the number of rows that the operand has.
+  /// Rows outside [0, n), n = ceil(length / factor), are null. 0: every row in memory is accessed.
+  /// std::nullopt: n is the number of rows of the operand.
   std::optional<int64_t> factor;
 
   static RowRead whole(unsigned operand) {
@@ -38,7 +38,7 @@ struct RowRead {
     read.map = map;
     return read;
   }
-  /// q = p.
+  /// Returns the access q = p.
   static RowRead itself(unsigned operand, mlir::MLIRContext *context) {
     return through(operand, mlir::AffineMap::get(2, 1, mlir::getAffineDimExpr(0, context)));
   }
@@ -51,12 +51,12 @@ struct RowRead {
 };
 using RowReadList = llvm::SmallVector<RowRead>;
 
-/// Rows q of an operand that the rows of one launch read together: those that `relation`, over (p,
-/// q) with symbol n, gives to row p.
+/// Rows q of an operand that all rows of one launch access together: those that satisfy `relation`,
+/// over (p, q) with symbol n, for row p.
 struct SharedRead {
   mlir::IntegerSet relation;
-  int64_t factor;  ///< tokens a row q; 0: all rows are there, and all are read
-  int64_t columns; ///< of a row
+  int64_t factor;  ///< tokens per row q; 0: all rows are valid and accessed
+  int64_t columns; ///< per row
 };
 
 /// Returns the reads of attention's rows, of the operands query, key, value, terms and rotary: the

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Semantics of the scalar ops of bodies: the one table of arith and math ops that every interpreter
-// reads. The kind of number is a parameter: float64 for the reference, float32 for the yardstick of
-// rounding, numbers with error bounds for the judge of launches.
+// Semantics of the scalar ops of bodies: the table of arith and math ops that every interpreter
+// uses. The number type is a parameter: float64 for the reference, float32 for the rounding error
+// of compiled code, numbers with error bounds for the verification of launches.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,7 +14,7 @@
 namespace sluice::scalar {
 
 /// A value of scalar code: `real` for floats, `integer` for integers, indices and booleans (0 or
-/// 1). Of an integer, `real` says what is not sure about it.
+/// 1). For an integer, `real` is its uncertainty.
 template <typename T> struct Scalar {
   T real{};
   int64_t integer = 0;
@@ -52,8 +52,8 @@ template <typename T> T evaluate(Elementary function, T x) {
   llvm_unreachable("every function is above");
 }
 
-/// How a kind of number computes: as C++ does. Numbers with errors specialize it, member for
-/// member, and `evaluate`.
+/// Arithmetic of a number type; by default, C++'s. Numbers with errors specialize every member, and
+/// `evaluate`.
 template <typename T> struct Arithmetic {
   static T add(T x, T y) { return x + y; }
   static T subtract(T x, T y) { return x - y; }
@@ -64,28 +64,28 @@ template <typename T> struct Arithmetic {
   static T absolute(T x) { return std::fabs(x); }
   static T copySign(T x, T y) { return std::copysign(x, y); }
   static T power(T x, T y) { return std::pow(x, y); }
-  /// A NaN is handed on.
+  /// Propagates NaN.
   static T maximum(T x, T y) { return x != x ? x : (y != y ? y : (x > y ? x : y)); }
   static T minimum(T x, T y) { return x != x ? x : (y != y ? y : (x < y ? x : y)); }
-  /// A NaN is dropped.
+  /// Ignores a NaN.
   static T greater(T x, T y) { return std::fmax(x, y); }
   static T lesser(T x, T y) { return std::fmin(x, y); }
-  /// To another type of floating point.
+  /// Converts to another floating-point type.
   static T converted(T x, mlir::Type) { return x; }
   static T ofInteger(int64_t integer, T) { return T(integer); }
 
   static double toValue(T x) { return x; }
-  /// The uncertainty of the outcome of comparing x with y.
+  /// Returns the uncertainty of the comparison of x with y.
   static T doubt(T, T) { return 0; }
   static bool isSure(T) { return true; }
-  /// Both doubts.
+  /// Combines two uncertainties.
   static T join(T, T) { return 0; }
   static Scalar<T> select(Scalar<T> condition, Scalar<T> x, Scalar<T> y) {
     return condition.integer != 0 ? x : y;
   }
 };
 
-/// An integer as a value of `type` holds it: sign-extended, a boolean as 0 or 1.
+/// Returns an integer as a value of `type`: sign-extended, a boolean as 0 or 1.
 inline int64_t wrapped(int64_t integer, mlir::Type type) {
   auto whole = mlir::dyn_cast<mlir::IntegerType>(type);
   if (!whole || whole.getWidth() >= 64) {
@@ -95,7 +95,7 @@ inline int64_t wrapped(int64_t integer, mlir::Type type) {
                                : llvm::SignExtend64(uint64_t(integer), whole.getWidth());
 }
 
-/// The bits of an integer of `type`, to 64 from above.
+/// Returns the bits of an integer of `type`, truncated to 64 bits.
 inline llvm::APInt toBits(int64_t integer, mlir::Type type) {
   unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   return llvm::APInt(width, uint64_t(integer), /*isSigned=*/true, /*implicitTrunc=*/true);
@@ -141,13 +141,13 @@ inline bool holds(mlir::arith::CmpFPredicate predicate, double x, double y) {
   llvm_unreachable("every predicate is above");
 }
 
-/// The type of a scalar, or of a row's elements.
+/// Returns the type of a scalar, or of a row's elements.
 inline mlir::Type getTensorElementType(mlir::Value value) {
   return mlir::getElementTypeOrSelf(value.getType());
 }
 
 template <typename T> using Arguments = llvm::ArrayRef<Scalar<T>>;
-/// Computes an op's result from its operands.
+/// Function that computes an op's result from its operands.
 template <typename T> using Rule = Scalar<T> (*)(mlir::Operation &op, Arguments<T> x);
 
 namespace rules {
@@ -174,7 +174,8 @@ Scalar<T> whole(mlir::Operation &op, Arguments<T> x) {
   return {Arithmetic<T>::join(x[0].real, x[1].real),
           wrapped(result, getTensorElementType(op.getResult(0)))};
 }
-/// Bitwise: what one operand decides alone is sure if that one is. `deciding` is a boolean.
+/// Bitwise op: an operand equal to `deciding` determines the result alone, which is then as certain
+/// as that operand. `deciding` is a boolean.
 template <typename T, int64_t (*function)(int64_t, int64_t), int64_t deciding>
 Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
   Scalar<T> result = whole<T, function>(op, x);
@@ -186,7 +187,7 @@ Scalar<T> logical(mlir::Operation &op, Arguments<T> x) {
   }
   return result;
 }
-/// A whole number as one of another width, or as a float.
+/// Converts an integer to another integer width, or to a float.
 template <typename T, bool isSigned> int64_t extended(mlir::Operation &op, Arguments<T> x) {
   llvm::APInt bits = toBits(x[0].integer, getTensorElementType(op.getOperand(0)));
   return isSigned ? bits.getSExtValue() : int64_t(bits.getZExtValue());
@@ -219,7 +220,7 @@ using I = int64_t;
 inline I add(I x, I y) { return I(uint64_t(x) + uint64_t(y)); }
 inline I subtract(I x, I y) { return I(uint64_t(x) - uint64_t(y)); }
 inline I multiply(I x, I y) { return I(uint64_t(x) * uint64_t(y)); }
-/// Nothing is promised of a division by zero; here it is 0.
+/// Division by zero is undefined; returns 0 here.
 inline I divide(I x, I y) { return y == 0 ? 0 : x / y; }
 inline I floorDivide(I x, I y) { return y == 0 ? 0 : llvm::divideFloorSigned(x, y); }
 inline I ceilDivide(I x, I y) { return y == 0 ? 0 : llvm::divideCeilSigned(x, y); }
@@ -230,7 +231,7 @@ inline I conjunction(I x, I y) { return x & y; }
 inline I disjunction(I x, I y) { return x | y; }
 inline I difference(I x, I y) { return x ^ y; }
 
-/// A value of which another one has the derivative.
+/// Returns the first operand; the second one only defines the derivative.
 template <typename T> Scalar<T> first(mlir::Operation &, Arguments<T> x) { return x[0]; }
 
 template <typename T> Rule<T> onFloats(llvm::StringRef name) {
@@ -292,14 +293,14 @@ template <typename T> Rule<T> onIntegers(llvm::StringRef name) {
 
 } // namespace rules
 
-/// The rule of an op of one result; null where the op is not known.
+/// Returns the rule of an op of one result; null if the op is unknown.
 template <typename T> Rule<T> getScalarRule(mlir::Operation &op) {
   llvm::StringRef name = op.getName().getStringRef();
   Rule<T> rule = rules::onFloats<T>(name);
   return rule ? rule : rules::onIntegers<T>(name);
 }
 
-/// An element of a constant.
+/// Returns an element of a constant.
 template <typename T> Scalar<T> getConstantValue(mlir::Attribute element) {
   if (auto number = mlir::dyn_cast<mlir::FloatAttr>(element)) {
     return {.real = static_cast<T>(number.getValueAsDouble())};

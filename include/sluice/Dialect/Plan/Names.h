@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Places that there is one of for each loss or axis of segments. What reads an artifact finds their
-// names in its plan's lists.
+// Names of the places of each loss or axis of segments. Readers of an artifact find them in the
+// lists of its plan.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -10,13 +10,14 @@
 
 namespace sluice::plan {
 
-/// Scalar, i64 [batch, 1]: rows of an axis of segments that kernels run over, of each text.
+/// Scalar, i64 [batch, 1]: each batch row's number of rows on an axis of segments.
 inline std::string lengthName(llvm::StringRef axis) { return ("length." + axis).str(); }
-/// Scalar, i32 [batch, 2]: rows that each text's segments need, and rows that there are.
+/// Scalar, i32 [batch, 2]: the rows that each batch row's segments need, and the rows of the axis.
 inline std::string countsName(llvm::StringRef axis) { return ("segments." + axis).str(); }
-/// State, i32 [rows of generation]: segments that have ended.
+/// State, i32 [rows of generation]: number of closed segments.
 inline std::string closedName(llvm::StringRef axis) { return ("closed." + axis).str(); }
-/// Behind `due.N`: the guard of what runs over the rows of the segments that schedule N makes due.
+/// Suffix of `due.N`: the guard of dispatches over the rows of the segments that schedule N makes
+/// due.
 constexpr llvm::StringLiteral rowsOfSegments = ".rows";
 /// Scalar, f32: the mean of one of several losses.
 inline std::string meanName(llvm::StringRef loss) { return ("loss." + loss).str(); }

@@ -20,16 +20,15 @@
 
 namespace sluice::plan {
 
-/// For a kernel's variant, i64: the bytes of a launch's workspace, and the i32 counters right in
-/// front of it. None stands for 0.
+/// Attributes of a kernel's variant, i64: the bytes of a launch's workspace, and the number of i32
+/// counters immediately before it. 0 by default.
 constexpr llvm::StringLiteral workspaceBytesName = "workspace_bytes", countersName = "counters";
 constexpr int64_t counterBytes = 4;
-/// Alignment of a workspace: a cache line, which vectors and the counters' lines
-/// take for granted.
+/// Alignment of a workspace: a cache line, which vector accesses and the counters' lines require.
 constexpr int64_t workspaceAlignment = 64;
 
-/// Returns true if a guard allows to leave a launch out, which would write nothing: `due.N`, 1
-/// where some row of the batch computes rows by the step's schedule N. Any other forbids the launch
+/// Returns true if a guard allows skipping a launch that would write nothing: `due.N`, 1 if some
+/// batch row computes rows by the step's schedule N. Any other guard forbids the launch
 /// (DispatchDialect).
 inline bool isPermission(llvm::StringRef guard) { return guard.starts_with("due."); }
 

@@ -1,14 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Where queries, keys and values lie in their sequences.
+// Columns of queries, keys and values in their sequences.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice {
 
-/// Returns true if every column of the sequences of an attention (or of its backward) is one of
-/// queries, keys or values, and of one alone. Kernels write each gradient's columns once, and no
+/// Returns true if every column of the sequences of an attention (or of its backward) belongs to
+/// exactly one of queries, keys and values. Kernels write each gradient's columns once, and no
 /// others.
 template <typename Op> bool fillsSequences(Op op) {
   struct ColumnSlice {

@@ -1,20 +1,20 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Interfaces of ops for forming dispatches: how a consumer reads through them, or their computation
-// for one row.
+// Interfaces of ops for dispatch formation: access maps of consumers, and the computation of one
+// row.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
 
 namespace sluice {
 
-/// A read of a sequence through ops that do no work (shift, upsample, unfold, last): the root that
-/// is read in the end and the position of it, as an expression of d0 = p, d1 = i (the row within a
-/// group) and s0 = the root's valid length.
+/// An access to a sequence through ops without computation (shift, upsample, unfold, last): the
+/// accessed root and its position, as an expression of d0 = p, d1 = i (the row within a group) and
+/// s0 = the root's valid length.
 struct AccessChain {
   mlir::Value root;
   mlir::AffineExpr position;
-  mlir::AffineExpr column; ///< first column, of d0 and d1
+  mlir::AffineExpr column; ///< first column, in d0 and d1
   int64_t group = 1;
 
   bool isIdentity() const {
@@ -22,69 +22,74 @@ struct AccessChain {
   }
 };
 
-/// The chain from `value`, read at the rows of a group, down to the first op that computes. It ends
-/// sooner where a link cannot be expressed (a column offset inside a group, a scale behind the last
-/// position): the root is then the map there, which must be stored.
+/// Resolves the access to `value` at the rows of a group, to the first op that computes. Stops
+/// earlier if a link has no access map (a column offset inside a group, a scale after the last
+/// position): the root is then that op's result, which must be stored.
 AccessChain resolveAccess(mlir::Value value, RowGroup group = {});
-/// The same for one row of the group alone, 0 <= member < window.
+/// Resolves the access to one row of the group, 0 <= member < window.
 AccessChain resolveMember(mlir::Value value, RowGroup group, int64_t member);
-/// One access reads the rows of a group of `sequence`: else a column offset differs between them,
-/// and each needs an access of its own.
+/// Returns true if one access covers the rows of a group of `sequence`. Otherwise a column offset
+/// differs between the rows, and each row needs its own access.
 bool readsWholeGroups(mlir::Value sequence, RowGroup group);
 
-/// Returns true if the linear map that makes an attention's queries and keys may rotate them for
-/// it: they are the first columns of its rows, queries first, and only this attention, forward and
-/// backward, reads those.
+/// Returns true if the linear map that computes an attention's queries and keys may rotate them:
+/// they are the first columns of its rows, queries first, and only this attention, forward and
+/// backward, uses these columns.
 bool canRotateWhereMade(AttentionOp op);
-/// The attention whose queries and keys the linear map that makes `packed` rotates as it stores
-/// them; null where there is none.
+/// Returns the attention whose queries and keys the linear map of `packed` rotates when it stores
+/// them; null if there is none.
 AttentionOp findRotation(mlir::Value packed);
-/// Columns of a packed row that are queries and keys.
+/// Returns the number of columns of a packed row that are queries and keys.
 int64_t endOfKeys(AttentionOp op);
 
 /// Collects the body of one dispatch: values of one row (tensor<d>), or of one element (f32) in an
-/// epilogue. Operands of the dispatch appear as ops ask for what the body does not yet hold.
+/// epilogue. Operands of the dispatch are added when ops request values that the body does not
+/// contain.
 class BodyBuilder {
 public:
-  /// `lowered` gives the stored tensor of a model value, or null with a diagnostic.
+  /// Returns the stored tensor of a model value, or null with a diagnostic.
   using Lowering = std::function<mlir::Value(mlir::Value)>;
 
-  /// `axis` of segments whose lengths the dispatch reads; empty for those of tokens.
+  /// `axis` of segments whose lengths the dispatch uses; empty for the tokens' lengths.
   BodyBuilder(mlir::Operation *scope, mlir::Block &block, bool elementwise, Lowering lowered,
               llvm::StringRef axis = {});
 
   mlir::ImplicitLocOpBuilder &builder() { return b; }
 
-  /// Body value of a sequence at this row: computed here, or loaded through its access chain.
+  /// Returns the body value of a sequence at this row: computed here, or loaded through its access
+  /// chain.
   mlir::Value get(mlir::Value sequence);
-  /// A group's rows of a sequence: tensor<window x d>. Those outside are zeros, or `outside`.
+  /// Returns the rows of a group of a sequence: tensor<window x d>. Rows outside are zeros, or
+  /// `outside`.
   mlir::Value getGroup(mlir::Value sequence, RowGroup group, mlir::FloatAttr outside = {});
-  /// One row of a group alone.
+  /// Returns one row of a group.
   mlir::Value getMember(mlir::Value sequence, RowGroup group, int64_t member,
                         mlir::FloatAttr outside = {});
-  /// Rows of `width` columns of a stored sequence, at positions and from first columns that are
-  /// expressions of p and i < group: tensor<group x width>, or of one row tensor<width>.
+  /// Returns rows of `width` columns of a stored sequence, at positions and first columns that are
+  /// expressions of p and i < group: tensor<group x width>, or tensor<width> for one row.
   mlir::Value getStored(mlir::Value sequence, mlir::AffineExpr position, mlir::AffineExpr column,
                         int64_t group, int64_t width);
-  /// A vector parameter, the same for every row (in an epilogue: its element at this column).
+  /// Returns a vector parameter, the same for every row (in an epilogue: its element at this
+  /// column).
   mlir::Value getVector(mlir::Value parameter);
-  /// A device scalar, i64 unless `type` is another, by place.
+  /// Returns the device scalar of a place, i64 unless `type` is given.
   mlir::Value getScalar(llvm::StringRef place, mlir::Type type = {});
-  /// The row's number, or numbers, of what the host gives at `place`, for rows like those of
+  /// Returns the row's number, or numbers, of the host's input `place`, for rows like the rows of
   /// `like`.
   mlir::Value getInput(llvm::StringRef place, mlir::Value like);
-  /// Row of a table at position p.
+  /// Returns the row of a table at position p.
   mlir::Value getTableRow(mlir::Value table);
-  /// Row of a table at a token id.
+  /// Returns the row of a table at a token id.
   mlir::Value getGatheredRow(mlir::Value table, mlir::Value token);
 
   void set(mlir::Value result, mlir::Value bodyValue) { values[result] = bodyValue; }
   mlir::Value lookup(mlir::Value result) const { return values.lookup(result); }
 
-  /// A row's number as a row: tensor.splat in a row body, itself in an epilogue.
+  /// Broadcasts a row's number to a row: tensor.splat in a row body, the number itself in an
+  /// epilogue.
   mlir::Value splat(mlir::Value number, mlir::Type row);
   mlir::Value constant(mlir::Type type, double value);
-  /// Sum of a row over its columns: f32.
+  /// Returns the sum of a row over its columns: f32.
   mlir::Value sum(mlir::Value row);
   /// Clones a scalar region on values of one row or one element; returns the values that it yields.
   mlir::Value cloneScalar(mlir::Block &region, mlir::ValueRange arguments);
@@ -98,7 +103,7 @@ private:
 
   mlir::Operation *scope;
   mlir::Block &block;
-  bool elementwise; ///< an epilogue: values are single elements, only elementwise ops are emitted
+  bool elementwise; ///< epilogue: values are single elements, and only elementwise ops are emitted
   Lowering lowered;
   llvm::StringRef axis;
   mlir::ImplicitLocOpBuilder b;
@@ -107,16 +112,15 @@ private:
   llvm::SmallVector<mlir::Attribute> operandAccesses;
 };
 
-/// Rows of the values of @step while its dispatches are formed, from `sluice.due` and
-/// `sluice.keep`.
+/// Rows of the values of @step during dispatch formation, from `sluice.due` and `sluice.keep`.
 class StepValues {
 public:
   struct Rows {
     mlir::FlatSymbolRefAttr schedule, state; ///< symbols; null if the value has none
-    int64_t count = 0;                       ///< rows that the tensor of the value holds (a ring)
+    int64_t count = 0;                       ///< rows of the value's tensor (a ring)
   };
-  /// Rows that a dispatch of the step runs over: the due rows of its op, all rows whatever is due,
-  /// or the rows of the segment that its op makes due.
+  /// Rows that a dispatch of the step runs over: the due rows of its op, all rows regardless of the
+  /// schedule, or the rows of the segment that its op makes due.
   enum class DispatchExtent { Due, Whole, Members };
 
   Rows &operator[](mlir::Value value) { return rows[value]; }
@@ -124,7 +128,7 @@ public:
   bool isScheduled(mlir::Operation *op) const {
     return llvm::any_of(op->getResults(), [&](mlir::Value v) { return bool(lookup(v).schedule); });
   }
-  /// Returns the schedule of an op, which is the one of its first result; null if it has none.
+  /// Returns the schedule of an op, which is its first result's; null if it has none.
   mlir::FlatSymbolRefAttr getSchedule(mlir::Operation *op) const {
     return op->getNumResults() == 0 ? mlir::FlatSymbolRefAttr() : lookup(op->getResult(0)).schedule;
   }
@@ -143,10 +147,10 @@ private:
   llvm::DenseMap<mlir::Operation *, DispatchExtent> extents;
 };
 
-/// Where ops that are dispatches of their own build them.
+/// Builds the dispatches of ops with the role Alone.
 class DispatchEmitter {
 public:
-  /// `step` has the rows of values if the dispatches are of a step.
+  /// `step` has the rows of values if the dispatches belong to a step.
   DispatchEmitter(mlir::Operation *scope, mlir::OpBuilder &builder,
                   llvm::DenseMap<mlir::Value, mlir::Value> &lowered, llvm::StringRef axis = {},
                   StepValues *step = nullptr)
@@ -157,13 +161,13 @@ public:
   mlir::Value get(mlir::Value value) const { return value ? tensors.lookup(value) : mlir::Value(); }
   void set(mlir::Value result, mlir::Value tensor) { tensors[result] = tensor; }
   mlir::RankedTensorType getTensorType(mlir::Value sequence) const;
-  /// The rows of a sequence's scale.
+  /// Returns the domain of a sequence's scale.
   dispatch::DomainAttr getRowDomain(mlir::Value sequence) const;
-  /// Rows that are all there, of a dispatch of the same axis.
+  /// Returns a domain of rows that are all valid, on the axis of the dispatch.
   dispatch::DomainAttr wholeDomain(int64_t batch, int64_t positions) const;
-  /// For a sequence that the dispatch reads.
+  /// Returns the factor of a sequence that the dispatch accesses.
   int64_t getScaleFactor(mlir::Value sequence) const;
-  /// A device scalar or constant table by place.
+  /// Binds a device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
   mlir::Operation *getScope() const { return scope; }
   /// Returns true if a step computes the rows of `op` that are due.
@@ -183,7 +187,8 @@ private:
   StepValues *step;
 };
 
-/// Stored tensor of a sequence: [B, positions, d], or [B, positions] for one number a position.
+/// Returns the stored tensor of a sequence: [B, positions, d], or [B, positions] for one number per
+/// position.
 mlir::RankedTensorType getStoredType(mlir::Operation *scope, SequenceType type);
 
 } // namespace sluice

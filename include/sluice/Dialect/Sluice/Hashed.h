@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention by hashes.
+// LSH attention.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-/// The constants of a parameter `rotations`: normal numbers, by the model's seed and its name.
+/// Returns the constants of a parameter `rotations`: normal numbers, drawn by the model's seed and
+/// the parameter's name.
 std::vector<float> drawRotations(ParameterOp parameter);
 
 } // namespace sluice

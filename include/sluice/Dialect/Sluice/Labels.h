@@ -10,12 +10,13 @@
 
 namespace sluice {
 
-/// Where the host gives labels, f32 [B, T], by the name behind it.
+/// Prefix of the places where the host provides labels, f32 [B, T], by name.
 constexpr llvm::StringRef labelsInput = "input:labels.";
-/// Where it gives the numbers of a named input, f32 [B, T] or [B, T, width].
+/// Prefix of the places where the host provides the numbers of a named input, f32 [B, T] or [B, T,
+/// width].
 constexpr llvm::StringRef numbersInput = "input:numbers.";
-/// Where it says what weights of losses add up to: in the rows that are scored from `first` on, of
-/// all batches of an update.
+/// Returns the place of the sum of a loss's weights, which the host provides: over the scored rows
+/// from `first`, in all batches of an update.
 std::string weightsScalar(llvm::StringRef name, int64_t first);
 
 } // namespace sluice

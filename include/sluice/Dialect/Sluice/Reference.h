@@ -2,7 +2,8 @@
 // Apache-2.0 WITH LLVM-exception
 //
 // The reference: evaluates functions of the model dialect op by op, in float64 (the oracle) or
-// float32 (the yardstick of rounding). Slow and obvious; shares nothing with any compiled kernel.
+// float32 (for the rounding error of compiled code). Slow and simple; shares no code with compiled
+// kernels.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,12 +20,12 @@ namespace sluice::reference {
 /// Values that are known only at run time.
 struct RuntimeValues {
   int64_t rows = 1;   ///< valid rows of the batch
-  int64_t length = 1; ///< valid tokens a row
+  int64_t length = 1; ///< valid tokens per row
   uint64_t seed = 0;
   uint64_t step = 1;
-  /// Values whose element type is bf16 are rounded to it, as they are made: what storage costs.
+  /// True to round results of bf16 sequences to bf16, as compiled code stores them.
   bool rounded = false;
-  /// Rows of each text that count in its losses; empty: all.
+  /// Number of rows per text that count in its losses; empty: all.
   std::vector<int64_t> scored = {};
 
   bool isPadding(int64_t row, int64_t position) const {
@@ -32,39 +33,40 @@ struct RuntimeValues {
   }
 };
 
-/// The nearest number that bf16 holds, ties to even: 8 bits of mantissa, units of at least 2^-133,
-/// infinite from 2^128 - 2^119 on. NaN and infinities stay.
+/// Returns the nearest bf16 number, ties to even: 8 bits of mantissa, units of at least 2^-133,
+/// infinite from 2^128 - 2^119.
 double roundToBf16(double number);
 
 /// Philox4x32-10 (Salmon et al., 2011): four words of a counter under a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// The number in [0, 1) that dispatch.random draws for `element` of stream `id`.
+/// Returns the number in [0, 1) that dispatch.random draws for `element` of stream `id`.
 double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element);
 
-/// Returns the number of numbers at a position of a sequence: the width, 1 where it is 0.
+/// Returns the number of columns of a sequence: the width, 1 if the width is 0.
 int64_t getColumns(mlir::Value sequence);
 
 /// Values of one function's evaluation. `T` is double or float.
 ///
-/// A sequence of width d is [rows, positions, max(d, 1)], dense, valid positions alone; a tensor is
+/// A sequence of width d is [rows, positions, max(d, 1)], dense, valid positions only; a tensor is
 /// dense, row-major.
 template <typename T> class Evaluator {
 public:
-  /// Reads a lazy sequence: (row, any position, column, what null reads as) -> number.
+  /// Reads a lazy sequence: (row, any position, column, value of null) -> number.
   using Lazy = std::function<T(int64_t, int64_t, int64_t, T)>;
 
-  /// `module` gives scales and capacities.
+  /// `module` provides scales and capacities.
   Evaluator(mlir::ModuleOp module, RuntimeValues setting) : module(module), setting(setting) {}
 
-  /// Rows that one step of generation computes, and rows that it must not read (StepReference.h).
+  /// Rows that one decode step computes, and rows that it must not access (StepReference.h).
   struct Window {
-    /// First row computed of a value, and one past the last.
+    /// First row of a value that is computed, and the end of its rows.
     std::function<std::pair<int64_t, int64_t>(mlir::Value)> rows;
-    /// Told of each read, from position 0 on, of a row that is not there.
+    /// Called for each access, at a position >= 0, of a row that is not available.
     std::function<void(mlir::Value, int64_t)> missing;
   };
-  /// From now on, `length` tokens are valid, and ops are evaluated on the rows of `window` alone.
+  /// Sets the number of valid tokens to `length`; ops are then evaluated only on the rows of
+  /// `window`.
   void setStep(int64_t length, Window window);
 
   const RuntimeValues &getSetting() const { return setting; }
@@ -74,9 +76,9 @@ public:
 
   /// Sets a sequence [rows, positions(value), columns(value)].
   void setSequence(mlir::Value value, std::vector<T> data);
-  /// Sets tokens, [rows, any number of tokens a row].
+  /// Sets tokens, [rows, any number of tokens per row].
   void setTokens(mlir::Value value, std::vector<int32_t> data);
-  /// Sets how many positions each row has of a given axis; without, all of its capacity.
+  /// Sets the number of positions per row on a given axis; by default its capacity.
   void setCounts(llvm::StringRef axis, std::vector<int64_t> counts) {
     given[axis] = std::move(counts);
   }
@@ -88,34 +90,35 @@ public:
   }
 
   /// Evaluates every op of `function`, whose arguments must be set. Fails, with an error at the op,
-  /// where an op has no reference or a parameter was not set.
+  /// if an op has no reference or a parameter was not set.
   mlir::LogicalResult evaluate(mlir::func::FuncOp function);
   /// Evaluates one op, whose operands must be set.
   mlir::LogicalResult evaluate(mlir::Operation *op);
 
-  /// All valid positions of a sequence, lazy or not: [rows, positions, columns].
+  /// Returns all valid positions of a sequence, lazy or not: [rows, positions, columns].
   std::vector<T> getSequence(mlir::Value value) const;
-  /// A tensor's elements.
+  /// Returns a tensor's elements.
   const std::vector<T> &getTensor(mlir::Value value) const;
-  /// Gradients that sluice.store_gradient stored, by symbol.
+  /// Returns the gradients that sluice.store_gradient stored, by symbol.
   const llvm::StringMap<std::vector<T>> &getGradients() const { return gradients; }
 
   //===-- What the evaluation of an op uses
   //-------------------------------------------------------------------===//
 
-  /// Positions of a sequence that attention may read in this row of the batch.
+  /// Returns the number of positions of a sequence that attention may access in this batch row.
   int64_t getCount(mlir::Value sequence, int64_t row) const;
-  /// Positions of a sequence's scale that are computed: ceil(length / factor); of a given axis all.
+  /// Returns the number of computed positions of a sequence's scale: ceil(length / factor); all
+  /// positions on a given axis.
   int64_t getPositions(mlir::Value sequence) const;
 
-  /// Element of a sequence at any position: `null` outside its root's valid ones.
+  /// Returns an element of a sequence at any position: `null` outside its root's valid positions.
   T at(mlir::Value sequence, int64_t row, int64_t position, int64_t column, T null = 0) const;
-  /// One position's numbers.
+  /// Returns the numbers of one position.
   std::vector<T> rowAt(mlir::Value sequence, int64_t row, int64_t position) const;
-  /// Token `position` of a row; must have been given.
+  /// Returns token `position` of a row, which must have been set.
   int32_t tokenAt(mlir::Value tokens, int64_t row, int64_t position) const;
 
-  /// Defines a sequence on its valid positions: `fill(row, position)` gives the numbers of each.
+  /// Defines a sequence on its valid positions: `fill(row, position)` returns the numbers of each.
   void define(mlir::Value sequence, llvm::function_ref<std::vector<T>(int64_t, int64_t)> fill);
   /// Defines a lazy sequence on all integers.
   void defineLazy(mlir::Value sequence, Lazy read) { lazies[sequence] = std::move(read); }
@@ -133,8 +136,8 @@ private:
 
   mlir::ModuleOp module;
   RuntimeValues setting;
-  Window window; ///< of a step; without `rows`, there is none
-  /// Valid positions by scale: looking a symbol up walks the module, and every element read asks.
+  Window window; ///< window of a step; without `rows`, there is none
+  /// Valid positions by scale, cached because a symbol lookup walks the module, for every element.
   mutable llvm::DenseMap<mlir::Attribute, int64_t> positionsOfScale;
   llvm::DenseMap<mlir::Value, Dense> sequences;
   llvm::DenseMap<mlir::Value, Lazy> lazies;
@@ -147,7 +150,7 @@ private:
 extern template class Evaluator<double>;
 extern template class Evaluator<float>;
 
-/// Where scalar code runs: dispatch.position, dispatch.column and dispatch.random read it.
+/// Position at which scalar code runs, for dispatch.position, dispatch.column and dispatch.random.
 struct ScalarPlace {
   uint64_t seed = 0, step = 1;
   int64_t position = 0;
@@ -158,12 +161,12 @@ struct ScalarPlace {
 using scalar::Scalar;
 
 /// Runs a straight-line region of arith, math and dispatch ops; returns the values that it yields.
-/// An op that it does not know ends the program, because a wrong oracle is worse than none.
+/// Terminates the program on an unknown op, because a wrong oracle is worse than none.
 template <typename T>
 llvm::SmallVector<Scalar<T>>
 evaluateScalar(mlir::Region &region, llvm::ArrayRef<Scalar<T>> arguments, const ScalarPlace &place);
 
-/// Value of `expression` at dims (p, q) and symbol n.
+/// Returns the value of `expression` at dims (p, q) and symbol n.
 int64_t evaluateAffine(mlir::AffineExpr expression, int64_t p, int64_t q, int64_t n);
 /// Returns true if (p, q) with symbol n is in `set`.
 bool contains(mlir::IntegerSet set, int64_t p, int64_t q, int64_t n);

@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-/// Appends to `builder` a copy of `body` applied to `arguments` (one a block argument) and the code
-/// of the products `gradient * d yield / d argument`. Returns one value an argument: null where the
-/// yield does not depend on it through differentiable ops. `body` ends in a terminator with one f32
-/// operand. Fails, naming the op, on an op without a rule.
+/// Appends to `builder` a copy of `body` applied to `arguments` (one per block argument) and the
+/// code of the products `gradient * d yield / d argument`. Returns one value per argument: null if
+/// the yield does not depend on it through differentiable ops. `body` ends in a terminator with one
+/// f32 operand. Fails, naming the op, on an op without a rule.
 ///
 /// Integers, comparisons, constants and random draws carry no gradient; a draw is repeated, not
 /// differentiated.

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Ops of the incremental step.
+// Ops of the decode step.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-/// Rows that steps up to t have computed, t >= -1.
+/// Returns the number of rows that steps up to t have computed, t >= -1.
 int64_t getRowCount(ScheduleOp schedule, int64_t t);
 
 } // namespace sluice

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The derived step on the float64 reference: the oracle of generation.
+// Runs the derived decode step on the float64 reference, as the oracle of generation.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -8,8 +8,8 @@
 
 namespace sluice::reference {
 
-/// Runs @step, which sluice-derive-step made, token after token, for one batch row. Ops are
-/// evaluated on the rows that are due, and read states and this step's rows alone: the read of a
+/// Runs @step, the result of sluice-derive-step, token after token, for one batch row. Ops are
+/// evaluated on the rows that are due, and access only states and this step's rows: an access to a
 /// row that is not due yet, or that was overwritten, is a mistake.
 class StepRunner {
 public:
@@ -18,23 +18,26 @@ public:
   void setParameter(llvm::StringRef symbol, std::vector<double> data) {
     evaluator.setParameter(symbol, std::move(data));
   }
-  /// Tokens of a named input, by its argument of @step, and how many of them the text has.
+  /// Sets the tokens of a named input, by its argument of @step, and their number.
   void setGiven(mlir::BlockArgument argument, std::vector<int32_t> data, int64_t count);
-  /// Forgets all tokens, but for those of named inputs.
+  /// Discards all tokens, except those of named inputs.
   void reset();
-  /// Takes the first tokens of a sequence, at least one, all at once; what follows the last.
-  /// States hold rows up to N(tokens - 1) after it, as if the tokens had come one by one.
+  /// Appends the first tokens of a sequence, at least one, all at once; returns the logits of the
+  /// next token. Afterwards states contain rows up to N(tokens - 1), as if the tokens had been
+  /// appended one by one.
   std::vector<double> prefill(llvm::ArrayRef<int32_t> prompt);
-  /// Takes one more token; the logits of what follows.
+  /// Appends one token; returns the logits of the next token.
   std::vector<double> step(int32_t token);
 
-  /// Rows of `value`, of @step, that the last call computed: the first, and [rows, columns].
+  /// Returns the rows of `value`, of @step, that the last call computed: the first, and [rows,
+  /// columns].
   std::pair<int64_t, std::vector<double>> getRows(mlir::Value value) const;
-  /// Stored values, in order.
+  /// Returns the stored values, in order.
   std::vector<mlir::Value> getValues() const;
-  /// Tokens taken so far.
+  /// Returns the number of appended tokens.
   int64_t getLength() const { return static_cast<int64_t>(tokens.size()); }
-  /// The first read that broke the step's promise, in words; empty where there was none.
+  /// Returns a description of the first access that violated the step's obligations; empty without
+  /// one.
   const std::string &getMistake() const { return mistake; }
 
 private:
@@ -59,7 +62,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int64_t> closed; ///< segments, before the last call
   llvm::StringMap<Ring> rings;
   std::vector<int32_t> tokens;
-  int64_t before = 0; ///< tokens taken before the last call
+  int64_t before = 0; ///< tokens appended before the last call
   bool hasParameters = false;
   std::string mistake;
 };

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Names by which a check follows values through passes. Discardable: nothing that is compiled may
-// depend on them, and they stand only while --verify-each-causality asks for them.
+// Names by which a check follows values through passes. Discardable: compiled code must not depend
+// on them, and they exist only with --verify-each-causality.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -9,17 +9,19 @@
 
 namespace sluice {
 
-/// The value's name; empty where it has none. Block arguments have none.
+/// Returns the value's name; empty without one. Block arguments have none.
 llvm::StringRef getDisplayName(mlir::Value value);
-/// Names an op's result; an empty name takes none away.
+/// Names an op's result; an empty name does not remove a name.
 void setName(mlir::Value result, llvm::StringRef name);
 
-/// Name of the value that this is (a contribution to) the gradient of; empty where not known.
+/// Returns the name of the value that this is (a contribution to) the gradient of; empty if
+/// unknown.
 llvm::StringRef getGradientName(mlir::Value value);
-/// Says so, unless it was said before: a gradient that is passed on unchanged stays what it was.
+/// Marks a value as the gradient of `of`, unless it has a mark: a gradient that is passed on
+/// unchanged retains its own.
 void markGradient(mlir::Value gradient, mlir::Value of);
 
-/// Takes every name off `root` and the ops in it.
+/// Removes every name from `root` and its ops.
 void eraseNames(mlir::Operation *root);
 
 } // namespace sluice

@@ -10,19 +10,19 @@ namespace sluice::spec {
 
 struct HierarchyLevel {
   int64_t layers = 0;
-  int64_t factor = 1;   ///< relative to the stage's input
+  int64_t factor = 1;   ///< coarseness relative to the stage's input
   bool isDrawn = false; ///< one of Hierarchy::drawn, the same for all such levels
 };
 
 struct Hierarchy {
   std::vector<HierarchyLevel> levels;
   std::vector<int64_t>
-      drawn; ///< factors of which each step of training draws one; rising, empty: none is drawn
+      drawn; ///< rising factors of which each training step draws one; empty: none is drawn
 
-  /// Levels that draw a factor have this one.
+  /// Sets the factor of the levels that draw one.
   void setDrawn(int64_t factor);
-  /// Index of the coarsest level: the middle one of factors that read the same from both ends, else
-  /// the only one of the greatest factor.
+  /// Returns the index of the coarsest level: the middle level of factors that form a palindrome,
+  /// else the only level with the maximum factor.
   size_t getCoarsest() const;
   /// "2@1 8@4 2@1"
   std::string toString() const;
@@ -32,14 +32,15 @@ struct Hierarchy {
 /// (top_down), from fine to coarse (bottom_up).
 enum class HierarchyOrder { DownAndUp, Falling, Rising };
 
-/// Parses the key "hierarchy" of a stage. Reports an error at the level that is wrong.
+/// Parses the key "hierarchy" of a stage. Reports an error at the invalid level.
 llvm::FailureOr<Hierarchy> parseHierarchy(mlir::Operation *stage, llvm::StringRef text,
                                           HierarchyOrder order);
 
-/// Returns the hourglass that draws its factor, and the factors, rising; null where no stage does.
+/// Returns the hourglass that draws its factor, and the factors, rising; null if no stage draws
+/// one.
 std::pair<HourglassOp, std::vector<int64_t>> findDrawing(ModelOp model);
-/// Returns the factors of which each training step of a model draws one, rising; empty where every
-/// level has one.
+/// Returns the factors of which each training step of a model draws one, rising; empty if all
+/// factors are fixed.
 llvm::SmallVector<int64_t> getDrawnFactors(ModelOp model);
 
 } // namespace sluice::spec

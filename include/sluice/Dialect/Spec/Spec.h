@@ -23,7 +23,7 @@
 
 namespace sluice::spec {
 class WeightList;
-/// Verifies the types of a stage's results, and the words and objects that values of its keys are.
+/// Verifies the types of a stage's results, and the words and objects among the values of its keys.
 llvm::LogicalResult verifyStage(mlir::Operation *stage);
 } // namespace sluice::spec
 #include "sluice/Dialect/Spec/SpecInterfaces.h.inc"
@@ -41,44 +41,45 @@ namespace sluice::spec {
 /// Name of the head's loss in reports.
 constexpr llvm::StringLiteral mainLossName = "next";
 
-/// The types of the segmentations that stages inside a composite stage make, in the order of its
-/// levels. `word` is the stage's, and `input` the stream that it reads.
+/// Returns the types of the segmentations of stages in the expansion of a composite stage, in the
+/// order of its levels. `word` is the composite's name, and `input` its input stream.
 llvm::SmallVector<mlir::Type>
 getInnerSegmentations(llvm::StringRef word, mlir::DictionaryAttr attributes, StreamType input);
 
-/// The attribute of a word of the enumeration of this C++ name; null where it has no such word. A
-/// hyphen in a spec is an underscore here.
+/// Returns the attribute of a word of the enumeration of this C++ name; null if it has no such
+/// word. A hyphen in a spec is an underscore here.
 mlir::Attribute getWordAttr(mlir::MLIRContext *context, llvm::StringRef enumeration,
                             llvm::StringRef word);
 
-/// A location of an op at `place`, with the places of values of its keys. Nested keys have dotted
-/// names: "mask.window".
+/// Returns the location of an op at `place`, with the source locations of its keys' values. Nested
+/// keys have dotted names: "mask.window".
 mlir::Location getStageLoc(mlir::Location place, mlir::DictionaryAttr keys);
-/// The place of the value of a key, or of the op where the key was not written.
+/// Returns the source location of a key's value, or of the op if the key was not written.
 mlir::Location getKeyLoc(mlir::Operation *op, llvm::StringRef key);
 
-/// Returns the value of a key of a stage, which checks and copies of keys have by name; null if it
-/// is not given.
+/// Returns the value of a key of a stage, for code that addresses keys by name; null if it is not
+/// set.
 mlir::Attribute getKeyValue(mlir::Operation *stage, llvm::StringRef key);
-/// True where the key was written, in the stage or in `defaults`.
+/// Returns true if the key was written, in the stage or in `defaults`.
 bool isWritten(mlir::Operation *op, llvm::StringRef key);
-/// True where the value of a key of "local" or "global" layers, "local.mask" for example, is that
-/// of `defaults`.
+/// Returns true if `defaults` supplied the value of a key of "local" or "global" layers,
+/// "local.mask" for example.
 bool isInherited(mlir::Operation *op, llvm::StringRef key);
-/// Begins an error at the value of a key, or at the op where the key was not written.
+/// Emits an error at the value of a key, or at the op if the key was not written.
 mlir::InFlightDiagnostic emitKeyError(mlir::Operation *op, llvm::StringRef key);
-/// The places of keys below `prefix`, without it: {"window" = ...} of "mask.window" for "mask".
+/// Returns the locations of keys below `prefix`, without it: {"window" = ...} of "mask.window" for
+/// "mask".
 mlir::DictionaryAttr getNestedKeys(mlir::Operation *op, llvm::StringRef prefix);
 
-/// Checks for a word that is no name of a function, a scale or a place of a plan.
+/// Returns true if a word may be the name of a function, a scale or a place of a plan.
 bool isPlanName(llvm::StringRef name);
 /// The names that `isPlanName` accepts, for messages.
 inline constexpr llvm::StringLiteral planNameRule =
     "a lower-case letter, then such letters, digits and _, and no word that sluice uses itself";
 
-/// "the result of the shorten stage at a.json:7:5, on scale 4"
+/// Returns a description such as "the result of the shorten stage at a.json:7:5, on scale 4".
 std::string describeStream(mlir::Value stream);
-/// "a.json:7:5"
+/// Returns a source location such as "a.json:7:5".
 std::string describePlace(mlir::Location location);
 
 } // namespace sluice::spec

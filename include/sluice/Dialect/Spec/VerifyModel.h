@@ -7,24 +7,24 @@
 
 namespace sluice::spec {
 
-/// Most primitive stages of a model.
+/// Maximum number of primitive stages of a model.
 constexpr size_t mostStages = size_t(1) << 16;
-/// Most numbers of all streams' rows at one stage, and most parameters.
+/// Maximum number of elements of all streams at one stage, and of parameters.
 constexpr int64_t mostElements = int64_t(1) << 40;
 
-/// Checks a model whose composites are expanded: names of losses and segments, losses that
-/// boundaries ask, sizes of streams. Reports the first error.
+/// Verifies a model whose composites are expanded: names of losses and segments, losses that
+/// boundaries use, sizes of streams. Reports the first error.
 llvm::LogicalResult verifyExpandedModel(ModelOp model);
 
-/// Checks a model as the reader of specs does, which IR written by hand may differ from: an
-/// embedding of the tokens first, one head, which is last, and a path of each stage.
+/// Verifies the order of stages, which hand-written IR may violate: an embedding of the tokens
+/// first, one head, which is last, and a path of each stage.
 llvm::LogicalResult verifyStageOrder(ModelOp model);
 
-/// True for a stage that `spec-expand-composites` replaces.
+/// Returns true for a stage that `spec-expand-composites` replaces.
 bool isComposite(mlir::Operation *stage);
-/// Reports a composite stage after expansion. Fails.
+/// Reports a composite stage after expansion. Always fails.
 llvm::LogicalResult refuseComposite(mlir::Operation *stage);
-/// Reports that a frozen stage has no weights. Fails.
+/// Reports a frozen stage without weights. Always fails.
 llvm::LogicalResult refuseFrozen(mlir::Operation *stage);
 
 } // namespace sluice::spec

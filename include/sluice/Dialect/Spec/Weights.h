@@ -8,7 +8,7 @@
 
 namespace sluice::spec {
 
-/// Standard deviation of a table of tokens, and of rows that are trained as such.
+/// Standard deviation of an embedding table, and of trained rows.
 constexpr double embeddingDeviation = 0.02;
 
 /// Adds spec.weight ops to the end of a model, stage by stage.
@@ -22,21 +22,21 @@ public:
   /// Adds a tensor; `name` follows the path of the stage.
   void add(llvm::StringRef name, llvm::ArrayRef<int64_t> shape, InitialValues initial,
            double deviation = 0, bool decays = false);
-  /// Adds PREFIX.weight [out, in] of a linear map; `shrink` divides its deviation.
+  /// Adds PREFIX.weight [out, in] of a linear map; the deviation is divided by `shrink`.
   void addMatrix(llvm::StringRef prefix, int64_t out, int64_t in, double shrink = 1,
                  InitialValues initial = InitialValues::normal);
-  /// Adds PREFIX.bias, zeros.
+  /// Adds PREFIX.bias, initialized to zeros.
   void addBias(llvm::StringRef prefix, int64_t size);
   /// Adds the matrix and the bias of a linear map.
   void addLinear(llvm::StringRef prefix, int64_t out, int64_t in, double shrink, bool hasBias);
-  /// Adds PREFIX.weight, ones, and of a layer norm PREFIX.bias.
+  /// Adds PREFIX.weight, initialized to ones, and PREFIX.bias for a layer norm.
   void addNorm(llvm::StringRef prefix, NormFunction norm, int64_t width);
-  /// Begins a parameter PREFIX.weight or PREFIX.bias that the next tensors are parts of; an empty
+  /// Begins a parameter PREFIX.weight or PREFIX.bias that contains the following tensors; an empty
   /// prefix ends it.
   void setParameter(llvm::StringRef prefix) { parameter = prefix.str(); }
 
-  /// Square root of the number of residual branches, two a layer: their sum keeps its variance
-  /// when each is divided by it.
+  /// Returns the square root of the number of residual branches, two per layer: divided by it, the
+  /// branches preserve the variance of the residual stream.
   double getResidualScale() const { return residualScale; }
 
 private:
