@@ -15,7 +15,7 @@ using namespace sluice::dispatch;
 // Kinds
 //===----------------------------------------------------------------------===//
 
-/// A later row replaces the result if it is greater or NaN: among equal rows the first one counts.
+/// A later row replaces the result if it is greater or NaN: among equal rows the first one wins.
 static Value buildMaximum(OpBuilder &b, Location loc, Value soFar, Value later) {
   if (!isa<FloatType>(soFar.getType())) {
     return arith::MaxSIOp::create(b, loc, soFar, later);
@@ -148,7 +148,7 @@ static std::string findUnknown(Region &combiner) {
 }
 
 /// Finds a number that the combiner changes when it is combined with the identity, on either side,
-/// as omitted rows count as the identity.
+/// because skipped rows count as the identity.
 static std::string findChanged(Region &combiner, Type element, TypedAttr identity) {
   bool isFloat = isa<FloatType>(element);
   scalar::Scalar<double> alone = scalar::getConstantValue<double>(identity);

@@ -472,7 +472,7 @@ LogicalResult AttentionOp::verify() {
   return verifyScore(*this);
 }
 
-/// Verifies one gradient per sequence, with as many rows as the sequence.
+/// Verifies one gradient per sequence, with the rows of the sequence.
 static LogicalResult verifyGradients(AttentionBackwardOp op) {
   size_t count = fitsTerms(op) ? op.getSourceGradients().size() : 0;
   auto getValueRows = [](Value tensor) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verifiers of operands that indices find, and of the scan that makes the indices.
+// Verifiers of gathered and ranged operands, and of the scan that computes their indices.
 #include "IndexOperands.h"
 
 using namespace mlir;
@@ -16,7 +16,7 @@ SmallVector<unsigned> AccessAttr::getIndices() const {
   return indices;
 }
 
-/// Returns true for an i32 argument that precedes its row and has access `row`, or is gathered.
+/// Returns true for an i32 argument of lower index with access `row`, or a gathered one.
 static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
   if (argument < 0 || argument >= int64_t(op.getInputs().size())) {
     return false;
@@ -26,7 +26,7 @@ static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
          (kind == AccessKind::Row || (gathered && kind == AccessKind::Gather));
 }
 
-/// Verifies the indices of an operand, and that the operand has the rows that they select.
+/// Verifies the index arguments of an operand, and that the operand has the rows that they select.
 LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i) {
   auto access = cast<AccessAttr>(op.getAccesses()[i]);
   auto type = cast<RankedTensorType>(op.getInputs()[i].getType());

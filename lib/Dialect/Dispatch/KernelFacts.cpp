@@ -17,7 +17,7 @@ Factor sluice::dispatch::findRowFactor(Operation *dispatch, unsigned operand) {
   return getOperandRank(dispatch, operand) == 3 ? Factor(domain.getFactor()) : std::nullopt;
 }
 
-/// Access number `number`; null where there are not so many.
+/// Returns access `number`; null if there are fewer.
 static AccessAttr accessAt(ArrayAttr accesses, unsigned number) {
   return number < accesses.size() ? cast<AccessAttr>(accesses[number]) : AccessAttr();
 }
@@ -41,7 +41,8 @@ AccessAttr ContractOp::getAccess(unsigned operand) {
 
 bool ContractOp::readsOwnRows(unsigned operand) { return getOperandRank(*this, operand) == 3; }
 
-/// Tiles of 64 columns. Where large tiles are few there are more blocks, of half as many rows.
+/// Tiles of 64 columns. If there are few large tiles, the launch has more blocks, of half as many
+/// rows.
 int64_t ContractOp::getTileRows(int64_t blocks) {
   constexpr int64_t large = 128, small = 64, columns = 64;
   auto type = cast<RankedTensorType>(getOperation()->getResult(0).getType());
@@ -67,7 +68,7 @@ Factor AttentionBackwardOp::getRowFactor(unsigned operand) {
   return attentionFactor(*this, operand);
 }
 
-/// Keys and values are shared, and as many rows by distance as keys.
+/// Keys and values are shared, and so are as many rows by distance as there are keys.
 std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   DistanceTerms terms = getTerms();

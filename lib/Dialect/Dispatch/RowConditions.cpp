@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Selects by the row's position. They are read from the body itself, so a pass that changes a
-// select changes which rows are read.
+// Finds selects on the row's position. They are found in the body itself, so a pass that changes a
+// select changes the accessed rows.
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -56,7 +56,7 @@ public:
 
 private:
   using Conditions = SmallVector<RowCondition, 2>;
-  static constexpr size_t mostConditions = 4; ///< more are left out: each doubles the walk
+  static constexpr size_t mostConditions = 4; ///< others are ignored: each doubles the walk
   void visit(Value value, const Conditions &conditions);
   void pushChoice(Value value, const Conditions &conditions, RowCondition added);
   static IntegerSet buildRowSet(MLIRContext *context, const Conditions &conditions);

@@ -25,8 +25,8 @@ static bool isRowOfPosition(Attribute access) {
   return cast<AccessAttr>(access).getKind() == AccessKind::Row;
 }
 
-/// Adds the operand of body argument `argument`, where `first` is the operand of argument 0, to
-/// rows `rows`: with it the elements that find it.
+/// Adds the operand of body argument `argument`, where `first` is the operand of argument 0, at
+/// rows `rows`, and its index arguments.
 static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, IntegerSet rows,
                         RowReadList &reads) {
   auto access = cast<AccessAttr>(accesses[argument]);
@@ -53,7 +53,7 @@ std::optional<RowReadList> ContractOp::getRowReads(unsigned result) {
   if (!isRowOfPosition(getResultAccesses()[result])) {
     return std::nullopt;
   }
-  constexpr unsigned firstExtra = 2; // input and weight, which the accumulator stands for
+  constexpr unsigned firstExtra = 2; // input and weight, which the accumulator represents
   RowReadList reads;
   Operation *yield = getEpilogue().front().getTerminator();
   for (const ArgumentUse &use : findArgumentUses(yield->getOperand(result))) {
@@ -71,8 +71,8 @@ std::optional<RowReadList> ContractOp::getRowReads(unsigned result) {
   return reads;
 }
 
-/// A row of the input and its target, all of W and the bias. Rows of `tokens` are read wherever
-/// they lie.
+/// Accesses a row of the input and its target, all of W and the bias, and rows of `tokens` at any
+/// position.
 std::optional<RowReadList> CrossEntropyOp::getRowReads(unsigned) {
   constexpr unsigned input = 0, weight = 1, tokens = 2;
   AffineExpr target = getAffineDimExpr(0, getContext()) + static_cast<int64_t>(getOffset());
@@ -95,7 +95,7 @@ std::optional<RowReadList> CrossEntropyWeightGradientOp::getRowReads(unsigned) {
 std::optional<RowReadList> WeightGradientOp::getRowReads(unsigned) { return std::nullopt; }
 std::optional<RowReadList> ScatterRowsOp::getRowReads(unsigned) { return std::nullopt; }
 
-/// A count reads the bits up to it; ends and totals do not belong to a row of the domain.
+/// A count depends on the bits up to it; ends and totals do not belong to a row of the domain.
 std::optional<RowReadList> SegmentScanOp::getRowReads(unsigned result) {
   if (result != 0) {
     return std::nullopt;
@@ -130,7 +130,7 @@ static IntegerSet transposed(IntegerSet mask) {
   return mask.replaceDimsAndSymbols({q, p}, symbols, 2, mask.getNumSymbols());
 }
 
-/// Returns the rows by distance up to the maximum of row p, or with `every` all of them.
+/// Returns the rows by distance up to the maximum of row p, or all of them with `every`.
 static IntegerSet buildDistanceSet(MLIRContext *context, const Distance &distance, bool every) {
   AffineExpr p = getAffineDimExpr(0, context), d = getAffineDimExpr(1, context);
   return withinLength(IntegerSet::get(2, 1, {every ? d : distance.greatest(p) - d}, {false}));
@@ -153,7 +153,7 @@ RowReadList sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
   return reads;
 }
 
-/// Returns the read of an operand by the gradient of queries alone, or of keys alone.
+/// Returns the access to an operand by the gradient of only the queries, or of only the keys.
 static RowRead readApart(IntegerSet mask, unsigned operand, bool isOfKeys, bool givesKeys) {
   if (isOfKeys == givesKeys) {
     return RowRead::itself(operand, mask.getContext());
@@ -206,7 +206,7 @@ std::optional<RowReadList> AttentionOp::getRowReads(unsigned) {
 }
 
 std::optional<RowReadList> AttentionBackwardOp::getRowReads(unsigned result) {
-  unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // which hold no rows
+  unsigned operands = getNumOperands() - (getKeyCounts() ? 1 : 0); // key counts have no rows
   return attentionBackwardReads(getMask(), operands, result, getSourceGradients().size(),
                                 getTerms());
 }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Shapes of attention's terms by distance and of their gradients.
+// Shapes of attention's relative position terms and of their gradients.
 #include "Terms.h"
 
 using namespace mlir;

@@ -21,7 +21,7 @@ struct EntryRange {
   bool isWithin(const EntryRange &other) const { return other.begin <= begin && end <= other.end; }
 };
 
-/// A launch and the bytes of the arena that it touches.
+/// A launch and the bytes of the arena that it accesses.
 struct EntryLaunch {
   LaunchOp op;
   KernelOp kernel;
@@ -109,11 +109,11 @@ LogicalResult EntryVerifier::verifyArguments(EntryLaunch &launch) {
   return verifyScalars(launch, arguments.slice(bytes.size(), scalars));
 }
 
-/// Adds only the runs of operands that are runs of bytes.
+/// Adds only the runs of bytes of operands that have runs.
 LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
   ArrayRef<int64_t> bytes = launch.kernel.getOperandBytes();
   ArrayRef<int64_t> runs = launch.op.getRuns().value_or(ArrayRef<int64_t>());
-  int64_t next = 0; // of the operands that may be told of
+  int64_t next = 0; // first operand that may still have runs
   bool fits = runs.size() % 4 == 0;
   SmallVector<EntryRange> ranges = std::move(launch.ranges);
   launch.ranges.clear();
@@ -126,7 +126,7 @@ LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
       launch.ranges.push_back({begin, begin + size, operand >= static_cast<int64_t>(firstWritten)});
     }
     if (fits) {
-      ranges[operand].end = ranges[operand].begin; // nothing else
+      ranges[operand].end = ranges[operand].begin; // no other bytes
       next = operand + 1;
     }
   }
@@ -139,7 +139,7 @@ LogicalResult EntryVerifier::addRuns(EntryLaunch &launch, size_t firstWritten) {
                     << launch.op.getRunsAttr();
 }
 
-/// Verifies the workspace, which is the last argument, and the counters right before it.
+/// Verifies the workspace, which is the last argument, and the counters immediately before it.
 LogicalResult EntryVerifier::verifyWorkspace(EntryLaunch &launch, int64_t arenaBytes) {
   int64_t size = getMaximum(launch.kernel, workspaceBytesName);
   int64_t counters = getMaximum(launch.kernel, countersName), before = counters * counterBytes;
@@ -197,8 +197,8 @@ LogicalResult EntryVerifier::collect(LaunchOp op) {
   return verifyArguments(launches.back());
 }
 
-/// Verifies that a launch follows each launch that touches the same bytes, directly or through
-/// launches that it names.
+/// Verifies that a launch is ordered after each launch that accesses the same bytes, directly or
+/// through its `after` list.
 LogicalResult EntryVerifier::verifyOrder(size_t index) {
   LaunchOp op = launches[index].op;
   llvm::SmallBitVector &before = ancestors.emplace_back(launches.size());

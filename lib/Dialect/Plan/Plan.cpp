@@ -19,7 +19,7 @@ void PlanDialect::initialize() {
       >();
 }
 
-/// Memory planning lays out these classes; a place of another class would overlap them.
+/// Memory planning assigns memory to these classes; a place of another class would overlap them.
 static LogicalResult verifyPlace(Operation *op, StringRef place) {
   auto [kind, name] = place.split(':');
   constexpr StringRef kinds[] = {"parameter", "compute", "gradient", "flat", "scalar",

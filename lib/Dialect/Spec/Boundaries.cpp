@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Boundaries of segments (Nawrot et al. 2023, sections 3.1 to 3.3) and stages that use them: which
-// keys depend on one another.
+// Verifiers of boundaries stages (Nawrot et al. 2023, sections 3.1 to 3.3) and of the stages that
+// use their segments: combinations of keys.
 #include "Boundaries.h"
 #include "StageChecks.h"
 
@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Fails where a key is given that has a meaning only `where`.
+/// Fails if a key is given that has a meaning only `where`.
 static LogicalResult refuse(BoundariesOp op, StringRef key, StringRef where) {
   if (isWritten(op, key)) {
     return emitKeyError(op, key) << "expected " << quote(key) << " only " << where
@@ -30,7 +30,7 @@ static LogicalResult refuse(BoundariesOp op, ArrayRef<StringRef> keys, StringRef
 // Rules
 //===----------------------------------------------------------------------===//
 
-/// Verifies the three criteria by which an entropy sets a bit; they exclude one another.
+/// Verifies the three entropy criteria for a bit, which exclude one another.
 static LogicalResult verifyEntropyCriterion(BoundariesOp op) {
   if (op.getSpike()) {
     return refuse(op, {"threshold", "rise"},
@@ -155,7 +155,7 @@ static LogicalResult verifyCapacity(BoundariesOp op) {
 // Boundaries
 //===----------------------------------------------------------------------===//
 
-/// Fails for a document's end on groups, or one that differs from the segments below.
+/// Fails for a document's end on groups, or if it differs from the end of the segments below.
 static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   if (!op.getDocumentEnd()) {
     return success();
@@ -190,7 +190,7 @@ static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   return success();
 }
 
-/// Returns the tokens per row on the scale under all segments.
+/// Returns the tokens per row on the scale below all segments.
 static int64_t getTokensBelow(BoundariesOp op) {
   StreamType type = getStream(op.getInput());
   while (BoundariesOp cut = getCutBelow(type, op)) {
@@ -233,7 +233,7 @@ static LogicalResult verifyName(BoundariesOp op) {
   return success();
 }
 
-/// Fails where a default that depends on the kind of boundaries was not set.
+/// Fails if a default that depends on the kind of boundaries was not set.
 static LogicalResult verifyDefaults(BoundariesOp op) {
   bool draws = op.getPredictor() && !op.getRule();
   bool rates = op.getRule() == SegmentRule::coding_rate,
@@ -360,7 +360,7 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
 }
 
 LogicalResult spec::verifySelection(Operation *stage, BoundariesOp cut) {
-  if (!cut) { // inside a composite stage: verified once that is expanded
+  if (!cut) { // inside a composite stage: verified after its expansion
     return success();
   }
   if (auto pool = dyn_cast<ShortenOp>(stage)) {

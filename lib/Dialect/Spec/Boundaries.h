@@ -1,16 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Checks of stages that read the segments of a boundaries stage.
+// Verifiers of stages that use the segments of a boundaries stage.
 #pragma once
 
 #include "sluice/Dialect/Spec/Spec.h"
 
 namespace sluice::spec {
 
-/// Fails where the method of a shorten or upsample stage does not fit the segments that `cut`
-/// makes.
+/// Fails if the method of a shorten or upsample stage does not fit the segments of `cut`.
 mlir::LogicalResult verifySelection(mlir::Operation *stage, BoundariesOp cut);
-/// Fails unless `input` is on the scale that the segmentation cuts.
+/// Fails unless `input` is on the segmented scale.
 mlir::LogicalResult verifyCutScale(mlir::Operation *stage, mlir::Value input,
                                    SegmentationType segmentation);
 

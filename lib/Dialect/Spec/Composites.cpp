@@ -74,7 +74,8 @@ static LogicalResult verifyShifted(HourglassOp op) {
   return success();
 }
 
-/// Verifies that the queries of attention on the way up exist: the stream that was shortened there.
+/// Verifies that the queries of upsampling by attention exist: the stream before the matching
+/// shortening.
 static LogicalResult verifyQueries(HourglassOp op, const Hierarchy &hierarchy) {
   size_t coarsest = hierarchy.getCoarsest();
   ArrayRef<HierarchyLevel> levels = hierarchy.levels;
@@ -174,15 +175,15 @@ static std::string describeKind(Operation *op) {
   return (word == "hnet" ? "an " : "a ") + word.str() + " stage";
 }
 
-/// Begins an error at a key of the boundaries that the stage has: `path` is "boundaries", or
-/// "boundaries.1" of a level.
+/// Emits an error at a key of the stage's boundaries: `path` is "boundaries", or "boundaries.1" for
+/// a level.
 static InFlightDiagnostic refuseCut(Operation *op, StringRef path, StringRef key,
                                     StringRef expected) {
   return emitKeyError(op, (path + "." + key).str())
          << "expected " << expected << " in the boundaries of " << describeKind(op) << ", ";
 }
 
-/// Rows of segments are the rows at bits.
+/// Requires boundaries that begin segments, because rows of segments are the rows at bits.
 static LogicalResult requireBegun(Operation *op, StringRef path, DictionaryAttr cut) {
   auto at = cut ? cut.getAs<SegmentEdgeAttr>("at") : SegmentEdgeAttr();
   if (at && at.getValue() == SegmentEdge::end) {
@@ -193,7 +194,7 @@ static LogicalResult requireBegun(Operation *op, StringRef path, DictionaryAttr 
   return success();
 }
 
-/// Rows of segments have no derivative by bits.
+/// Requires a rule, because rows of segments have no derivative by bits.
 static LogicalResult requireRule(Operation *op, StringRef path, DictionaryAttr cut) {
   if (cut && cut.get("predictor") && !cut.get("rule") && !cut.get("ratio")) {
     return refuseCut(op, path, "predictor", "a \"rule\" beside \"predictor\"")
@@ -221,7 +222,7 @@ static LogicalResult requireWhole(Operation *op, DictionaryAttr cut, ShortenMeth
   return success();
 }
 
-/// The windows of layers in groups are set by the stage itself.
+/// Rejects a mask in "local": the stage itself sets the windows of layers in groups.
 static LogicalResult refuseLocalMask(Operation *op, std::optional<DictionaryAttr> local,
                                      StringRef why) {
   bool isOwn = isWritten(op, "local.mask") && !isInherited(op, "local.mask");

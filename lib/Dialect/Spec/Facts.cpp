@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Facts of models and primitive stages that conversions need: derived from keys and types.
+// Properties of models and primitive stages that conversions need, derived from keys and types.
 #include "StageChecks.h"
 
 #include <numeric>

@@ -9,13 +9,13 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-// Limits on levels and layers: more are a typing error, and nesting is by recursion.
+// Limits on levels and layers: larger numbers are typing errors, and nesting is recursive.
 static constexpr size_t mostLevels = 63;
 static constexpr int64_t mostLayers = 10000;
 // Maximum number of factors, each of which is compiled.
 static constexpr size_t mostFactors = 16;
 
-/// Returns true if factors read the same from both ends, around one level in the middle.
+/// Returns true if factors form a palindrome around one level in the middle.
 static bool isMirrored(const std::vector<HierarchyLevel> &levels) {
   return levels.size() % 2 == 1 && std::equal(levels.begin(), levels.end(), levels.rbegin(),
                                               [](const HierarchyLevel &a, const HierarchyLevel &b) {

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Layers and attention between a scale and its segments: which settings exclude one another.
+// Verifiers of layers and of attention between a scale and its segments: combinations of settings.
 #include "Layers.h"
 #include "StageChecks.h"
 
@@ -51,7 +51,7 @@ static LogicalResult verifyHeads(LayerSettingsInterface layer) {
   return success();
 }
 
-/// Verifies terms by distance: keys must be at or before the query, and rotation and
+/// Verifies relative position terms: keys must be at or before the query, and rotation and
 /// Transformer-XL's terms exclude each other.
 static LogicalResult verifyRelative(LayerSettingsInterface layer) {
   if (getTerms(layer) == RelativeTerms::none) {
@@ -76,7 +76,7 @@ static InFlightDiagnostic refuseWithLsh(Operation *layer, StringRef key) {
                                      "their buckets, found both; ";
 }
 
-/// Buckets decide which keys are read, and keys are the queries.
+/// Verifies LSH attention, whose buckets select the keys and whose keys are the queries.
 static LogicalResult verifyLsh(LayerSettingsInterface layer) {
   if (!layer.getLsh()) {
     return success();
@@ -103,7 +103,7 @@ static LogicalResult verifyLsh(LayerSettingsInterface layer) {
   return success();
 }
 
-/// Heads are in equal groups; the key `cause` made `count` of them.
+/// Verifies that heads form equal groups; the key `cause` makes `count` of them.
 LogicalResult spec::verifyGroups(LayerSettingsInterface layer, StringRef cause, int64_t count) {
   for (auto [key, heads] : {std::pair("heads", *layer.getHeads()),
                             std::pair("key_value_heads", *layer.getKeyValueHeads())}) {
@@ -116,7 +116,7 @@ LogicalResult spec::verifyGroups(LayerSettingsInterface layer, StringRef cause, 
   return success();
 }
 
-/// Settings that a stage excludes which gives groups of heads keys of their own.
+/// Rejects settings that a stage with separate keys per group of heads excludes.
 static LogicalResult verifyScoresOfGroups(LayerSettingsInterface layer, StringRef cause) {
   if (layer.getRotary()) {
     return emitKeyError(layer, "rotary") << "expected no \"rotary\" where " << quote(cause)
@@ -186,7 +186,7 @@ LogicalResult spec::verifyFirst(Operation *stage, int64_t first) {
   return success();
 }
 
-/// Fails where `mask` between two scales has no keys, or is of one scale alone.
+/// Fails if `mask` between two scales has no keys, or requires one scale.
 static LogicalResult verifyMaskBetween(Operation *stage, StringRef key, MaskAttr mask,
                                        int64_t queryFactor, int64_t keyFactor) {
   if (mask.getShape() == MaskShape::block && queryFactor != keyFactor) {
@@ -208,7 +208,7 @@ static LogicalResult verifyMaskBetween(Operation *stage, StringRef key, MaskAttr
   return success();
 }
 
-/// Verifies that keys of queries on another scale are not segments.
+/// Verifies that keys on another scale are not segments.
 static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   if (getStream(keys).getAxis() == AxisKind::segments) {
     return emitKeyError(stage, key)
@@ -218,8 +218,8 @@ static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   return success();
 }
 
-/// Verifies the source of a layer. Over another axis every key is read: its positions are not
-/// comparable with the queries'.
+/// Verifies the source of a layer. On another axis every key is visible: its positions are not
+/// comparable with the queries' positions.
 static LogicalResult verifySingleSource(LayerOp op) {
   if (op.getRotary()) {
     return emitKeyError(op, "rotary")
@@ -266,7 +266,7 @@ static LogicalResult verifySingleSource(LayerOp op) {
   return success();
 }
 
-/// Verifies groups of heads with a source each.
+/// Verifies groups of heads with one source each.
 static LogicalResult verifySources(LayerOp op) {
   auto count = static_cast<int64_t>(op.getSources().size());
   if (failed(verifyGroups(op, "over", count)) || failed(verifyScoresOfGroups(op, "over"))) {
@@ -294,7 +294,7 @@ static LogicalResult verifySources(LayerOp op) {
   return success();
 }
 
-/// Windows in tokens of means of groups of the layer's own rows.
+/// Verifies windows in tokens over means of groups of the layer's own rows.
 static LogicalResult verifyScales(LayerOp op) {
   StreamType own = getStream(op.getInput());
   for (auto [i, attribute] : llvm::enumerate(*op.getScales())) {
@@ -328,7 +328,7 @@ static LogicalResult verifyScales(LayerOp op) {
   return success();
 }
 
-/// Rejects rows that LSH attention and windows in tokens cannot read.
+/// Rejects streams that LSH attention and windows in tokens do not support.
 static LogicalResult verifyRows(LayerOp op) {
   StreamType own = getStream(op.getInput());
   if (op.getLsh() && own.getAxis() != AxisKind::tokens) {
@@ -402,7 +402,7 @@ void LayerOp::setDerivedDefaults() {
   bool readsOther = getSources().size() == 1 && !getOver();
   bool isApart = readsOther && getStream(getSources().front()).getAxis() == AxisKind::input &&
                  own.getAxis() != AxisKind::input;
-  if (isApart && !isWritten(*this, "mask")) { // positions of two axes do not compare
+  if (isApart && !isWritten(*this, "mask")) { // positions on two axes do not compare
     setMaskAttr(MaskAttr::get(getContext(), MaskShape::bidirectional, 0, 0));
   }
 }
@@ -421,7 +421,7 @@ static bool isSegments(StreamType stream, SegmentationType of) {
   return stream.getAxis() == AxisKind::segments && stream.getName() == of.getName() &&
          stream.getFactor() == 1;
 }
-/// Returns true if a stream is on the scale that is cut.
+/// Returns true if a stream is on the segmented scale.
 static bool isCutScale(StreamType stream, SegmentationType of) {
   StreamType cut = of.getStream();
   return stream.getAxis() == cut.getAxis() && stream.getName() == cut.getName() &&

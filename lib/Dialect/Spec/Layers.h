@@ -9,10 +9,10 @@ namespace sluice::spec {
 
 /// Checks the layer settings of a stage that has them.
 mlir::LogicalResult verifyLayerSettings(mlir::Operation *stage);
-/// Fails unless heads are in `count` equal groups; the key `cause` made them.
+/// Fails unless heads form `count` equal groups, as the key `cause` requires.
 mlir::LogicalResult verifyGroups(LayerSettingsInterface layer, llvm::StringRef cause,
                                  int64_t count);
-/// Fails where keys before row `first` cannot be left out.
+/// Fails if keys before row `first` cannot be masked.
 mlir::LogicalResult verifyFirst(mlir::Operation *stage, int64_t first);
 /// Sets key_value_heads, head_size and feed_forward for rows of `width`.
 void setLayerDefaults(mlir::Operation *stage, int64_t width);

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Heads and losses: which rows are scored, and against what.
+// Verifiers of heads and losses: the scored rows, and their targets.
 #include "StageChecks.h"
 
 using namespace mlir;
@@ -18,7 +18,7 @@ static int64_t getFirstTokens(Value stream) {
     if (auto topDown = dyn_cast<TopDownOp>(stage)) {
       first = std::max(first, topDown.getTokensBefore());
     } else if (auto tokens = cast<StageInterface>(stage).getFirstTokensAttr()) {
-      first = std::max(first, tokens.getInt()); // the last of the stages that replaced a top_down
+      first = std::max(first, tokens.getInt()); // the last stage of the top_down's expansion
     }
     for (Value operand : stage->getOperands()) {
       if (isa<StreamType>(operand.getType()) && seen.insert(operand).second) {
@@ -29,7 +29,7 @@ static int64_t getFirstTokens(Value stream) {
   return first;
 }
 
-/// Checks of a head or a loss. Rows are scored from the first one on that reads a group.
+/// Verifies a head or a loss. Rows are scored from the first row that has a group.
 template <typename Op> static LogicalResult verifyScored(Op op) {
   ModelOp model = getModel(op);
   StreamType input = getStream(op.getInput());
@@ -61,7 +61,7 @@ template <typename Op> static LogicalResult verifyScored(Op op) {
   return success();
 }
 
-/// Fails where `name`, the value of `key`, is no input of numbers with this role.
+/// Fails if `name`, the value of `key`, is not an input of numbers with this role.
 static LogicalResult verifyNumbers(Operation *op, StringRef key, std::optional<StringRef> name,
                                    InputUse role) {
   InputOp input = name ? getModel(op).findInput(*name) : InputOp();
@@ -105,7 +105,7 @@ int64_t LossOp::getShiftOrDefault() {
 }
 int64_t LossOp::getFirstOrDefault() { return getFirst().value_or(getShiftOrDefault()); }
 LogicalResult LossOp::verify() {
-  if (getBag()) { // its name and first row are the top_down's
+  if (getBag()) { // the top_down has its name and first row
     return verifyAxis(*this, getInput());
   }
   bool isWord = llvm::all_of(getName(), [](char c) {

@@ -136,7 +136,7 @@ InputOp ModelOp::findInput(StringRef name) {
   return {};
 }
 
-/// Fails where an op of a model that is no stage is given twice, or follows a stage.
+/// Fails if an object of a model is given twice, or follows a stage.
 static LogicalResult verifyObject(Operation &op, bool followsStage,
                                   llvm::SmallDenseSet<OperationName> &settings) {
   if (isa<InputOp, PrecisionOp, TrainingOp, ScheduleOp, FallOp>(op) && followsStage) {

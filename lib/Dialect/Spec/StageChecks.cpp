@@ -28,7 +28,7 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
   if (stream.getAxis() != AxisKind::segments) {
     return {};
   }
-  // Types of IR that is not verified yet may name segments that a later stage gives, in a cycle.
+  // Types of unverified IR may name segments of a later stage, in a cycle.
   BoundariesOp cut = getModel(from).findBoundaries(stream.getName().getValue());
   return cut && cut->isBeforeInBlock(from) ? cut : BoundariesOp();
 }
@@ -37,15 +37,15 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 // Axes
 //===----------------------------------------------------------------------===//
 
-/// Returns true for stages that read only streams of the tokens: rows of an input's axis have their
-/// own counts, so no stage on that axis groups or delays.
+/// Returns true for stages that support only streams of the tokens: rows of an input's axis have
+/// their own counts, so no stage on that axis groups or delays.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, NormOp, AddOp, ReplaceOp, ProjectOp, DropoutOp,
               AttendOp, BoundariesOp>(stage);
 }
 
-/// Returns true for stages that may read rows of segments: not heads, and not stages that read keys
-/// of another scale.
+/// Returns true for stages that support rows of segments: not heads, and not cross-attention to
+/// another scale.
 static bool readsSegments(Operation *stage) {
   if (auto layer = dyn_cast<LayerOp>(stage)) {
     return layer.getSources().empty() && !layer.getScales();

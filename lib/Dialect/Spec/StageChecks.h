@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Checks that verifiers of stages share. Each reports at the key that is wrong.
+// Checks that verifiers of stages share. Each reports errors at the invalid key.
 #pragma once
 
 #include "sluice/Dialect/Spec/Spec.h"
@@ -17,14 +17,15 @@ inline StreamType getStream(mlir::Value value) { return mlir::cast<StreamType>(v
 StreamType withFactor(StreamType stream, int64_t factor);
 StreamType withWidth(StreamType stream, int64_t width);
 
-/// Fails where a stage of this kind cannot read rows of its input's axis: an input's, or segments.
+/// Fails if a stage of this kind does not support the axis of its input: an input's axis, or
+/// segments.
 mlir::LogicalResult verifyAxis(mlir::Operation *stage, mlir::Value input);
-/// Fails unless two streams are of one axis and scale, and of one width where `sameWidth`.
+/// Fails unless two streams have one axis and scale, and with `sameWidth` one width.
 mlir::LogicalResult verifyPair(mlir::Operation *stage, mlir::Value input, mlir::Value with,
                                bool sameWidth);
-/// Fails where "start" is "null" without first rows to learn: a shift of 0.
+/// Fails if "start" is "null" with a shift of 0, which has no first rows to learn.
 mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::optional<int64_t> by);
-/// Fails where a linear map of a group has a window: `key` with "METHOD_KEY": "linear".
+/// Fails if a linear map of a group has a window: `key` with "METHOD_KEY": "linear".
 mlir::LogicalResult verifyNoWindow(mlir::Operation *stage, bool isLinear, llvm::StringRef methodKey,
                                    llvm::StringRef key, llvm::StringRef other);
 /// Returns the boundaries stage of a segmentation.
@@ -32,7 +33,7 @@ BoundariesOp getCut(mlir::Value segmentation);
 /// Returns the boundaries stage of the segments that are the rows of a stream; null if its rows are
 /// not segments.
 BoundariesOp getCutBelow(StreamType stream, mlir::Operation *from);
-/// Begins the error of a key that is missing, with its declaration's hint or this one.
+/// Emits the error for a missing key, with its declaration's hint or this one.
 mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
                                         llvm::StringRef hint = "");
 /// Formats a number for a message: "0.5".

@@ -132,7 +132,7 @@ void DropoutOp::setDerivedDefaults() {}
 // Shorten and upsample
 //===----------------------------------------------------------------------===//
 
-/// Fails where keys of groups are given with "segments".
+/// Fails if keys of groups are combined with "segments".
 static LogicalResult verifySegmentsAlone(Operation *op) {
   for (StringRef key : {"factor", "window", "width"}) {
     if (getKeyValue(op, key)) {
@@ -144,8 +144,8 @@ static LogicalResult verifySegmentsAlone(Operation *op) {
   return success();
 }
 
-/// Checks of a method that gives each row of a group an equal part of `width` columns: `isParts`
-/// where it is the stage's.
+/// Verifies a method that gives each row of a group an equal part of `width` columns: `isParts` if
+/// the stage uses it.
 static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, int64_t factor,
                                  int64_t width) {
   if (!isParts) {
@@ -308,7 +308,7 @@ LogicalResult ReplaceOp::verify() {
 Type ReplaceOp::computeResultType() { return getInput().getType(); }
 void ReplaceOp::setDerivedDefaults() {}
 
-/// Fails where a matrix that begins as the identity is not square: that of `read`.
+/// Fails if a matrix that is initialized as the identity is not square: the matrix of `read`.
 static LogicalResult verifyIdentity(ProjectOp op, Value read, int64_t rows) {
   int64_t columns = getStream(read).getWidth();
   if (op.getInitial() == InitialValues::identity && columns != rows) {

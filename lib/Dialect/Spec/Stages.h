@@ -8,7 +8,7 @@
 
 namespace sluice::spec {
 
-/// Fails where "document_end" is no token of the vocabulary.
+/// Fails if "document_end" is not a token of the vocabulary.
 mlir::LogicalResult verifyDocumentToken(mlir::Operation *op, std::optional<int64_t> token);
 
 } // namespace sluice::spec

@@ -31,8 +31,8 @@ static LogicalResult collectLosses(ModelOp model, Losses &losses) {
   return success();
 }
 
-/// Boundaries by entropy ask a loss of the tokens' scale; one that follows gives labels of a
-/// predictor alone.
+/// Verifies that boundaries by entropy use a loss on the tokens' scale; a later loss only gives
+/// labels of a predictor.
 static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
   if (cut.getRule() != SegmentRule::entropy) {
     return success();
@@ -68,7 +68,7 @@ static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
   return success();
 }
 
-/// Fails where the rows of a stream of the model's width, of an input, or of a stage have too many
+/// Fails if the rows of a stream of the model's width, of an input, or of a stage have too many
 /// numbers.
 static LogicalResult verifySizes(ModelOp model) {
   auto count = [&](int64_t length, int64_t width) {
@@ -99,7 +99,7 @@ static LogicalResult verifySizes(ModelOp model) {
   return success();
 }
 
-/// Fails where two segmentations have one name, or a model with segments has inputs.
+/// Fails if two segmentations have one name, or a model with segments has inputs.
 static LogicalResult verifySegmentNames(ModelOp model) {
   bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
                                 [](InputOp input) { return !input.isNumbers(); });
@@ -132,8 +132,8 @@ LogicalResult spec::verifyExpandedModel(ModelOp model) {
   return verifySizes(model);
 }
 
-/// Returns true for words of letters, digits, - and _ with dots between them, as names of tensors
-/// in files are.
+/// Returns true for words of letters, digits, - and _ with dots between them, like names of tensors
+/// in files.
 static bool isWeightName(StringRef name) {
   auto isPart = [](char c) { return llvm::isAlnum(c) || c == '_' || c == '-' || c == '.'; };
   return !name.empty() && llvm::all_of(name, isPart) && !name.contains("..") &&

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Checks of IR that the reader of specs does not create: attributes, types of results, words and
-// objects of keys. IR written by hand may have any.
+// Verifies IR that the reader of specs does not create: attributes, types of results, words and
+// objects of keys. Hand-written IR may have any.
 #include "VerifyStage.h"
 #include "StageChecks.h"
 
@@ -81,7 +81,7 @@ LogicalResult TargetAttr::verify(EmitError emitError, FloatAttr to, FloatAttr fr
   }
   int64_t mostSteps = getObject("MovingSection").find("steps")->range.largest;
   int64_t mostJumps = std::min(steps, mostSteps / std::max<int64_t>(1, steps));
-  if (steps > mostSteps || jumps < 0 || jumps > mostJumps) { // their product is counted in f32 too
+  if (steps > mostSteps || jumps < 0 || jumps > mostJumps) { // their product is computed in f32 too
     return emitError() << "expected at most " << mostSteps << " steps, and " << mostJumps
                        << " jumps of " << steps << " steps, found " << steps << " and " << jumps;
   }
@@ -123,7 +123,7 @@ bool spec::isSizes(DenseI64ArrayAttr sizes) {
 // Keys
 //===----------------------------------------------------------------------===//
 
-/// Returns true where the numbers of a value, if it has any, are in an interval.
+/// Returns true if the numbers of a value, if it has any, are in an interval.
 static bool isInside(Attribute value, const Interval &interval) {
   if (auto number = dyn_cast_or_null<FloatAttr>(value)) {
     double x = number.getValueAsDouble();
@@ -133,7 +133,7 @@ static bool isInside(Attribute value, const Interval &interval) {
   return !target || (isInside(target.getTo(), interval) && isInside(target.getFrom(), interval));
 }
 
-/// Fails where attributes have a number outside the interval of its key. `emit` reports an error at
+/// Fails if attributes have a number outside the interval of its key. `emit` reports an error at
 /// a key.
 static LogicalResult verifyIntervals(DictionaryAttr attributes, const ObjectInfo &object,
                                      llvm::function_ref<InFlightDiagnostic(StringRef)> emit) {
@@ -148,8 +148,8 @@ static LogicalResult verifyIntervals(DictionaryAttr attributes, const ObjectInfo
   return success();
 }
 
-/// Fails where a text is empty or is no UTF-8. The name of a model, by default the stem of its
-/// file, may be empty.
+/// Fails if a text is empty or not UTF-8. The name of a model, by default the stem of its file, may
+/// be empty.
 static LogicalResult verifyTexts(DictionaryAttr attributes, const ObjectInfo &object,
                                  llvm::function_ref<InFlightDiagnostic(StringRef)> emit) {
   auto verifyText = [&](StringRef key, StringRef attribute) -> LogicalResult {
@@ -205,7 +205,7 @@ LogicalResult spec::verifyDerived(Operation *op, ArrayRef<StringRef> names) {
   return success();
 }
 
-/// Fails where the value of a key is a word of its enumeration that this stage does not take.
+/// Fails if the value of a key is a word of its enumeration that this stage does not accept.
 static LogicalResult verifyWords(Operation *op, const ObjectInfo &stage) {
   bool readsSegments =
       llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<SegmentationType>(type); });
@@ -229,7 +229,7 @@ static LogicalResult verifyWords(Operation *op, const ObjectInfo &stage) {
   return success();
 }
 
-/// Fails unless `settings`, the value of `key`, has attributes of the stage `word` alone.
+/// Fails unless `settings`, the value of `key`, has only attributes of the stage `word`.
 static LogicalResult verifySettings(Operation *op, StringRef key, Attribute settings,
                                     StringRef word) {
   auto own = dyn_cast_or_null<DictionaryAttr>(settings);
@@ -272,8 +272,8 @@ static LogicalResult verifyObjects(Operation *op) {
       failed(verifySettings(op, "global", getKeyValue(op, "global"), "layers")));
 }
 
-/// Fails where a result has another type than the operands and keys give. Results for the segments
-/// inside a composite stage may be left out from the last on.
+/// Fails if the type of a result differs from the type that operands and keys determine. Trailing
+/// results for the segments inside a composite stage may be omitted.
 static LogicalResult verifyResults(Operation *op, StringRef word) {
   if (op->getNumResults() == 0) {
     return success();

@@ -7,17 +7,17 @@
 
 namespace sluice::spec {
 
-/// Checks for an integer from `least` to `largest`.
+/// Returns true for an integer from `least` to `largest`.
 bool isInRange(mlir::IntegerAttr integer, int64_t least, int64_t largest);
-/// Checks for `count` numbers of layers. With `nests`, the second may be another such array, to
-/// mostNestedLevels.
+/// Returns true for `count` numbers of layers. With `nests`, the second may be another such array,
+/// up to mostNestedLevels.
 bool isCounts(mlir::ArrayAttr counts, size_t count, bool nests, int level = 1);
-/// Checks for numbers from 1 to mostSize.
+/// Returns true for numbers from 1 to mostSize.
 bool isSizes(mlir::DenseI64ArrayAttr sizes);
-/// Fails where attributes that `setDerivedDefaults` sets are missing.
+/// Fails if attributes that `setDerivedDefaults` sets are missing.
 mlir::LogicalResult verifyDerived(mlir::Operation *op, llvm::ArrayRef<llvm::StringRef> names);
 
-/// Fails where an op has attributes that it does not declare, or numbers outside the intervals of
+/// Fails if an op has attributes that it does not declare, or numbers outside the intervals of
 /// their keys.
 mlir::LogicalResult verifyAttributes(mlir::Operation *op);
 

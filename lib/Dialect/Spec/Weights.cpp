@@ -73,7 +73,8 @@ void WeightList::addNorm(StringRef prefix, NormFunction norm, int64_t width) {
 // Layer
 //===----------------------------------------------------------------------===//
 
-/// Adds maps of keys and values, which are stored as one parameter: with `queries`, of queries too.
+/// Adds the linear maps of keys and values, which are stored as one parameter, with `queries`
+/// including the queries.
 static void listPacked(LayerOp op, WeightList &list, std::string prefix, int64_t queries,
                        int64_t keys, int64_t over) {
   list.setParameter(prefix + (queries > 0 ? "qkv" : "kv"));
@@ -94,8 +95,8 @@ static void listPacked(LayerOp op, WeightList &list, std::string prefix, int64_t
   list.setParameter("");
 }
 
-/// Adds tensors of groups of heads. Output maps are columns of one matrix, which begins as such,
-/// and have one bias.
+/// Adds the tensors of groups of heads. Output maps are columns of one matrix, which is initialized
+/// as one, and share a bias.
 static void listGroups(LayerOp op, WeightList &list, int64_t width) {
   int64_t count = op.getGroupCount();
   int64_t queries = *op.getHeads() / count * *op.getHeadSize();
@@ -116,8 +117,8 @@ static void listGroups(LayerOp op, WeightList &list, int64_t width) {
   }
 }
 
-/// Returns the number of rows of a table of biases by distance: the number of distances between
-/// rows on the layer's scale.
+/// Returns the number of rows of a table of relative position biases: the number of distances
+/// between rows on the layer's scale.
 static int64_t countTableRows(LayerOp op) {
   StreamType own = getStream(op.getInput());
   if (BoundariesOp cut = getCutBelow(own, op)) {
@@ -127,7 +128,7 @@ static int64_t countTableRows(LayerOp op) {
   return op.getDistanceCount();
 }
 
-/// Adds terms by distance. Layers that share biases read the biases of the first one.
+/// Adds relative position terms. Layers that share biases use the biases of the first one.
 static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t width) {
   RelativeAttr relative = op.getRelative().value_or(RelativeAttr());
   if (relative && relative.getTerms() == RelativeTerms::bias) {

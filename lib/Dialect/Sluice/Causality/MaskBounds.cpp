@@ -57,7 +57,7 @@ static MaskSum toSum(AffineExpr expression) {
   return sum;
 }
 
-/// Solves `expression` <= `bound` for q, `bound` free of q. Returns false where it cannot.
+/// Solves `expression` <= `bound` for q, `bound` free of q. Returns false if it cannot.
 static bool solve(AffineExpr expression, AffineExpr bound, MaskBounds &bounds) {
   MaskSum sum = toSum(expression);
   AffineExpr rest = getAffineConstantExpr(sum.constant, expression.getContext());

@@ -112,7 +112,7 @@ LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   return success();
 }
 
-/// Returns the type of the gradient of a weight, whatever the type in which it is read.
+/// Returns the type of the gradient of a weight, regardless of the type in which it is read.
 static Type gradientType(Value weight) {
   return cast<RankedTensorType>(weight.getType()).clone(Float32Type::get(weight.getContext()));
 }

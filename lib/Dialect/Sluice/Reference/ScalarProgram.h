@@ -21,7 +21,7 @@ private:
   /// One op of the region. Values are numbered, arguments first.
   struct ScalarStep {
     mlir::Operation *op;
-    scalar::Rule<T> rule; ///< null where the op reads its place
+    scalar::Rule<T> rule; ///< null if the op reads its place
     size_t result;
     llvm::SmallVector<size_t, 4> operands = {};
   };

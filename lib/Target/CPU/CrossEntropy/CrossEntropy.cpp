@@ -83,7 +83,7 @@ Value LossGenerator::getTargetToken(Value row) {
   Value token = arith::IndexCastOp::create(e.b, e.b.getIndexType(),
                                            e.loadScalar(tokens, {sequence, clamped}));
   Value inside = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, at, clamped);
-  // Keeps accesses within buffers whatever the tokens of invalid rows are.
+  // Keeps accesses within buffers regardless of the tokens of invalid rows are.
   return e.select(inside, clamp(token, shape.vocabulary - 1), e.index(0));
 }
 

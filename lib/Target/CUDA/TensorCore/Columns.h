@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Four columns of a row per thread, as f32 whatever the type in memory; and the operand checks of
-// the tensor-core generators.
+// Four columns of a row per thread, as f32 regardless of the type in memory; and the operand checks
+// of the tensor-core generators.
 #pragma once
 
 #include "TensorCore.h"
