@@ -154,14 +154,15 @@ Cost LinearWeightGradientOp::getCost() {
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Pairs (p, q) that a batch's heads score.
+/// Returns the number of pairs (p, q) that a batch's heads score.
 template <typename Op> static double pairs(Op op) {
   int64_t queries = getPositions(op, op.getQuery().getType()),
           keys = getPositions(op, op.getKey().getType());
   return static_cast<double>(getBatch(op)) * op.getHeads() * countMask(op.getMask(), queries, keys);
 }
 
-/// Operations of a pair's terms by distance: `contractions` of D, `sums` of the table's biases.
+/// Returns the operations per pair of relative position terms: `contractions` of D, `sums` of the
+/// table's biases.
 template <typename Op> static double countTerms(Op op, double contractions, double sums) {
   dispatch::DistanceTerms terms = op.getTerms();
   return (terms.rows ? 2 * contractions * op.getHeadSize() : 0) + (terms.bias ? sums : 0);
@@ -215,7 +216,7 @@ Cost CrossEntropyOp::getCost() {
 Cost ObjectiveOp::getCost() { return cost(*this, 0); }
 Cost MeanGradientOp::getCost() { return cost(*this, 0); }
 
-/// Logits twice, as they are not stored, dx and dW: four contractions.
+/// Four contractions: logits twice, because they are not stored, dx and dW.
 Cost CrossEntropyBackwardOp::getCost() {
   return cost(*this, lossFlops(*this, getInput(), getWeight(), static_cast<bool>(getBias()), 4));
 }

@@ -7,7 +7,7 @@
 
 namespace sluice::facts {
 
-/// Elements of a sequence at capacity, or of a tensor.
+/// Returns the elements of a sequence at capacity, or of a tensor.
 double elements(mlir::Operation *op, mlir::Value value);
 /// Returns the cost of `op`, which loads its operands and stores its results; `saved` are the
 /// inputs of its backward op.

@@ -289,7 +289,8 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
   return success();
 }
 
-/// Verifies terms by distance: sequences before tables, with as many columns as the heads have.
+/// Verifies the operands of relative position terms: sequences before tables, with one column per
+/// column of the heads.
 template <typename Op> static LogicalResult verifyTerms(Op op) {
   auto isTable = [](Value extra) { return isa<RankedTensorType>(extra.getType()); };
   size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Requirements of passes for a module that no op's verifier sees.
+// Verifies requirements of passes for a module that no op's verifier checks.
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/TokenHashes.h"
 #include "sluice/Support/Limits.h"
@@ -27,7 +27,7 @@ static LogicalResult verifyCapacities(ModuleOp module) {
   return success();
 }
 
-/// Returns true if weights fill their parameter: a plan gives each of them its own bytes of it.
+/// Returns true if weights fill their parameter: a plan assigns each of them a byte range of it.
 static bool isFilled(ParameterOp parameter) {
   auto type = dyn_cast<RankedTensorType>(parameter.getType());
   if (!type || !type.hasStaticShape() || type.getRank() == 0 ||
@@ -70,8 +70,7 @@ static LogicalResult verifySequence(Operation *op, Type type) {
   return success();
 }
 
-/// Verifies that `what` is read from an argument of the function: its place in memory is the
-/// input's.
+/// Verifies that `what` is an argument of the function: its place in memory is the input's.
 static LogicalResult verifyGiven(Operation *op, Value value, StringRef what, StringRef remedy) {
   if (Operation *maker = value.getDefiningOp()) {
     return op->emitError() << "expected " << what
@@ -120,8 +119,8 @@ static AxisOp findSequenceAxis(Operation *op, Value sequence) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
-/// Returns the axis of tokens that an axis of segments cuts, directly or through other segments;
-/// null if the nesting does not end.
+/// Returns the axis of tokens below an axis of segments, directly or through other segments; null
+/// if the nesting does not end.
 static AxisOp getRootAxis(AxisOp axis) {
   for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
     constexpr int deepest = 16;
@@ -133,7 +132,7 @@ static AxisOp getRootAxis(AxisOp axis) {
   return axis;
 }
 
-/// Verifies that segments are of the tokens that are predicted.
+/// Verifies that segments divide the predicted tokens.
 static LogicalResult verifySegments(AxisOp axis) {
   AxisOp root = getRootAxis(axis);
   if (axis.getSegments() && (!root || root.getCapacity())) {
@@ -158,10 +157,10 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
   return success();
 }
 
-/// Verifies that sequences of two axes meet only in attention, and that given values read no
-/// predicted ones.
+/// Verifies that sequences of two axes meet only in cross-attention, and that given values do not
+/// depend on predicted ones.
 static LogicalResult verifyAxes(Operation *op) {
-  if (isa<SegmentsInterface>(op)) { // its own verifier checks their use
+  if (isa<SegmentsInterface>(op)) { // checked by its own verifier
     return success();
   }
   if (auto meeting = dyn_cast<AxesInterface>(op)) {
@@ -332,7 +331,7 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
     }
   }
   StringRef accumulate = SluiceDialect::AccumulateAttrHelper::getNameStr();
-  if (Attribute found = module->getAttr(accumulate)) { // of any type
+  if (Attribute found = module->getAttr(accumulate)) { // an attribute of any type
     auto batches = dyn_cast<IntegerAttr>(found);
     if (!batches || !batches.getType().isInteger(64) || batches.getInt() < 1 ||
         batches.getInt() > mostAccumulated) {

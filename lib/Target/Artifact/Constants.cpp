@@ -108,7 +108,7 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;
             }));
-  for (const auto &[name, place] : memory.places) { // one for each length of an axis
+  for (const auto &[name, place] : memory.places) { // one per length of an axis
     if (StringRef(name).starts_with("constant:positions")) {
       auto type = cast<RankedTensorType>(place.type);
       std::vector<int32_t> positions(type.getNumElements());

@@ -20,7 +20,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Returns the random stream of an attention's dropout; none if it drops nothing out.
+/// Returns the random stream of an attention's dropout; none if it has no dropout.
 static std::optional<int64_t> getDropoutStream(Operation *dispatch) {
   using TileStream = std::optional<int64_t>;
   return llvm::TypeSwitch<Operation *, TileStream>(dispatch)

@@ -13,7 +13,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// Ranges of the arena that a launch touches.
+/// Ranges of the arena that a launch accesses.
 struct Footprint {
   struct LaunchRange {
     int64_t begin, end;
@@ -95,7 +95,7 @@ Footprint computeFootprint(Operation *op, int64_t workspaceBytes, const MemoryPl
   return footprint;
 }
 
-/// Returns the launches that must finish before each launch, without transitive dependences.
+/// Returns the launches that must complete before each launch, without transitive dependences.
 std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
   std::vector<SmallVector<int64_t>> after(footprints.size());
   std::vector<llvm::SmallBitVector> ancestors(footprints.size(),

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels and launches as passes: for one target, the work of the driver for a whole artifact.
+// Passes that generate kernels and launches for one target, as the driver does for a whole
+// artifact.
 #include "sluice/Target/Passes.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Rejection.h"
@@ -111,7 +112,7 @@ struct GenerateKernelsPass : sluice::impl::GenerateKernelsBase<GenerateKernelsPa
 
 private:
   /// Moves the ops of `from` to the end of `to`. A kernel is named by the hash of its contents, so
-  /// one whose name is known is dropped, with its private symbols. Other private symbols are
+  /// a kernel with an existing name is dropped, with its private symbols. Other private symbols are
   /// renamed if their name is taken.
   static void append(ModuleOp from, ModuleOp to) {
     SymbolTable known(to), own(from);

@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace sluice;
 namespace json = llvm::json;
 
-/// Follows the name of segments in the name of the loss that is their share of the tokens.
+/// Suffix of the name of segments in the name of the loss on their share of the tokens.
 constexpr llvm::StringLiteral shareSuffix = ".share";
 
 void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory) {
@@ -113,7 +113,7 @@ static json::Object placesToJson(const MemoryPlan &memory, StringRef prefix) {
     }
     auto type = dyn_cast_or_null<RankedTensorType>(place.type);
     json::Object object{{"offset", place.offset}};
-    // Hosts write every scalar, even if no kernel of this model reads it.
+    // Hosts write every scalar, even if no kernel of this model loads it.
     object["type"] = type ? typeName(type.getElementType()) : "i64";
     if (type && prefix != "scalar:") {
       object["shape"] = json::Array(type.getShape());
@@ -162,7 +162,7 @@ static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
   return buckets;
 }
 
-/// Returns the states of generation, and how windows of text are to start.
+/// Returns the states of generation, and the required first tokens of text windows.
 static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) {
   int64_t period = 1;
   for (auto scale : module.getOps<ScaleOp>()) {
@@ -264,7 +264,7 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
                      {"spec", spec},
                      {"parameters", count}};
   auto losses = getFact<plan::PlanDialect::LossesAttrHelper>(module);
-  if (losses && !losses.empty()) { // lead of the head
+  if (losses && !losses.empty()) { // leading unscored tokens of the head
     int64_t first = cast<DictionaryAttr>(losses[0]).getAs<IntegerAttr>("first").getInt();
     if (first > 0) {
       model["first"] = first;

@@ -31,13 +31,13 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
   for (auto schedule : module.getOps<ScheduleOp>()) {
     auto period = static_cast<int64_t>(schedule.getPeriod());
     StepRate rate{0, period, double(schedule.getRise()) / double(period)};
-    if (auto segments = schedule.getSegmentsAttr()) { // as often as their rows allow
+    if (auto segments = schedule.getSegmentsAttr()) { // at the rate of their rows
       auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(schedule, segments);
       int64_t context = getContext(module), rows = std::min<int64_t>(*axis.getRows(), context);
       double often = double(rows) / double(context);
       std::string own = name(), ofRows = own + plan::rowsOfSegments.str();
       rates[own] = {rows, context, rate.rows * often, often, segments.getValue().str()};
-      if (runsOverRows(module, ofRows)) { // each row once
+      if (runsOverRows(module, ofRows)) { // once per row
         rates[ofRows] = {rows, context, 1, 1, segments.getValue().str()};
       }
       continue;
@@ -58,7 +58,7 @@ static double countBytes(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }
 
-/// Returns the bytes of a weight that `op` reads in a step: gathered rows by their number, or all
+/// Returns the bytes of a weight that `op` loads in a step: gathered rows by their number, or all
 /// of it whenever the op runs.
 static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   auto bind = op->getOperand(i).getDefiningOp<plan::BindOp>();
@@ -68,15 +68,15 @@ static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   }
   auto type = cast<RankedTensorType>(bind.getType());
   dispatch::AccessAttr access = cast<dispatch::KernelInterface>(op).getAccess(i);
-  AccessKind kind = access ? access.getKind() : AccessKind::Vector; // read as a whole
+  AccessKind kind = access ? access.getKind() : AccessKind::Vector; // loaded as a whole
   if (kind == AccessKind::Gather || kind == AccessKind::Table) {
     return countBytes(type, type.getShape().back()) * rate.rows;
   }
   return countBytes(type, type.getNumElements()) * double(rate.runs) / double(rate.period);
 }
 
-/// Returns the rows of `rows` that a launch reads, each counted once, at position `time` in the
-/// unit of its positions.
+/// Returns the number of rows of `rows` that a launch loads, each counted once, at position `time`
+/// in the unit of its positions.
 static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64_t rows,
                           int64_t time) {
   if (read.factor == 0) {
@@ -88,7 +88,7 @@ static int64_t rowsShared(Operation *op, const dispatch::SharedRead &read, int64
   return std::min(std::max<int64_t>(0, last - first + 1), rows);
 }
 
-/// Returns the bytes of states that `kernel` reads at token t, averaged over the period around it.
+/// Returns the bytes of states that `kernel` loads at token t, averaged over the period around it.
 /// Rows of a segment were computed in earlier steps.
 static double stateBytes(dispatch::KernelInterface kernel, const DenseSet<Value> &states,
                          const StepRate &rate, int64_t t) {

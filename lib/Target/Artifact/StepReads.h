@@ -21,14 +21,14 @@ struct StepRate {
 /// Returns rates by guard, `due.N`.
 std::map<std::string, StepRate> stepRates(mlir::ModuleOp module);
 
-/// Bytes that a step must read, averaged over steps.
+/// Bytes that a step must load, averaged over steps.
 struct StepReads {
   int64_t weights = 0; ///< each weight of the launches that run, once
-  /// Bytes of the states of one text, for equal parts of the context, in order.
+  /// Bytes of the states of one batch row, for equal parts of the context, in order.
   llvm::SmallVector<int64_t> states;
 };
 
-/// Computes the reads of @step, which consists of dispatches.
+/// Computes the loads of @step, which consists of dispatches.
 StepReads stepReads(mlir::ModuleOp module);
 
 } // namespace sluice

@@ -16,7 +16,7 @@ static SequenceType toSequenceType(Value value) { return cast<SequenceType>(valu
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// Verifies rows of whole heads: as many columns as `like`, on `scale`.
+/// Verifies rows of complete heads: the columns of `like`, on `scale`.
 static LogicalResult verifyHeads(Operation *op, ValueRange rows, Value like, int64_t heads) {
   int64_t width = toSequenceType(like).getWidth();
   bool fits = heads >= 1 && width >= 1 && width % heads == 0 && llvm::all_of(rows, [&](Value row) {
@@ -75,8 +75,8 @@ LogicalResult AttendPartsOp::verify() {
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// Reads its own row of the query, and keys and values e(p - 1) < q <= e(p), selected by these two
-/// ends.
+/// Relation of the query: its own row; of keys and values: e(p - 1) < q <= e(p), bounded by two
+/// terms.
 std::optional<IntegerSet> AttendSegmentsOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == getQueryMutable().getOperandNumber()) {
@@ -108,7 +108,7 @@ SegmentTerms AttendSegmentsOp::getSegmentTerms(unsigned operand) {
   return {{SegmentTerm::End, getEnds(), p - 1}, {SegmentTerm::End, getEnds(), p}};
 }
 
-/// A dispatch of its step has one row per text.
+/// Reason against bursts: a dispatch of its step has one row per batch row.
 StringRef AttendSegmentsOp::getBurstRefusal() {
   return "one token makes several rows due, and attention of segments over their rows has a step "
          "of one; shift what it reads";
@@ -119,11 +119,11 @@ std::optional<IntegerSet> AttendPartsOp::getRelation(unsigned) {
   return IntegerSet::get(2, 1, {q - p}, {true});
 }
 AffineExpr AttendPartsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
-/// The op reads its own row, like a map.
+/// Each row depends only on itself, as for a map.
 std::string AttendPartsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Reads operands on the result's scale at the row itself, and any row of other operands, ends and
-/// counts.
+/// Accesses operands on the result's scale at the row itself, and any row of other operands, ends
+/// and counts.
 std::optional<RowReadList> AttendSegmentsBackwardOp::getRowReads(unsigned result) {
   auto scale = toSequenceType(getOperation()->getResult(result)).getScale();
   SmallVector<RowRead> reads;

@@ -28,7 +28,7 @@ public:
   Value readFirst(Value tensor) {
     return size > 1 ? firstHeads(tensor, count) : first(tensor, count);
   }
-  /// Repeats one number per head in each column of the head.
+  /// Broadcasts one number per head to each column of the head.
   Value every(Value ofHeads) {
     auto type = cast<RankedTensorType>(ofHeads.getType());
     auto rows = RankedTensorType::get({size, count}, type.getElementType());
@@ -64,7 +64,7 @@ public:
   const int64_t count, size;
 };
 
-/// The two scales of an op on segments, and the location of a segment's rows.
+/// The two scales of an op on segments, and the bounds of a segment's rows.
 template <typename Op> struct Scales {
   Scales(Op op, DispatchEmitter &emitter)
       : op(op), emitter(emitter), heads(static_cast<int64_t>(op.getHeads())),
@@ -139,7 +139,7 @@ static SmallVector<Value> spread(const Scales<Op> &scales, ArrayRef<Value> tenso
   return pass.finish(rows, types, scales.fine);
 }
 
-/// Scores [B, T, H]. The query is spread to its segment's rows; of a step, it is copied.
+/// Computes scores [B, T, H]. The query is repeated at its segment's rows; in a step, it is copied.
 static Value computeScores(const Scales<AttendSegmentsOp> &scales) {
   AttendSegmentsOp op = scales.op;
   DispatchEmitter &emitter = scales.emitter;
@@ -190,7 +190,7 @@ LogicalResult AttendSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   return add.finish(selectRow(add.b, isClosed, sum), getOutput());
 }
 
-/// From the sums of exponentials, each row computes its probability and its part of the query's
+/// Each row computes its probability from the sums of exponentials, and its part of the query's
 /// gradient, which the segment adds up.
 LogicalResult AttendSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   Scales<AttendSegmentsBackwardOp> scales(*this, emitter);

@@ -7,7 +7,8 @@ using namespace sluice;
 using dispatch::RowRead;
 using dispatch::RowReadList;
 
-/// Reads every sequence at the row itself; nothing if the result is a parameter's gradient.
+/// Returns an access to every sequence at the row itself; nothing if the result is a parameter's
+/// gradient.
 static std::optional<RowReadList> readsItsRow(Operation *op, unsigned result) {
   if (!isa<SequenceType>(op->getResult(result).getType())) {
     return std::nullopt;
@@ -37,7 +38,7 @@ std::optional<RowReadList> AttentionBackwardOp::getRowReads(unsigned result) {
                                           getSourceGradients().size(), getTerms());
 }
 
-/// Reads the row and its target, token p + offset.
+/// Accesses the row and its target, token p + offset.
 std::optional<RowReadList> CrossEntropyBackwardOp::getRowReads(unsigned result) {
   std::optional<RowReadList> reads = readsItsRow(*this, result);
   unsigned tokens = getTokensMutable().getOperandNumber();

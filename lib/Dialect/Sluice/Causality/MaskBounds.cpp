@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace sluice;
 
 namespace {
-/// The product coefficient * atom, where atom is a dim, symbol, floordiv, ceildiv or mod.
+/// Product coefficient * atom, where atom is a dim, symbol, floordiv, ceildiv or mod.
 struct MaskTerm {
   int64_t coefficient;
   AffineExpr atom;
@@ -49,7 +49,7 @@ static void addTerms(AffineExpr expression, int64_t coefficient, MaskSum &sum) {
   }
 }
 
-/// Removes terms that cancel.
+/// Converts an expression to a sum, without terms that cancel.
 static MaskSum toSum(AffineExpr expression) {
   MaskSum sum;
   addTerms(expression, 1, sum);
@@ -216,17 +216,17 @@ IntegerSet sluice::windowMask(MLIRContext *context, ScaleRatio scales, int64_t b
 
 IntegerSet sluice::tokenMask(MLIRContext *context, ScaleRatio scales, int64_t begin, int64_t end) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
-  int64_t ends = scales.query - scales.key; // of the two last tokens, where both begin alike
+  int64_t ends = scales.query - scales.key; // between last tokens, if first tokens agree
   return IntegerSet::get(2, 1,
                          {aheadOfKey(context, scales) + (ends - begin),
                           q * scales.key - p * scales.query + (end - 1 - ends)},
                          {false, false});
 }
 
-/// The dividend is never negative for a row p.
+/// The added multiple makes the dividend nonnegative for every row p.
 IntegerSet sluice::blockMask(MLIRContext *context, int64_t start, int64_t rows) {
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);
-  int64_t missing = start == 0 ? 0 : rows - start; // of the first block
+  int64_t missing = start == 0 ? 0 : rows - start; // rows missing in the first block
   AffineExpr first = (p + missing).floorDiv(rows) * rows - missing;
   return IntegerSet::get(2, 1, {p - q, q - first}, {false, false});
 }

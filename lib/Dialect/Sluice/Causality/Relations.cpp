@@ -81,7 +81,7 @@ std::optional<IntegerSet> MapOp::getRelation(unsigned operand) {
   return IntegerSet::get(2, 1, {of.q - of.p, rows.getConstraint(0)}, {true, rows.isEq(0)});
 }
 
-/// Returns the last row up to p that reads the operand.
+/// Returns the last row up to p that uses the operand.
 AffineExpr MapOp::getLatest(unsigned operand) {
   AffineExpr p = RelationNames(*this).p;
   std::optional<RowChoice> choice = findRowChoice(*this);
@@ -95,7 +95,7 @@ AffineExpr MapOp::getLatest(unsigned operand) {
   if (every == 2) { // rows of the other parity, by one division
     return (p + (ahead + 1)).floorDiv(2) * 2 - (ahead + 1);
   }
-  // p, or p - 1 if row p reads the other operand
+  // p, or p - 1 if row p uses the other operand
   return p - (p + ahead).floorDiv(every) + (p + (ahead - 1)).floorDiv(every);
 }
 
@@ -105,9 +105,9 @@ std::optional<IntegerSet> CrossEntropyOp::getRelation(unsigned operand) {
 }
 AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return RelationNames(*this).p; }
 
-/// Rows of `tokens` are read wherever they lie.
+/// Accesses rows of `tokens` at any position.
 SmallVector<dispatch::RowRead> CrossEntropyOp::getTargetReads() {
-  if (!getTarget().empty()) { // a distribution may follow from any token
+  if (!getTarget().empty()) { // a distribution may depend on any token
     return {dispatch::RowRead::whole(getTokensMutable().getOperandNumber())};
   }
   AffineExpr target = RelationNames(*this).p + static_cast<int64_t>(getOffset());
@@ -172,8 +172,8 @@ bool LastOp::isLazy() { return true; }
 /// Operands of attention: queries, keys and values, then Qv and its rows by distance.
 constexpr unsigned positionQuery = 3, distanceRows = 4;
 
-/// Reads queries at their own row; keys and values by the mask, 0 <= q < n; rows by distance up to
-/// the maximum distance of p.
+/// Relation of queries: their own row; of keys and values: the mask, 0 <= q < n; of rows by
+/// distance: up to the maximum distance of p.
 std::optional<IntegerSet> AttentionOp::getRelation(unsigned operand) {
   RelationNames of(*this);
   if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
@@ -190,8 +190,8 @@ std::optional<IntegerSet> AttentionOp::getRelation(unsigned operand) {
   return IntegerSet::get(2, 1, constraints, equalities);
 }
 
-/// Returns the tightest upper bound of q that the mask's constraints give in p alone. Each bound is
-/// sound; the tightest is chosen far from the origin, where slopes decide.
+/// Returns the tightest upper bound of q that the mask's constraints imply in p alone. Each bound
+/// is sound; they are compared far from the origin, where slopes dominate.
 AffineExpr AttentionOp::getLatest(unsigned operand) {
   if (operand == 0 || operand >= positionQuery) {
     AffineExpr p = RelationNames(*this).p;

@@ -44,7 +44,7 @@ static void eraseDead(Block &block) {
 }
 
 /// Returns a map whose region computes the derivative by `input` and has only the operands that it
-/// reads; the result's gradient itself if the derivative is one; null if it is zero.
+/// uses; the result's gradient itself if the derivative is one; null if it is zero.
 static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Value> inputs(op.getInputs());
@@ -112,7 +112,7 @@ LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   return success();
 }
 
-/// Returns the type of the gradient of a weight, regardless of the type in which it is read.
+/// Returns the type of the gradient of a weight, for any type of the weight operand.
 static Type gradientType(Value weight) {
   return cast<RankedTensorType>(weight.getType()).clone(Float32Type::get(weight.getContext()));
 }
@@ -177,7 +177,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (failed(products)) {
     return failure();
   }
-  // The score and a term's result have gradients; places have none.
+  // The score and a term's result have gradients; positions have none.
   SmallVector<Value> yielded{products->front()};
   llvm::append_range(yielded, ArrayRef(*products).drop_front(4));
   for (Value &product : yielded) {
@@ -228,7 +228,7 @@ LogicalResult LastOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRe
 LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
                                          MutableArrayRef<Value> operands) {
   for (auto [i, losses] : llvm::enumerate(getLosses())) {
-    if (getFactors()[i] == 0) { // told, and minimized by nothing
+    if (getFactors()[i] == 0) { // reported, but not part of the objective
       continue;
     }
     auto weights = getWeights() ? cast<StringAttr>((*getWeights())[i]) : b.getStringAttr("");
@@ -240,9 +240,9 @@ LogicalResult ObjectiveOp::buildBackward(OpBuilder &b, ArrayRef<Value>,
 }
 
 /// The gradient of a mean is one number: the backward op divides by the number of rows itself, and
-/// nothing is stored. With several batches it is the mean gradient of one batch over their number.
-/// If training also reads the losses, the same pass computes them, and the forward op is dead; any
-/// other gradient may depend on them.
+/// nothing is stored. With several batches it is the mean gradient of one batch divided by their
+/// number. If training also uses the losses, the same pass computes them, and the forward op is
+/// dead; any other gradient may depend on them.
 LogicalResult CrossEntropyOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
   if (!getTarget().empty()) {

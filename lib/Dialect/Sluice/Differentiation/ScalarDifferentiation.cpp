@@ -46,7 +46,7 @@ private:
   DenseMap<Value, Value> gradients;
 };
 
-/// A tie gives its gradient to the second operand, so relu's derivative at zero is zero.
+/// A tie passes its gradient to the second operand, so relu's derivative at zero is zero.
 void Sweep::visitExtremum(Operation *op, Value g, arith::CmpFPredicate firstWins) {
   Value first = arith::CmpFOp::create(b, firstWins, op->getOperand(0), op->getOperand(1));
   Value zero = constant(0);
@@ -84,7 +84,7 @@ LogicalResult Sweep::visitMath(Operation *op, Value g) {
     add(x, mul(g, op->getOperand(1)));
     add(op->getOperand(1), mul(g, x));
     add(op->getOperand(2), g);
-  } else if (!isa<math::FloorOp>(op)) { // whose derivative is 0
+  } else if (!isa<math::FloorOp>(op)) { // with derivative 0
     return op->emitError("S-020: no derivative is known for ")
            << op->getName() << " in scalar code";
   }

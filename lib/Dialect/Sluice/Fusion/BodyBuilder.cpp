@@ -62,7 +62,7 @@ BodyBuilder::BodyBuilder(Operation *scope, Block &block, bool elementwise, Lower
   b.setInsertionPointToEnd(&block);
 }
 
-/// Adds an operand and its body argument, or finds the same one again.
+/// Adds an operand and its body argument, or returns an existing one.
 Value BodyBuilder::load(Value tensor, AccessAttr access, Type bodyType) {
   unsigned first = block.getNumArguments() - operandTensors.size();
   for (size_t i = 0; i < operandTensors.size(); ++i) {

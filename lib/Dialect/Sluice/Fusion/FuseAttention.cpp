@@ -53,7 +53,7 @@ bool sluice::canRotateWhereMade(AttentionOp op) {
                     backward.getQueryColumn() == op.getQueryColumn() &&
                     backward.getKeyColumn() == op.getKeyColumn() &&
                     backward.getValueColumn() == op.getValueColumn();
-    // @prefill returns the rows that it commits to states in the form in which they are stored.
+    // @prefill returns the rows that it stores in states in their stored form.
     auto func = dyn_cast<func::FuncOp>(user->getParentOp());
     bool isCommit =
         user->hasTrait<OpTrait::IsTerminator>() && func && func.getSymName() == "prefill";
@@ -79,7 +79,8 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   return keys == emitter.getRowDomain(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
-/// Returns the operands of terms, a table of angles (or null), and the counts of given keys.
+/// Returns the operands of relative position terms, a table of angles (or null), and the counts of
+/// given keys.
 template <typename Op>
 static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter &emitter) {
   SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
@@ -102,7 +103,7 @@ static RankedTensorType getGradientType(Value gradient, DispatchEmitter &emitter
       table.getElementType());
 }
 
-/// Sums a table's parts in the order of the batch: part b is its row of sequence b.
+/// Sums a table's partial sums in batch order: part b is its row of batch row b.
 static Value buildSumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(parts.getType());
   auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},

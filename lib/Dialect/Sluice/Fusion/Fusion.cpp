@@ -12,11 +12,11 @@ using namespace sluice;
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// Returns true if the position counts from the end of the scale that is read; the length of a
-/// coarser scale does not determine that end.
+/// Returns true if the position counts from the end of the accessed scale; the length of a coarser
+/// scale does not determine that end.
 static bool countsFromEnd(const AccessChain &chain) { return chain.position.isFunctionOfSymbol(0); }
 
-/// Returns true if a shift reads rows of another scale, through maps that are not stored.
+/// Returns true if a shift accesses rows of another scale, through maps that are not stored.
 static bool readsCoarser(ShiftOp shift) {
   SequenceType type = shift.getInput().getType();
   Value source = shift.getInput();
@@ -26,8 +26,8 @@ static bool readsCoarser(ShiftOp shift) {
   return cast<SequenceType>(source.getType()).getScale() != type.getScale();
 }
 
-/// For a shift that reads a coarser scale, stores the last row and not a row of the operand,
-/// because a step computes only the last row.
+/// Stores the last row, and not a row of the operand, for a shift of a coarser scale, because a
+/// step computes only the last row.
 Value ShiftOp::composeAccess(AccessChain &chain) {
   if (countsFromEnd(chain) && readsCoarser(*this)) {
     return {};

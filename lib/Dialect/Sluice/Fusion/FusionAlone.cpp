@@ -68,7 +68,7 @@ LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   dispatch::DomainAttr domain = emitter.getRowDomain(getGradient());
   bool given = isGiven(*this, cast<SequenceType>(getGradient().getType()));
   std::string place = "constant:positions";
-  if (given) { // as long as its axis, not as the context
+  if (given) { // the length of its axis, not the context
     place += "." + std::to_string(domain.getPositions());
   }
   auto index =

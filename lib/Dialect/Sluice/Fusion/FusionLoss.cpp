@@ -53,9 +53,8 @@ LogicalResult CrossEntropyBackwardOp::emitDispatches(DispatchEmitter &emitter) {
 // Means
 //===----------------------------------------------------------------------===//
 
-/// Returns the number of scored rows as f32, at least 1: rows of a sequence from `first` on, over
-/// all sequences of the batches, without padding rows, which the host counts over all batches (null
-/// for none).
+/// Returns the number of scored rows as f32, at least 1: rows from `first` of all sequences of the
+/// batches, without padding rows, which the host counts over all batches (null for none).
 static Value countScored(ImplicitLocOpBuilder &b, Value length, Value rows, int64_t first,
                          Value padding, int64_t batches) {
   auto number = [&](int64_t value) -> Value {
@@ -165,7 +164,7 @@ static StringRef getTargetToken(Value losses) {
   return soft ? soft.getTarget() : StringRef();
 }
 
-/// Facts of the losses for the artifact: name, factor and first row of each.
+/// Records name, factor and first row of each loss for the artifact.
 static void recordLosses(ObjectiveOp op) {
   Builder b(op.getContext());
   SmallVector<Attribute> records;

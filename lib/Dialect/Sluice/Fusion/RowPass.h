@@ -210,7 +210,7 @@ inline Value scaleRow(ImplicitLocOpBuilder &b, Value row, Value by) {
   return arith::MulFOp::create(b, row, type ? Value(tensor::SplatOp::create(b, type, by)) : by);
 }
 
-/// Returns `row` where `condition` holds, else zeros.
+/// Returns `row` if `condition` is true, else zeros.
 inline Value selectRow(ImplicitLocOpBuilder &b, Value condition, Value row) {
   Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
   return arith::SelectOp::create(b, condition, row, zeros);

@@ -24,7 +24,8 @@ constexpr unsigned queries = 0, values = 2;
 // Verifiers
 //===----------------------------------------------------------------------===//
 
-/// Rejects operands that no such op accepts: rows of a given axis, and rows of segments.
+/// Rejects operands that LSH attention does not support: rows of a given axis, and rows of
+/// segments.
 template <typename Op> static LogicalResult verifyAxis(Op op, SequenceType rows) {
   if (isGiven(op, rows) || isSegmented(op, rows)) {
     return op.emitOpError("S-115: expected rows of the tokens that are predicted for LSH "
@@ -50,7 +51,7 @@ LogicalResult HashedBucketsOp::verify() {
   return verifyAxis(*this, input);
 }
 
-/// Returns true if keys are the queries' sequence, or the part of it that a step stores.
+/// Returns true if keys are the queries' sequence, or its rows in a state.
 static bool isSame(Value query, Value key) {
   auto kept = key.getDefiningOp<KeepOp>();
   return query == key || (kept && kept.getValue() == query);
@@ -96,14 +97,14 @@ std::optional<IntegerSet> HashedBucketsOp::getRelation(unsigned operand) {
 AffineExpr HashedBucketsOp::getLatest(unsigned) { return getAffineDimExpr(0, getContext()); }
 std::string HashedBucketsOp::getNeutralName(unsigned) { return "map"; }
 
-/// A dispatch of a step has one row per text.
+/// Reason against bursts: a dispatch of the decode step has one row per batch row.
 constexpr StringLiteral burstRefusal =
     "one token makes several rows due, and LSH attention has a step of one; shift what it reads";
 StringRef HashedBucketsOp::getBurstRefusal() { return burstRefusal; }
 StringRef HashedAttentionOp::getBurstRefusal() { return burstRefusal; }
 
-/// Reads queries at their own row. Reads keys, values and buckets at all rows up to it, whatever
-/// their buckets, or at every row if sorted.
+/// Relation of queries: their own row. Relation of keys, values and buckets: all rows up to p, in
+/// any bucket, or every row if sorted.
 std::optional<IntegerSet> HashedAttentionOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   if (operand == queries) {
@@ -143,7 +144,7 @@ std::optional<SmallVector<RowRead>> HashedAttentionBackwardOp::getRowReads(unsig
   return reads;
 }
 
-/// Pairs that a batch's heads score at most: each row has two chunks a hash.
+/// Returns an upper bound of the pairs that a batch's heads score: two chunks per row and hash.
 template <typename Op> static double countSlotPairs(Op op) {
   return 2.0 * static_cast<double>(getBatch(op)) *
          static_cast<double>(getPositions(op, op.getQuery().getType())) *

@@ -40,7 +40,7 @@ static std::vector<PartOf> attend(HashedAttentionOp op, HashedSlots &all) {
 }
 
 namespace {
-/// Row reads that add up parts: the slot of the row by each hash.
+/// Accesses of a row pass that adds up parts: the slot of the row for each hash.
 struct Places {
   Places(HashedSlots &all, SlotPass &pass) {
     for (const Slots &each : all.of) {

@@ -27,7 +27,7 @@ SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
   Value number = computeBucket(pass, pass.own(emitter.get(labels), hashes), hash);
-  // Converts the bucket to an integer: the largest one that is not greater.
+  // Converts the bucket to an integer: the maximum integer that is not greater.
   Value column = pass.columns(buckets);
   Value real = arith::SIToFPOp::create(b, RankedTensorType::get({buckets}, b.getF32Type()), column);
   Value isUpTo =
@@ -41,8 +41,8 @@ SmallVector<Value> HashedSlots::findPlaces(int64_t hash) {
   return pass.finish({label, begin, place}, {numbers, numbers, numbers}, ofRows());
 }
 
-/// Sets bits over the regions of all buckets, one after the other: a region has a bit for each row
-/// of its bucket and, after the rows, bits that fill the bucket's last block.
+/// Sets bits over the concatenated regions of all buckets: a region has a bit for each row of its
+/// bucket and, after the rows, bits that pad the bucket's last block.
 Value HashedSlots::setBits(Value labels) {
   auto factor = ofRows().getFactor();
   SlotPass members(emitter);
@@ -137,8 +137,8 @@ Value HashedSlots::has(SlotPass &pass, HashPart part, Value rank) const {
   return pass.is(arith::CmpIPredicate::sge, counted, pass.whole(part == Own ? 1 : chunk));
 }
 
-/// Slots of a chunk are a block. Own: those before the row's. Before: the slots of the previous
-/// block.
+/// Slots of a chunk are a block. Own: slots before the row's slot. Before: the slots of the
+/// previous block.
 IntegerSet HashedSlots::buildMask(HashPart part) const {
   MLIRContext *context = emitter.b.getContext();
   AffineExpr p = getAffineDimExpr(0, context), q = getAffineDimExpr(1, context);

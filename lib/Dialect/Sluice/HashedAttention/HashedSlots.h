@@ -1,11 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Slots of attention by hashes: rows in the order of their buckets and positions, in which a chunk
-// is a block of rows.
+// Slots of LSH attention: rows sorted by bucket and position, in which a chunk is a block of rows.
 //
-// Where a bucket's slots begin depends on all rows, as they follow the slots of the buckets before
-// it. They begin at a multiple of what kernels compute together, so that no result depends on
-// where. A row's reads depend on its bucket and rank, and so on rows up to it.
+// The first slot of a bucket depends on all rows, because slots of earlier buckets precede it. It
+// is a multiple of the kernels' block size, so that no result depends on it. The accesses of a row
+// depend on its bucket and rank, and so only on rows up to it.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -70,7 +69,7 @@ public:
   Value real(double number) {
     return arith::ConstantOp::create(b, b.getF32FloatAttr(static_cast<float>(number)));
   }
-  /// Repeats a number as a row of so many columns.
+  /// Broadcasts a number to a row of `width` columns.
   Value row(Value number, int64_t width) {
     return tensor::SplatOp::create(b, RankedTensorType::get({width}, number.getType()), number);
   }
@@ -114,16 +113,16 @@ Value computeBucket(SlotPass &pass, Value buckets, int64_t hash);
 
 /// The slots of one hash, i32. A row without a slot has an unused one.
 struct Slots {
-  Value slotOf; ///< [B, T]: of a row
-  Value rankOf; ///< [B, T]: of a row in its bucket
-  Value rowOf;  ///< [B, S]: of a slot; T where it has none
+  Value slotOf; ///< [B, T]: slot per row
+  Value rankOf; ///< [B, T]: rank of a row in its bucket
+  Value rowOf;  ///< [B, S]: row of a slot; T if the slot is empty
 };
 
-/// The two parts of a hash's attention: keys of a row's own chunk, and of the chunk before.
+/// The two parts of a hash's attention: keys of a row's own chunk, and of the previous chunk.
 enum HashPart { Own, Before };
 constexpr std::array<HashPart, 2> bothParts = {Own, Before};
 
-/// A magnitude of a score or log-sum-exp at which a row's weights are zero.
+/// Magnitude of a score or log-sum-exp for which a row's weights are zero.
 constexpr double nothing = 1e30;
 
 /// State for lowering both ops: the slots of each hash, and the computations over them.
@@ -163,10 +162,10 @@ public:
   Type i32() const { return emitter.b.getI32Type(); }
 
   DispatchEmitter &emitter;
-  Value query, labels; ///< labels: a bucket a hash
+  Value query, labels; ///< labels: one bucket per hash
   int64_t batch, rows, buckets = 0, heads = 0, size = 0, hashes = 0, chunk = 0;
-  int64_t aligned = 0; ///< slots of a bucket begin at a multiple of it
-  int64_t region = 0;  ///< places of a bucket in the scan: all rows, then those that fill its slots
+  int64_t aligned = 0; ///< alignment of a bucket's first slot
+  int64_t region = 0;  ///< bits per bucket in the scan: all rows, then the padding of its slots
   int64_t slots = 0;
   std::vector<Slots> of; ///< by hash
 

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Buckets of rows, and the step of attention by hashes. A step has one row. A scan lists the rows
-// of its bucket, in their order, from the buckets that are kept. Those that it reads, at most two
-// chunks a hash, are copied side by side, and attention reads all of them.
+// Buckets of rows, and the decode step of LSH attention. A step has one row. A scan lists the rows
+// of its bucket, in order, from the stored buckets. The rows that it attends to, at most two chunks
+// per hash, are gathered into one tensor, and attention is over all of them.
 #include "HashedStep.h"
 #include "HashedSlots.h"
 #include "sluice/Dialect/Plan/Plan.h"
@@ -101,7 +101,7 @@ LogicalResult HashedBucketsOp::emitDispatches(DispatchEmitter &emitter) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Finds the rows that one row of each text reads.
+/// Finds the keys of the due row of each batch row.
 class HashedStep {
 public:
   HashedStep(HashedAttentionOp op, DispatchEmitter &emitter)
@@ -124,7 +124,7 @@ private:
     markWhole(emitter, made.front().getDefiningOp());
     return made;
   }
-  /// Returns the single number of a text.
+  /// Returns the single number of a batch row.
   Value only(SlotPass &pass, Value tensor, int64_t at = 0) const {
     return pass.load(tensor, {.at = getAffineConstantExpr(at, pass.b.getContext())});
   }
@@ -132,7 +132,7 @@ private:
   void findRow();
   void listMembers();
   struct Keys {
-    Value first, count; ///< of the members of the bucket
+    Value first, count; ///< range of the bucket's members
   };
   Keys loadKeys(SlotPass &pass, int64_t hash) const;
   void findKeys();
@@ -142,10 +142,10 @@ private:
   HashedAttentionOp op;
   DispatchEmitter &emitter;
   const int64_t batch, capacity, width, hashes, chunk;
-  const int64_t slots;                ///< rows that a row may read
+  const int64_t slots;                ///< upper bound of the keys of a row
   Value position;                     ///< of the row, i32 [B, 1]
   Value own;                          ///< its buckets, [B, 1, hashes]
-  SmallVector<Value> members, totals; ///< by hash: rows of the bucket before it, and how many
+  SmallVector<Value> members, totals; ///< per hash: earlier rows of the bucket, and their number
   Value counts;                       ///< of keys, i64 [B]
   Value keys, values;                 ///< [B, slots, width]
 };
@@ -188,7 +188,8 @@ void HashedStep::listMembers() {
   }
 }
 
-/// The row's rank is the number of members: it reads members of its own chunk and the chunk before.
+/// The row's rank is the number of members: it attends to members of its own chunk and of the
+/// previous chunk.
 HashedStep::Keys HashedStep::loadKeys(SlotPass &pass, int64_t hash) const {
   ImplicitLocOpBuilder &b = pass.b;
   Value rank = only(pass, totals[hash]);
@@ -199,7 +200,7 @@ HashedStep::Keys HashedStep::loadKeys(SlotPass &pass, int64_t hash) const {
   return {first, arith::SubIOp::create(b, rank, first)};
 }
 
-/// Counts keys; a row without others reads itself.
+/// Counts keys; a row without others attends to itself.
 void HashedStep::countKeys() {
   SlotPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
@@ -213,7 +214,7 @@ void HashedStep::countKeys() {
   counts = plan::ViewOp::create(emitter.b, RankedTensorType::get({batch}, i64), made);
 }
 
-/// Slots hold the rows of the first hash, then of the second one.
+/// Slots contain the rows of the first hash, then the rows of the second one.
 void HashedStep::findKeys() {
   SlotPass places(emitter);
   ImplicitLocOpBuilder &b = places.b;

@@ -28,7 +28,7 @@ LogicalResult LabelsOp::verify() {
   return success();
 }
 
-/// Reads every token: a label may depend on later tokens.
+/// Relation to every token: a label may depend on later tokens.
 std::optional<IntegerSet> LabelsOp::getRelation(unsigned) {
   AffineExpr q = getAffineDimExpr(1, getContext()), n = getAffineSymbolExpr(0, getContext());
   return IntegerSet::get(2, 1, {q, n - 1 - q}, {false, false});

@@ -32,7 +32,7 @@ LogicalResult SoftLossOp::verify() {
   return success();
 }
 
-/// Logits at their row; targets may follow from any token.
+/// Relation of logits: their own row; targets may depend on any token.
 std::optional<IntegerSet> SoftLossOp::getRelation(unsigned operand) {
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext()),
              n = getAffineSymbolExpr(0, getContext());
@@ -67,7 +67,7 @@ LogicalResult SoftLossOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Lowering
 //===----------------------------------------------------------------------===//
 
-/// Returns `x` from row `first` on, zero before.
+/// Returns `x` from row `first`, zeros before.
 static Value fromRow(BodyBuilder &body, int64_t first, Value x) {
   if (first == 0) {
     return x;

@@ -29,7 +29,7 @@ public:
   std::vector<T> value(int64_t b, int64_t q, int64_t h) {
     return columns(op.getValue(), b, q, op.getValueColumn() + keyHead(h) * size);
   }
-  /// Return Qv and R of the terms by distance.
+  /// Return Qv and R of the relative position terms.
   std::vector<T> positionQuery(int64_t b, int64_t p, int64_t h) {
     return columns(terms.query, b, p, h * size);
   }
@@ -45,8 +45,8 @@ public:
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
     return terms.distance.row(p, q, rows) * op.getHeads() + h;
   }
-  /// The products that the score region of a pair reads: query times key, and the product by
-  /// distance if there are rows by distance.
+  /// Products that are arguments of a pair's score region: query times key, and Qv times its row of
+  /// R, if there are rows by distance.
   struct ReferenceProducts {
     T raw, byDistance;
   };
@@ -183,7 +183,7 @@ template <typename T> static void evaluate(AttentionOp op, Evaluator<T> &evaluat
     sums.push_back(lse);
     return output;
   });
-  auto next = sums.begin(); // both walk the same positions
+  auto next = sums.begin(); // both visit the same positions
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 
@@ -191,9 +191,9 @@ template <typename T> static void evaluate(AttentionOp op, Evaluator<T> &evaluat
 constexpr unsigned positionQueries = 3, distanceRows = 4, biases = 5;
 
 /// Adds row p's part of head h to the gradients of operands 0, 1 and 2, and of terms: `add(operand,
-/// position, column, vector, factor)`.
-/// P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O); dV += P keep dO; dQ += dX K, dK +=
-/// dX Q, dQv += dT R, dR += dT Qv, and dT to the bias; (dX, dT, ...) = score_gradient(..., dS).
+/// position, column, vector, factor)`. P = exp(s - lse); dP = (dO . V) keep; dS = P (dP - dO . O);
+/// dV += P keep dO; dQ += dX K, dK += dX Q, dQv += dT R, dR += dT Qv, and dT to the bias; (dX, dT,
+/// ...) = score_gradient(..., dS).
 template <typename T>
 static void attendRowBackward(
     Heads<T, AttentionBackwardOp> &heads, int64_t b, int64_t p, int64_t h,
@@ -214,7 +214,7 @@ static void attendRowBackward(
     std::vector<T> derived = heads.region(op.getScoreGradient(), products, p, q, h, &scoreGradient);
     T rawGradient = derived.front();
     add(2, q, op.getValueColumn() + keyHead * size, outputGradient, probability * keep);
-    // The adjoint of a rotation rotates back, by the angle of the row that the gradient belongs to.
+    // The adjoint of a rotation is the inverse rotation, by the angle of the gradient's row.
     add(0, p, op.getQueryColumn() + h * size, heads.rotate(key, p, -1), rawGradient);
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {

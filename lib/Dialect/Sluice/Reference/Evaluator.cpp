@@ -109,7 +109,7 @@ T Evaluator<T>::at(Value sequence, int64_t row, int64_t position, int64_t column
   if (auto lazy = lazies.find(sequence); lazy != lazies.end()) {
     return lazy->second(row, position, column, null);
   }
-  if (tokens.contains(sequence)) { // the one after the last is a target alone
+  if (tokens.contains(sequence)) { // the token after the last one is only a target
     bool isThere = position >= 0 && position < getPositions(sequence);
     return isThere ? T(tokenAt(sequence, row, position)) : null;
   }
@@ -139,7 +139,7 @@ std::vector<T> Evaluator<T>::rowAt(Value sequence, int64_t row, int64_t position
 template <typename T>
 int32_t Evaluator<T>::tokenAt(Value value, int64_t row, int64_t position) const {
   auto found = tokens.find(value);
-  if (found == tokens.end()) { // computed of tokens
+  if (found == tokens.end()) { // computed from tokens
     return static_cast<int32_t>(at(value, row, position, 0));
   }
   int64_t stride = found->second.size() / setting.rows;

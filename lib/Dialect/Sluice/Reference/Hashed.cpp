@@ -40,7 +40,7 @@ template <typename T> static void evaluate(HashedBucketsOp op, Evaluator<T> &eva
 }
 
 namespace {
-/// Finds the rows that each row of one batch row reads.
+/// Finds the keys of each row of one batch row.
 template <typename T, typename Op> class Hashes {
 public:
   Hashes(Op op, const Evaluator<T> &evaluator, int64_t row)
@@ -104,7 +104,7 @@ template <typename T> static T computeScore(const T *query, const T *key, int64_
   return dot(query, key, size) / std::sqrt(static_cast<T>(size));
 }
 
-/// Computes one head of row p from the rows that it reads; returns the log-sum-exp.
+/// Computes one head of row p from its keys; returns the log-sum-exp.
 template <typename T>
 static T attend(HashedAttentionOp op, const Evaluator<T> &evaluator, int64_t b, int64_t p,
                 int64_t first, ArrayRef<int64_t> keys, std::vector<T> &output) {
@@ -144,7 +144,7 @@ template <typename T> static void evaluate(HashedAttentionOp op, Evaluator<T> &e
     sums.push_back(lse);
     return keys.empty() ? evaluator.rowAt(op.getValue(), b, p) : output;
   });
-  auto next = sums.begin(); // both walk the same positions
+  auto next = sums.begin(); // both visit the same positions
   evaluator.define(op.getLse(), [&](int64_t, int64_t) { return *next++; });
 }
 

@@ -11,8 +11,8 @@ using namespace sluice;
 using namespace sluice::reference;
 
 /// y[p, c] = body(x0[p, c], x1[p, c], ...). Integers in sequences are below 2^24, which every
-/// number type represents. An operand that row p does not read (MapOp::getRelation) is NaN there:
-/// in a step its row need not exist, and a select must not take it.
+/// number type represents. An operand that row p does not depend on (MapOp::getRelation) is NaN
+/// there: in a step its row may not exist, and a select must not choose it.
 template <typename T> static void evaluate(MapOp op, Evaluator<T> &evaluator) {
   const RuntimeValues &setting = evaluator.getSetting();
   int64_t columns = reference::getColumns(op.getResult()),

@@ -49,7 +49,7 @@ template <typename T> static void evaluate(NormOp op, Evaluator<T> &evaluator) {
                    [&](int64_t b, int64_t p) { return std::vector<T>{of(b, p).second}; });
 }
 
-/// With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)); RMS leaves out
+/// With h = (x - mean) rstd and e = dy gain: dx = rstd (e - mean(e) - h mean(e h)); RMS omits
 /// mean(e).
 template <typename T> static void evaluate(NormBackwardOp op, Evaluator<T> &evaluator) {
   const std::vector<T> &gain = evaluator.getTensor(op.getGain());

@@ -9,7 +9,7 @@ namespace sluice::reference {
 /// Returns a weight, 0, 1/2 or 1, by row and position.
 template <typename T> T weightAt(int64_t b, int64_t p) { return static_cast<T>((b + p) % 3) / 2; }
 
-/// Returns a distribution that every token of row b changes: shares of 1 to 7.
+/// Returns a distribution that depends on every token of row b: shares of 1 to 7.
 template <typename T>
 std::vector<T> getTargetToken(Evaluator<T> &evaluator, mlir::Value tokens, int64_t b, int64_t p,
                               size_t columns) {

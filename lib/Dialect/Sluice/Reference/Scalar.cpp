@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace sluice::reference {
 
-/// Computes an op that reads its place.
+/// Computes an op that depends on its position.
 template <typename T> static Scalar<T> readPlace(Operation &op, const ScalarPlace &place) {
   if (auto random = dyn_cast<dispatch::RandomOp>(op)) {
     uint64_t element = place.globalRow * random.getWidth() + place.column;

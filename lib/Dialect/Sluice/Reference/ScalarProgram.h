@@ -8,8 +8,8 @@
 namespace sluice::reference {
 
 /// A straight-line region with its rules, constants and operands looked up once, because a region
-/// runs for each element of a sequence and each pair of attention. Ends the program as
-/// `evaluateScalar` does.
+/// runs for each element of a sequence and each pair of attention. Terminates the program on an
+/// unknown op, like `evaluateScalar`.
 template <typename T> class ScalarProgram {
 public:
   explicit ScalarProgram(mlir::Region &region);
@@ -21,7 +21,7 @@ private:
   /// One op of the region. Values are numbered, arguments first.
   struct ScalarStep {
     mlir::Operation *op;
-    scalar::Rule<T> rule; ///< null if the op reads its place
+    scalar::Rule<T> rule; ///< null if the op depends on its position
     size_t result;
     llvm::SmallVector<size_t, 4> operands = {};
   };

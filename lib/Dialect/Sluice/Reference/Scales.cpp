@@ -32,7 +32,7 @@ template <typename T> static void evaluate(UpsampleOp op, Evaluator<T> &evaluato
                        });
 }
 
-/// y[m] = x[k m + k - w], x[k m + k - w + 1], ... side by side
+/// y[m] = x[k m + k - w], x[k m + k - w + 1], ... concatenated
 template <typename T> static void evaluate(FoldOp op, Evaluator<T> &evaluator) {
   RowGroup group = op.getRowGroup();
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {

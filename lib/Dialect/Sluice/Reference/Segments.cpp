@@ -45,7 +45,7 @@ template <typename T> struct ReferenceSegmentation {
 /// counts[t] = bits up to t, ends[m] = the position of bit m
 template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator) {
   auto isBit = [&](int64_t b, int64_t t) { return evaluator.at(op.getBits(), b, t, 0) > T(0.5); };
-  int64_t positions = 0; // of a step those that are there
+  int64_t positions = 0; // in a step, available positions
   evaluator.forEachPosition(op.getCounts(), [&](int64_t, int64_t t) { positions = t + 1; });
   std::vector<std::vector<int64_t>> bits(evaluator.getSetting().rows);
   for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {

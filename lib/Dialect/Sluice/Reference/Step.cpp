@@ -40,7 +40,8 @@ bool StepRunner::isGiven(Value value) const {
   return type && sluice::isGiven(function, type);
 }
 
-/// Returns true if the op computes given rows, and this is not the first step: there are none then.
+/// Returns true if the op computes given rows and this is not the first step, which computes all of
+/// them.
 bool StepRunner::passGiven(Operation *op) {
   if (before == 0 || op->getNumResults() == 0 || !isGiven(op->getResult(0))) {
     return false;
@@ -77,7 +78,7 @@ std::pair<int64_t, int64_t> StepRunner::getRowRange(Value value) const {
     return {0,
             before == 0 ? sluice::getPositions(function, cast<SequenceType>(value.getType())) : 0};
   }
-  if (found == schedules.end()) { // of the scale of one position
+  if (found == schedules.end()) { // on the scale of one position
     return {0, 1};
   }
   ScheduleOp schedule = found->second;
@@ -97,7 +98,8 @@ void StepRunner::note(Value value, int64_t row, const std::string &what) {
   }
 }
 
-/// Readers of the result read the ring; in a prefill, before it is written, the rows themselves.
+/// Users of the result access the ring, or, in a prefill that has not written it, the rows
+/// themselves.
 void StepRunner::keep(KeepOp op, bool isPrefill) {
   if (isPrefill) {
     evaluator.defineLazy(op.getResult(),
@@ -155,7 +157,7 @@ std::vector<double> StepRunner::run(bool isPrefill) {
       store(kept);
     }
   }
-  llvm::DenseMap<Operation *, int64_t> now; // of all, before any changes
+  llvm::DenseMap<Operation *, int64_t> now; // of all states, before any changes
   for (auto [axis, cut] : cuts) {
     now[cut] = closedNow(cut);
   }

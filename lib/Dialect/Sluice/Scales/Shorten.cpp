@@ -200,7 +200,7 @@ std::optional<SmallVector<RowRead>> ShortenMaxBackwardOp::getRowReads(unsigned) 
   return SmallVector<RowRead>{group, RowRead::itself(1, getContext())};
 }
 
-/// Per element of a group: a comparison for the maximum, one for the first, one for each column.
+/// Per element of a group: comparisons for the maximum, for its first row, and for each column.
 Cost ShortenMaxBackwardOp::getCost() {
   return facts::cost(*this, 3 * facts::elements(*this, getResult()));
 }
@@ -210,7 +210,7 @@ Cost ShortenMaxBackwardOp::getCost() {
 //===----------------------------------------------------------------------===//
 
 /// Returns g / w. The division is on the coarse side: a map is defined only on valid positions, and
-/// the adjoint of a shift reads the upsampled gradient past the end of the fine scale.
+/// the adjoint of a shift accesses the upsampled gradient past the end of the fine scale.
 static Value buildGradientShare(ShortenOp op, OpBuilder &b, Value gradient) {
   OpBuilder::InsertionGuard guard(b);
   Location loc = op.getLoc();
@@ -224,8 +224,8 @@ static Value buildGradientShare(ShortenOp op, OpBuilder &b, Value gradient) {
   return scaled.getResult();
 }
 
-/// If windows are an integer number of groups, all rows of a group are in the same windows, from
-/// the group's own on, so one sum serves all of them.
+/// If windows are an integer number of groups, all rows of a group are in the same windows,
+/// starting with the group's own, so one sum serves all of them.
 static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   RowGroup group = op.getRowGroup();
   int64_t count = group.window / group.factor;
@@ -235,8 +235,8 @@ static Value sumOverWindows(ShortenOp op, OpBuilder &b, Value gradient) {
   return ShortenOp::create(b, op.getLoc(), type, ahead, 1, ReduceKind::Add, count);
 }
 
-/// The adjoint of a sum is `upsample`, which is lazy, so that the adjoint of a shift may read past
-/// the end.
+/// The adjoint of a sum is `upsample`, which is lazy, so that the adjoint of a shift may access
+/// rows past the end.
 static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
   SequenceType type = op.getInput().getType();
   RowGroup group = op.getRowGroup();
@@ -251,7 +251,7 @@ static Value gradientOfSum(ShortenOp op, OpBuilder &b, Value gradient) {
              : UpsampleOp::create(b, op.getLoc(), type, coarse, group.factor).getResult();
 }
 
-/// The gradient of a choice is `unfold` of groups that have the gradient at the chosen place; it is
+/// The gradient of a choice is `unfold` of groups that have the gradient at the chosen row; it is
 /// lazy, too.
 static Value gradientOfMax(ShortenOp op, OpBuilder &b, Value input, Value gradient) {
   auto type = cast<SequenceType>(input.getType());
@@ -300,8 +300,8 @@ static std::pair<int64_t, T> greatest(const Evaluator<T> &evaluator, Value x, Ro
   return found;
 }
 
-/// y[m] = what combines x[k m + k - w + i], 0 <= i < w, in order: those within the sequence that
-/// the mask has; a sum divided by w where it is an average
+/// y[m] = x[k m + k - w + i], 0 <= i < w, combined in order, without rows outside the sequence or
+/// the mask; divided by w for an average
 template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator) {
   RowGroup group = op.getRowGroup();
   const auto identity = static_cast<T>(op.getIdentity().convertToFloat());
@@ -324,7 +324,7 @@ template <typename T> static void evaluate(ShortenOp op, Evaluator<T> &evaluator
   });
 }
 
-/// z[m, i d + c] = dy[m, c] where row i of window m has its first greatest
+/// z[m, i d + c] = dy[m, c] if row i of window m is the first maximum
 template <typename T> static void evaluate(ShortenMaxBackwardOp op, Evaluator<T> &evaluator) {
   int64_t width = reference::getColumns(op.getInput());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t m) {
@@ -426,7 +426,7 @@ static Value groupForMax(Operation *op, Value input, RowGroup group, BodyBuilder
 
 static Value combined(ShortenOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  bool isOne = op.getRowGroup().window == 1; // a row, and no group
+  bool isOne = op.getRowGroup().window == 1; // a single row, not a group
   bool isWhole = !isOne && !op.getMask() && readsWholeGroups(op.getInput(), op.getRowGroup());
   if (op.isMax() && !op.getMask() && !isWhole && !isOne) {
     return groupForMax(op, op.getInput(), op.getRowGroup(), body);
@@ -456,9 +456,8 @@ LogicalResult ShortenOp::emitBody(BodyBuilder &body) {
   return success();
 }
 
-/// Marks the place where `rows` first reaches its maximum: one boolean per element of the group.
-/// The column numbers i d + c grow with the row i, so the first maximum has the largest negated
-/// number.
+/// Marks the first row at which `rows` has its maximum: one boolean per element of the group. The
+/// column numbers i d + c grow with the row i, so the first maximum has the largest negated number.
 static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
   auto group = cast<RankedTensorType>(rows.getType());
   auto places = group.clone(b.getI32Type());
@@ -480,7 +479,7 @@ static Value firstOfGreatest(ImplicitLocOpBuilder &b, Value rows) {
 
 LogicalResult ShortenMaxBackwardOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  if (getRowGroup().window == 1) { // one row is the greatest
+  if (getRowGroup().window == 1) { // one row is the maximum
     body.set(getResult(), body.get(getGradient()));
     return success();
   }

@@ -54,7 +54,7 @@ Cost StartOp::getCost() { return facts::cost(*this, 0); }
 
 std::optional<SmallVector<RowRead>> StartBackwardOp::getRowReads(unsigned) { return std::nullopt; }
 
-/// One addition per element: all rows are read, and rows after the first ones count as zero.
+/// One addition per element: all rows are loaded, and rows after the first ones count as zero.
 Cost StartBackwardOp::getCost() {
   return facts::cost(*this, facts::elements(*this, getGradient()));
 }
@@ -63,7 +63,7 @@ Cost StartBackwardOp::getCost() {
 // Backward
 //===----------------------------------------------------------------------===//
 
-/// The result ends at the last valid position, and so do the reads of the opposite shift.
+/// The result ends at the last valid position, and so do the accesses of the opposite shift.
 LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                      MutableArrayRef<Value> operands) {
   if (operands[1]) {
@@ -81,7 +81,7 @@ LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Reference
 //===----------------------------------------------------------------------===//
 
-/// y[p] = x[p - s] for p >= s, null before
+/// y[p] = x[p - s] for p >= s, else null
 template <typename T> static void evaluate(StartOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     int64_t source = p - countStartRows(op);

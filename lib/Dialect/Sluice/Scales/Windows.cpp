@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Windows of a group apart from its step: what ops that read them share, and every fact of
+// Windows of groups of rows: helpers of ops with windows, and the implementation of
 // sluice.overlap_add, which their gradients need.
 #include "Windows.h"
 #include "../Cost.h"
@@ -82,7 +82,7 @@ Value facts::unfoldWindows(OpBuilder &b, Location loc, SequenceType type, Value 
 // overlap_add: positions, state, cost
 //===----------------------------------------------------------------------===//
 
-/// Windows that may contain a position.
+/// Returns the maximum number of windows that contain a position.
 static int64_t countWindows(OverlapAddOp op) {
   return static_cast<int64_t>(llvm::divideCeil(op.getWindow(), op.getFactor()));
 }
@@ -177,8 +177,8 @@ static Value sumOfGroup(ImplicitLocOpBuilder &b, Value rows) {
   return dispatch::ReduceGroupOp::create(b, row, dispatch::ReduceKind::Add, rows);
 }
 
-/// Handles windows with concatenated rows: of window m + j, group m has the columns from (w - k (j
-/// + 1)) d on.
+/// Handles windows with concatenated rows: group m uses the columns of window m + j from (w - k (j
+/// + 1)) d.
 static Value sumOfPieces(OverlapAddOp op, BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
   int64_t k = op.getFactor(), w = op.getWindow(), width = countColumns(op);

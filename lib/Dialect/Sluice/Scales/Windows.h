@@ -15,8 +15,8 @@ mlir::LogicalResult verifyWindow(mlir::Operation *op, RowGroup group);
 
 /// Returns the relation (p, q) for every row q of group p.
 mlir::IntegerSet buildRelation(mlir::MLIRContext *context, RowGroup group);
-/// Returns `sequence` without rows past its last valid one: itself, or for a lazy sequence a map
-/// that copies it.
+/// Returns `sequence` without rows past its last valid one: itself, or a map that copies a lazy
+/// sequence.
 mlir::Value withinLength(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence);
 /// Builds the adjoint of `fold`: rows of `type` from concatenated windows or, if windows have as
 /// many columns as `type`, from one row per window.

@@ -67,7 +67,7 @@ static LogicalResult verifyRows(Operation *op, Value fine, Value coarse, Value c
   return success();
 }
 
-/// Verifies that bits are one number per position of the scale that is cut.
+/// Verifies that bits are one number per position of the segmented scale.
 static LogicalResult verifyBits(Operation *op, Value bits, Value counts) {
   SequenceType type = getTensorType(bits);
   if (type.getScale() != getTensorType(counts).getScale() || type.getWidth() > 1 ||
@@ -134,7 +134,7 @@ struct Unknowns {
         q(getAffineDimExpr(1, context)) {}
   /// Returns term i of the relation.
   AffineExpr term(unsigned i) const { return getAffineSymbolExpr(1 + i, context); }
-  /// Returns the set where every constraint is at least 0.
+  /// Returns the set in which every constraint is at least 0.
   IntegerSet where(ArrayRef<AffineExpr> constraints, unsigned terms = 0) const {
     return IntegerSet::get(2, 1 + terms, constraints, SmallVector<bool>(constraints.size(), false));
   }
@@ -164,15 +164,14 @@ PositionReads SegmentOp::getReads(unsigned result, unsigned operand) {
   return {of.where({of.term(0) - of.q, of.q}, 1), of.term(0), {{endTerm, getEnds(), of.p}}};
 }
 
-/// An end is a position of the scale that is cut.
+/// An end is a position of the segmented scale.
 Value SegmentOp::getNamedPositions(unsigned result) { return result == 0 ? Value() : getCounts(); }
 
 std::string SegmentOp::getNeutralName(unsigned result) {
   return result == 0 ? "segment_counts" : "segment_ends";
 }
 
-/// Reads rows and bits of a segment, and the ends where it begins and ends. Counts follow from
-/// ends.
+/// Depends on rows and bits of a segment, and on its two ends. Counts are determined by ends.
 std::optional<IntegerSet> PoolSegmentsOp::getRelation(unsigned operand) {
   Unknowns of(*this);
   int64_t first = getStarts() ? 0 : 1;
@@ -253,11 +252,11 @@ std::optional<IntegerSet> RepeatColumnsOp::getRelation(unsigned) {
   return Unknowns(*this).is(Unknowns(*this).p);
 }
 AffineExpr RepeatColumnsOp::getLatest(unsigned) { return Unknowns(*this).p; }
-/// The op reads its own row, like a map.
+/// Each row depends only on itself, as for a map.
 std::string SumColumnsOp::getNeutralName(unsigned) { return "map"; }
 std::string RepeatColumnsOp::getNeutralName(unsigned) { return "map"; }
 
-/// Reads operands on the result's scale at the row itself, and any row of the others.
+/// Accesses operands on the result's scale at the row itself, and any row of the others.
 static std::optional<RowReadList> readsSegments(Operation *op) {
   auto scale = getTensorType(op->getResult(0)).getScale();
   SmallVector<RowRead> reads;
@@ -277,8 +276,8 @@ std::optional<RowReadList> SelectSegmentsBackwardOp::getRowReads(unsigned) {
   return readsSegments(*this);
 }
 
-/// Reads any row of each operand: rows of the segment that contains the bit, and rows that read a
-/// segment.
+/// Accesses any row of each operand: rows of the segment that contains the bit, and rows that a
+/// segment moves to.
 static std::optional<RowReadList> readsAll(Operation *op) {
   return llvm::map_to_vector(llvm::seq<unsigned>(0, op->getNumOperands()), RowRead::whole);
 }
@@ -290,7 +289,7 @@ std::optional<RowReadList> SpreadSegmentsBackwardOp::getRowReads(unsigned) {
 }
 
 //===----------------------------------------------------------------------===//
-// Work: an addition an element, a mean's product
+// Operations: one addition per element, and a mean's product
 //===----------------------------------------------------------------------===//
 
 Cost SegmentOp::getCost() { return facts::cost(*this, facts::elements(*this, getBits())); }

@@ -32,7 +32,7 @@ template <typename Op> struct Within {
 // Boundaries
 //===----------------------------------------------------------------------===//
 
-/// Totals with the spare rows that a segmentation must leave: the host's comparison.
+/// Adds the spare rows that a segmentation must leave to the totals, which the host compares.
 static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(totals.getType());
   RowPass pass(emitter);
@@ -47,7 +47,7 @@ static Value withSpare(Value totals, int64_t spare, DispatchEmitter &emitter) {
                      dispatch::DomainAttr::get(pass.b.getContext(), type.getDimSize(0), 2, 0));
 }
 
-/// Returns the least number of rows that the groups of all scales of an axis divide.
+/// Returns the least common multiple of the groups of all scales of an axis.
 static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
   int64_t rows = 1;
   for (auto scale : scope->getParentOfType<ModuleOp>().getOps<ScaleOp>()) {
@@ -56,10 +56,11 @@ static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
   return rows;
 }
 
-/// Stores how many rows of the segments' axis each text has: its segments, one that a segment still
-/// open would have, and those that fill their group, as groups on the axis are read whole. No more
-/// than there are, nor than the host has room for, where it passes that number (not 0): it sees
-/// then that more are needed. `needed`, [B, 2], has numbers of segments.
+/// Stores the number of rows of the segments' axis for each batch row: its segments, one for a
+/// segment that is still open, and padding to complete groups, because groups on the axis are
+/// loaded whole. The number is limited to the rows of the axis and to the host's capacity, if it
+/// passes one (not 0): the host then detects that more are needed. `needed`, [B, 2], has numbers of
+/// segments.
 static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpare,
                          DispatchEmitter &emitter) {
   RowPass pass(emitter);
@@ -106,7 +107,7 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
 // Rows of segments
 //===----------------------------------------------------------------------===//
 
-/// A segment that is not closed has some range or none; its value is unused.
+/// A segment that is not closed has an arbitrary range or none; its value is unused.
 LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   int64_t behind = getStarts() ? 0 : 1;
