@@ -112,7 +112,7 @@ mlir::FailureOr<Recomputation> recomputeWithin(mlir::ModuleOp module, KernelSet 
                                                int64_t budgetBytes);
 
 /// Analysis that passes of one pipeline share: the kernels that `sluice-generate-kernels`
-/// generated, and what `sluice-recompute` did. Cached until a pass does not preserve it.
+/// generated, and the result of `sluice-recompute`. Cached until a pass does not preserve it.
 struct KernelAnalysis {
   explicit KernelAnalysis(mlir::Operation *) {}
   std::optional<KernelSet> set;

@@ -9,7 +9,7 @@ include "mlir/Pass/PassBase.td"
 
 class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::mlir::ModuleOp"> {
   let options = [ListOption<"targets", "target", "std::string",
-                            "cpu-avx512, cpu-avx2, sm_80 or sm_90a; cpu-avx2 where none is given">]
+                            "cpu-avx512, cpu-avx2, sm_80 or sm_90a; cpu-avx2 by default">]
                 # more;
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::affine::AffineDialect",
@@ -44,8 +44,8 @@ def EmitPlan : TargetPass<"sluice-emit-plan",
     Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`,
     `plan.kernel` and, for each function, a `plan.entry` of launches. Kernels and memory are the
     cached ones of `sluice-generate-kernels` and `sluice-plan-memory`; without these, the pass
-    generates the kernels and plans memory with their workspaces. A launch names the earlier
-    launches that touch the same bytes. The result is verified against the dispatches: arguments,
+    generates the kernels and plans memory with their workspaces. A launch lists the earlier
+    launches that access the same bytes. The result is verified against the dispatches: arguments,
     order, and the effects of guards. Rejects everything that `sluice-generate-kernels` and
     `sluice-plan-memory` reject.
   }];
@@ -69,8 +69,8 @@ def Recompute : TargetPass<"sluice-recompute",
     the minimum.
 
     A copy is the same dispatch, so it has the same kernel and draws the same random numbers.
-    Gradients are the same bit for bit, whatever the grouping of ops in dispatches. The pass runs on
-    this level because live ranges here are exactly the ones that memory planning uses.
+    Gradients are the same bit for bit, for any grouping of ops in dispatches. The pass runs on this
+    level because live ranges here are exactly the ones that memory planning uses.
 
     ```mlir
     %h, %mean, %rstd = dispatch.rows %x, %gain, %bias ...            // a norm

@@ -68,7 +68,7 @@ Factor AttentionBackwardOp::getRowFactor(unsigned operand) {
   return attentionFactor(*this, operand);
 }
 
-/// Keys and values are shared, and so are as many rows by distance as there are keys.
+/// Keys and values are shared, and so are the rows by distance, one per key.
 std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   DistanceTerms terms = getTerms();

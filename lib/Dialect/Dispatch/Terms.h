@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Checks of attention's verifiers for its terms by distance.
+// Checks of attention's verifiers for its relative position terms.
 #pragma once
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"

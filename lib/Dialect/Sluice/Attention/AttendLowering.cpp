@@ -1,8 +1,9 @@
-// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Lowers the ops of Attend.cpp to row passes of a softmax. Each row of a segment reads the query of
-// its segment as a gathered row, and a segment sums over its rows, as a mean does. So the work
-// grows with the length, regardless of the segments' lengths are. In a step at most one segment of
-// a text ends: the passes then run only over its rows, and read the segment's values from row 0.
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier:
+// Apache-2.0 WITH LLVM-exception Lowers the ops of Attend.cpp to row passes of a softmax. Each row
+// of a segment gathers the query of its segment, and a segment sums over its rows, as for a mean.
+// So the work grows with the sequence length only, for any lengths of segments. In a decode step at
+// most one segment per batch row ends: the passes then run only over its rows, and load the
+// segment's values from row 0.
 #include "../Fusion/RowPass.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"

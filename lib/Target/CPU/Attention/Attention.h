@@ -75,9 +75,9 @@ struct Matmul {
   std::function<void(mlir::Value row, mlir::Value k)> step;
 };
 
-/// Returns the rows of a register tile for blocks of `vectors` vectors: at most as many as leave
-/// registers for the accumulators, a row of B and one broadcast. If the rows of a matmul are a
-/// multiple of it, all its tiles have this size.
+/// Returns the rows of a register tile for blocks of `vectors` vectors: the accumulators, a row of
+/// B and one broadcast must fit in the registers. If the rows of a matmul are a multiple of it, all
+/// its tiles have this size.
 int64_t tileRows(const Target &target, int64_t vectors);
 
 /// Returns a matmul of the rows of a block of keys with a transposed block of queries, over the

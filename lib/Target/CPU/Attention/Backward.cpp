@@ -154,7 +154,7 @@ Kernel BackwardGenerator::generate() {
 }
 
 /// Stores zeros to all columns that the item owns, in rows from `fromQuery` and `fromKey` on; with
-/// `isWhole` in all rows. On an axis of segments a text has no memory after its own rows.
+/// `isWhole` in all rows. On an axis of segments a batch row has no memory after its valid rows.
 void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
   Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
   Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);

@@ -376,7 +376,8 @@ static void emitItem(DecodeGenerator &d) {
           prefetchKeys(d, e.add(start, i), head);
         }
       });
-  // The ring of a window is shorter than the text: the part has keys in every turn of the ring.
+  // The ring of a window is shorter than the sequence: the part has keys in every pass over the
+  // ring.
   e.loop(start, d.length, cut.parts * cut.partKeys, [&](Value first) {
     Value end = e.min(e.add(first, d.partKeys), d.length);
     e.loop(first, end, cut.block, [&](Value q0) {

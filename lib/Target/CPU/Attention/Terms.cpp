@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Terms by distance: rows packed once per head, products and their adjoints per pair of blocks.
+// Relative position terms: rows packed once per head, products and their adjoints per pair of
+// blocks.
 #include "Terms.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -153,7 +154,7 @@ void HeadTerms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   }
 }
 
-/// Places after a block's queries repeat some query; their results are unused.
+/// Rows after a block's queries repeat some query; their results are unused.
 void HeadTerms::packQueries(Value p0) {
   if (!rows) {
     return;
@@ -404,7 +405,7 @@ void HeadTerms::storeHead(Value batchRow) {
   if (!table) {
     return;
   }
-  // The last row of the table serves all distances from its own on.
+  // The last row of the table serves its own distance and all greater ones.
   Value part = e.mul(batchRow, biasRows()), last = e.index(biasRows() - 1);
   e.loop(e.index(0), last, 1, [&](Value i) {
     e.store(e.loadScalar(biasGradients, {e.add(i, front())}), tableGradient,

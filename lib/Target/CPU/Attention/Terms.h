@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Score terms by distance, for the blocks of attention's kernels.
+// Relative position terms of scores, for the blocks of attention's kernels.
 //
 // Query p and key q have the distance x - b q, where x = a p + c. Rows by distance are divided into
 // b classes: the row of distance d is number d div b of class d mod b. Query p thus uses rows of

@@ -28,7 +28,7 @@ struct Cut {
   int64_t items;
 
   Cut(const Target &target, int64_t launchRows, int64_t width);
-  /// Returns the rows of W for `rows` rows at once: as many as registers can hold sums for.
+  /// Returns the maximum number of rows of W whose sums for `rows` rows fit in registers.
   int64_t columnsFor(int64_t rows) const;
   /// Output columns per item, a multiple of the lanes.
   int64_t itemColumns() const { return streams * run; }
@@ -229,7 +229,8 @@ void SkinnyGenerator::emitColumns(Value due, int64_t rows, int64_t columns) {
   }
 }
 
-/// Sums of the due rows from `first`, `rows` of them; half as many, or one, if these are all.
+/// Computes sums of `rows` due rows from `first`, or of half of them, or of one, if no more are
+/// due.
 void SkinnyGenerator::emitGroup(Value first, Value due, int64_t rows,
                                 const SkinnyColumns &columns) {
   auto these = [&] { emitSums(first, rows, columns); };

@@ -16,8 +16,8 @@ static ArrayRef<int64_t> getTensorShape(Value tensor) {
 
 // 48 lanes: three vectors of 16 by nine rows, or two of 8 by six at a time, fill the register file,
 // and every loaded element of the streamed factor is used in 96 operations of a matmul (at 118
-// Gflop/s, 5 GB/s). Narrower if that leaves fewer than eight items. 128 streamed rows of scores (24
-// KB) stay in L1 while the second matmul reads them.
+// Gflop/s, 5 GB/s). The block is narrower if it would leave fewer than eight items. 128 streamed
+// rows of scores (24 KB) stay in L1 while the second matmul reads them.
 LossShape::LossShape(Value input, Value weight, int64_t held, const Target &target)
     : batch(getTensorShape(input)[0]), positions(getTensorShape(input)[1]),
       width(getTensorShape(input)[2]), vocabulary(getTensorShape(weight)[0]) {
@@ -83,7 +83,7 @@ Value LossGenerator::getTargetToken(Value row) {
   Value token = arith::IndexCastOp::create(e.b, e.b.getIndexType(),
                                            e.loadScalar(tokens, {sequence, clamped}));
   Value inside = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, at, clamped);
-  // Keeps accesses within buffers regardless of the tokens of invalid rows are.
+  // Keeps accesses within buffers for any tokens of invalid rows.
   return e.select(inside, clamp(token, shape.vocabulary - 1), e.index(0));
 }
 

@@ -43,8 +43,8 @@ static std::string errorLines(StringRef log) {
   return text;
 }
 
-/// Bundles several objects into one archive, a single open file whatever their number. A single
-/// object is used as it is.
+/// Bundles any number of objects into one archive, which is a single open file. A single object is
+/// used as it is.
 static Expected<std::string> bundle(ArrayRef<StringRef> objects) {
   if (objects.size() == 1) {
     return objects.front().str();

@@ -107,7 +107,7 @@ void emitZeros(VectorRowEmitter &emitter, const RowPosition &position); ///< for
 void clearSums(VectorRowEmitter &emitter); ///< called at the start of an item
 void storeSums(VectorRowEmitter &emitter); ///< called at the end of an item
 
-/// Loads an element of the body, gathered or reduced over a range where the access is.
+/// Loads an element of the body; gathers it, or reduces it over a range, as the access specifies.
 mlir::Value loadBodyElement(VectorRowEmitter &emitter, mlir::BlockArgument argument);
 /// Reduces the rows of a range.
 Values reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &columns);

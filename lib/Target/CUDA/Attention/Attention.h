@@ -26,9 +26,9 @@ mlir::FailureOr<Kernel> generateAttention(dispatch::AttentionOp op, mlir::Module
                                           llvm::StringRef name);
 
 /// Two launches: `<name>_queries` computes dQ and stores the log-sum-exp and delta of each query in
-/// the workspace; `<name>_keys` computes dK and dV. With terms by distance the first launch also
-/// computes dQv, and a third, `<name>_distances`, computes dR and the gradients of the biases. P
-/// and dS are rounded to bf16 before products.
+/// the workspace; `<name>_keys` computes dK and dV. With relative position terms the first launch
+/// also computes dQv, and a third, `<name>_distances`, computes dR and the gradients of the biases.
+/// P and dS are rounded to bf16 before products.
 mlir::FailureOr<Kernel> generateAttentionBackward(dispatch::AttentionBackwardOp op,
                                                   mlir::ModuleOp module, llvm::StringRef name);
 
@@ -70,8 +70,8 @@ struct AttentionShape : AttentionSizes {
   bool boundsKeys;
   std::optional<unsigned>
       keyCounts; ///< the operand with the number of valid keys of each batch row, if any
-  /// Terms by distance: presence of rows, number of distinct biases, and the index of the first
-  /// operand of the terms.
+  /// Relative position terms: presence of rows, number of distinct biases, and the index of the
+  /// first operand of the terms.
   bool hasRows;
   int64_t biasRows;
   bool addsBiases = false; ///< the derivative with respect to a bias is g itself

@@ -3,11 +3,11 @@
 // Attention backward in two launches. Blocks of 64 queries first compute dQ over streamed keys and
 // store two numbers per query in the workspace. Blocks of 64 keys then compute dK and dV over
 // streamed queries, one query head of the group after another. Both recompute P from the
-// log-sum-exps: seven products in total where a single kernel would need five. In exchange nothing
+// log-sum-exps: seven products in total, while a single kernel would need five. In exchange nothing
 // is summed across blocks, so the order of every sum is fixed.
 //
-// With terms by distance a third launch computes dR and the gradients of the biases: its blocks own
-// 64 distances and stream queries together with bands of keys and values.
+// With relative position terms a third launch computes dR and the gradients of the biases: its
+// blocks own 64 distances and stream queries together with bands of keys and values.
 #pragma once
 
 #include "Terms.h"

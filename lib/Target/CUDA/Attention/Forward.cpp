@@ -155,7 +155,7 @@ Kernel Forward::generate() {
   return kernel;
 }
 
-/// Starts copying the terms by distance for the tile of keys from `q0`.
+/// Starts copying the relative position terms of the tile of keys from `q0`.
 void Forward::loadTerms(Value offset, Value q0) {
   if (shape.hasRows) {
     loadTile(f, bandTile, offset, sourceOfTerm(f, 1, head), band->firstDistance(p0, q0));

@@ -58,7 +58,7 @@ static Values exchangePairs(AttentionFrame &f, ArrayRef<Value> results) {
   return fours;
 }
 
-/// Stores pairs that start at even columns, whatever their alignment in memory.
+/// Stores pairs that start at even columns, with any alignment in memory.
 static void storePairs(AttentionFrame &f, ArrayRef<Value> results, const Source &target,
                        Value position) {
   Emitter &e = f.e;

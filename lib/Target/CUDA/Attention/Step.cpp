@@ -193,7 +193,7 @@ Value StepAttention::computeBias(Value key) {
 }
 
 /// Processes the keys from `q0` that the teams take in one iteration. A masked key counts with
-/// e^-inf, and its value as zero, regardless of the ring holds there.
+/// e^-inf, and its value as zero, for any contents of its slot.
 StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
   Value key = frame.buffer(1), value = frame.buffer(2);
   Value p = e.toInteger(position), n = e.toInteger(length);

@@ -3,8 +3,8 @@
 // Generators of contractions and of weight gradients.
 //
 // Kernels over scheduled domains have few rows with all weights or keys. The result of a row
-// depends neither on the other rows nor on their number. Blocks read from memory which rows are
-// due, and exit early if none is.
+// depends neither on the other rows nor on their number. Blocks load the schedule of due rows from
+// memory, and exit early if none is due.
 #pragma once
 
 #include "sluice/Target/CUDA/Kernel.h"
@@ -20,8 +20,8 @@ mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp
 mlir::FailureOr<Kernel> generateStepContract(dispatch::ContractOp op, mlir::ModuleOp module,
                                              llvm::StringRef name);
 
-/// Factors are bf16; sums, inits and results are f32. Rows are split among blocks where there are
-/// few tiles; the last block of a tile to finish adds the partial sums in order.
+/// Factors are bf16; sums, inits and results are f32. Rows are split among blocks if there are few
+/// tiles; the last block of a tile to finish adds the partial sums in order.
 mlir::FailureOr<Kernel> generateWeightGradient(dispatch::WeightGradientOp op, mlir::ModuleOp module,
                                                llvm::StringRef name);
 

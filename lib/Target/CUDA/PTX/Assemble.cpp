@@ -73,7 +73,7 @@ struct AnnotateLoopsPass : PassWrapper<AnnotateLoopsPass, OperationPass<ModuleOp
 
 } // namespace
 
-/// NVVM ops are left alone, as they already have LLVM types. Strided metadata of views must be
+/// NVVM ops remain, because they already have LLVM types. Strided metadata of views must be
 /// expanded before memref is lowered, and casts are reconciled once every dialect is lowered.
 static void buildPipeline(PassManager &manager) {
   manager.addPass(std::make_unique<ExpandPass>());

@@ -11,7 +11,7 @@
 namespace sluice::cuda {
 
 /// Operands and results are stored as f32, bf16 or integers; the body computes in f32. Any width
-/// and group size. Where several blocks sum over rows (access `columns`), the last block adds all
+/// and group size. If several blocks sum over rows (access `columns`), the last block adds all
 /// partial sums.
 mlir::FailureOr<Kernel> generateRows(dispatch::RowsOp op, mlir::ModuleOp module,
                                      llvm::StringRef name);
@@ -172,7 +172,7 @@ void finishReductions(TeamRowEmitter &emitter, const RowStage &stage, mlir::Valu
 mlir::Value drawElement(TeamRowEmitter &emitter, dispatch::RandomOp random);
 /// Returns the row of a group argument that a member reads.
 Source getMemberRow(TeamRowEmitter &emitter, unsigned argument, mlir::Value member);
-/// Loads an element of the body, gathered or reduced over a range where the access is.
+/// Loads an element of the body; gathers it, or reduces it over a range, as the access specifies.
 mlir::Value loadBodyElement(TeamRowEmitter &emitter, mlir::BlockArgument argument);
 /// Reduces the rows of a range.
 Values reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &columns);

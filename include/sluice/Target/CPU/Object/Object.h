@@ -25,8 +25,8 @@ struct ObjectRequest {
 };
 
 /// Lowers the kernels of several modules of one context, each to its own object, on the threads of
-/// the context. Takes objects from `cache` where it has them, and stores the others there. Appends
-/// to `objects` in the order of `requests` and of their kernels. The bytes depend neither on the
+/// the context. Takes cached objects from `cache`, and stores the others there. Appends to
+/// `objects` in the order of `requests` and of their kernels. The bytes depend neither on the
 /// contents of the cache nor on the number of threads. `report`, if any, is called after each
 /// lowered kernel, with the number of kernels so far and in total.
 mlir::LogicalResult
