@@ -80,7 +80,7 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
   int64_t group = 1, factor = 0, index = -1, last = -1;
   FloatAttr outside;
   bool isExtended = false;
-  // Clears `name` where the parameter is `expected`.
+  // Clears `name` if the parameter is `expected`.
   auto parseNumber = [&](StringRef &name, StringRef expected, int64_t &number) -> ParseResult {
     if (name != expected) {
       return success();

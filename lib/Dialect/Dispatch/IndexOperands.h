@@ -5,8 +5,8 @@
 
 namespace sluice::dispatch::detail {
 
-/// Checks operand `i`, where indices find it: they must be there, and it must have the rows they
-/// find.
+/// Verifies the index arguments of operand `i`, if it has any, and that the operand has the rows
+/// that they select.
 mlir::LogicalResult verifyIndexOperand(RowsOp op, unsigned i);
 
 } // namespace sluice::dispatch::detail

@@ -7,12 +7,12 @@
 
 namespace sluice::dispatch {
 
-/// Verifies D-025: terms have one row per step of the distance, each as wide as the heads that it
-/// serves. `others` operands follow them.
+/// Verifies D-025: terms have one row per step of the distance, with the columns of all heads.
+/// `others` operands follow them.
 template <typename Op> llvm::LogicalResult verifyTerms(Op op, size_t others);
 
-/// Returns true if each gradient of a term has as many rows as the term, and a table's gradient the
-/// rows of each row of the batch.
+/// Returns true if each gradient of a term has the rows of the term, and a table's gradient these
+/// rows once per batch row.
 bool fitsTerms(AttentionBackwardOp op);
 
 } // namespace sluice::dispatch

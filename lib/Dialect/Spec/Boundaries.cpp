@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec;
 
-/// Fails if a key is given that has a meaning only `where`.
+/// Rejects a key that has a meaning only in the case that `where` describes.
 static LogicalResult refuse(BoundariesOp op, StringRef key, StringRef where) {
   if (isWritten(op, key)) {
     return emitKeyError(op, key) << "expected " << quote(key) << " only " << where

@@ -190,7 +190,7 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
   let summary = "Runs a kernel over its items";
   let description = [{
     `arguments` are byte offsets into the arena: of operands and results, of the scalars length,
-    rows, step and seed, and of first_row where the kernel draws by the update. Then come the first
+    rows, step and seed, and of first_row if the kernel draws by the update. Then come the first
     random stream, a plain integer, and the workspace's offset. The kernel's variant specifies the
     number of items. `after` lists the launches of this entry that must complete before, by
     ascending index. `guard` names an i32 scalar that must be one. `axis` is the axis of segments

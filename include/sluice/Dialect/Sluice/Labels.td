@@ -14,7 +14,7 @@ def Sluice_LabelsOp : Sluice_ForwardOp<"labels", [FusesAs<"Rows">], ["getRemedy"
     Labels from a tokenizer or from another model depend on the whole text. So a label depends on
     every token, and a prediction that uses a label is rejected. The host provides f32 [B, T] as
     `label`. The reference does not have them: there a label is 1 if the sum of p and the tokens is
-    odd, a stand-in for any rule that looks ahead.
+    odd, as an example of a rule that looks ahead.
 
     With `numbers` they are the values of a named input, f32 [B, T] or [B, T, width].
 
@@ -59,7 +59,7 @@ def Sluice_SoftLossOp : Sluice_ForwardOp<"soft_loss", [FusesAs<"Rows">]> {
   let summary = "y[p] = -sum over v of t[p, v] log softmax(z[p])[v], in nats; 0 for p < first";
   let description = [{
     The targets t are the numbers that the host provides as `target`, f32 [B, T, V], and not a value
-    of the model. The reference has none and computes them from the tokens: a stand-in for any rule
+    of the model. The reference has none and computes them from the tokens, as an example of a rule
     that looks ahead.
 
     Example:

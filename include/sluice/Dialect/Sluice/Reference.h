@@ -25,7 +25,7 @@ struct RuntimeValues {
   uint64_t step = 1;
   /// True to round results of bf16 sequences to bf16, as compiled code stores them.
   bool rounded = false;
-  /// Number of rows per text that count in its losses; empty: all.
+  /// Number of rows that count in the losses, per batch row; empty: all.
   std::vector<int64_t> scored = {};
 
   bool isPadding(int64_t row, int64_t position) const {

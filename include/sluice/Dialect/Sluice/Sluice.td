@@ -21,9 +21,9 @@ def Sluice_Dialect : Dialect {
   let cppNamespace = "::sluice";
   let summary = "Multi-scale sequence models";
   let description = [{
-    A module holds `sluice.axis`, `sluice.scale` and `sluice.parameter` symbols and functions over
-    sequences. Module attributes `sluice.batch` and `sluice.context` (i64) are the capacities B and
-    N. A sequence on a scale of factor f has ceil(length / f) valid positions of ceil(N / f). A
+    A module contains `sluice.axis`, `sluice.scale` and `sluice.parameter` symbols and functions
+    over sequences. Module attributes `sluice.batch` and `sluice.context` (i64) are the capacities B
+    and N. A sequence on a scale of factor f has ceil(length / f) valid positions of ceil(N / f). A
     function's first argument is the tokens of its axis; others are tokens of given axes.
 
     A sequence is a function on all integers: outside its valid positions it is null (zeros).

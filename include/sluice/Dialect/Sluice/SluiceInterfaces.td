@@ -139,7 +139,7 @@ def DifferentiableInterface : OpInterface<"DifferentiableInterface"> {
   let cppNamespace = "::sluice";
   let methods = [
     InterfaceMethod<[{
-      Builds the backward ops. `results` holds the gradient of each result (null where none is
+      Builds the backward ops. `results` contains the gradient of each result (null if none is
       needed). `operands` holds, for each operand that is a parameter (a tensor), the gradient
       accumulated so far or null; on return, for each operand that has a gradient: of a sequence,
       this op's contribution; of a parameter, the accumulated gradient with this op's added.

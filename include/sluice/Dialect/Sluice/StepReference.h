@@ -20,7 +20,7 @@ public:
   }
   /// Sets the tokens of a named input, by its argument of @step, and their number.
   void setGiven(mlir::BlockArgument argument, std::vector<int32_t> data, int64_t count);
-  /// Discards all tokens, except those of named inputs.
+  /// Discards all tokens except the tokens of named inputs.
   void reset();
   /// Appends the first tokens of a sequence, at least one, all at once; returns the logits of the
   /// next token. Afterwards states contain rows up to N(tokens - 1), as if the tokens had been

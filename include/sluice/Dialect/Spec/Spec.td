@@ -106,9 +106,8 @@ def Spec_InputOp
            WordKey<"type", Spec_InputContents, ["tokens", "numbers"],
                    "contents: numbers on the axis tokens, tokens on its own axis", "by axis", "">,
            RoleKey,
-           IntegerKey<"width", "numbers per row; must be the vocabulary for a target, and 1 for a "
-                               "weight",
-                      "that number">],
+           IntegerKey<"width", "numbers per row; a target has the vocabulary, a weight 1",
+                      "the vocabulary for a target, else 1">],
           [Symbol, HasParent<"ModelOp">]> {
   let arguments = !con((ins SymbolNameAttr:$sym_name), KeyArguments<keys>.arguments);
   let assemblyFormat = "$sym_name attr-dict";

@@ -13,8 +13,8 @@ def Spec_StageInterface : OpInterface<"StageInterface"> {
   let verify = [{ return ::sluice::spec::verifyStage($_op); }];
   let methods = [
     InterfaceMethod<[{
-      Returns the type of the result, a stream or a segmentation; null where there is none. Reports
-      an error and returns null where the operands do not fit the stage.
+      Returns the type of the result, a stream or a segmentation; null if there is none. Reports an
+      error and returns null if the operands do not fit the stage.
     }], "::mlir::Type", "computeResultType">,
     InterfaceMethod<"Prefix of the weights' names; null before paths are assigned.",
                     "::mlir::StringAttr", "getPathAttr">,

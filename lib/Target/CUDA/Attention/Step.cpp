@@ -1,9 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Attention of a decode step: one block per query and head, or several where there are few queries
-// and long rings. A team of lanes holds the columns of a head and processes every n-th key with its
-// own online softmax, where n is the number of teams of the query. The order of every sum depends
-// on absolute positions of keys and on shapes, not on their slots in the ring.
+// Attention of a decode step: one block per query and head, or several if there are few queries and
+// long rings. A team of lanes holds the columns of a head and processes every n-th key with its own
+// online softmax, where n is the number of teams of the query. The order of every sum depends on
+// absolute positions of keys and on shapes, not on their slots in the ring.
 #include "../Frame/Arrival.h"
 #include "../Frame/Lanes.h"
 #include "../TensorCore/TensorCore.h"

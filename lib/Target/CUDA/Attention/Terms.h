@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Scores by distance on tensor cores.
+// Relative position scores on tensor cores.
 //
 // For fixed rows i = 0 ... 63 and streamed rows j = 0 ... n - 1, the differences i - j (or j - i)
 // take 63 + n consecutive values. Their rows by distance form a *band*, one line per difference,
@@ -67,7 +67,7 @@ private:
 };
 
 /// Arguments of the score regions of a tile: products of queries with keys, and products with rows
-/// by distance. The latter are absent without such rows, and where `raw` holds the sum of both
+/// by distance. The latter are absent without such rows, and if `raw` is the sum of both
 /// (`AttentionShape::scoreFactor`).
 struct Products {
   Values raw, byDistance;

@@ -20,7 +20,7 @@ public:
   /// Sets this thread's columns: four from `first` (index), a multiple of four. Loads the extras
   /// that all rows share.
   void setColumn(Value first);
-  /// Loads the extras of one row; the last one is its angles where results are rotated. Null for
+  /// Loads the extras of one row; the last one is its angles if results are rotated. Null for
   /// extras that all rows share.
   Values loadExtras(const Row &row);
   /// Applies the epilogue to the sums of a row, vector<4xf32>, and stores the results if the row is

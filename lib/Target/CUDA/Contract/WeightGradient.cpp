@@ -26,7 +26,7 @@ WarpGrid chooseGrid(int64_t height, int64_t width) {
 }
 
 /// Blocks that certainly fit on a multiprocessor at a time: a thread has at most 255 registers, and
-/// shared memory allows as many.
+/// shared memory also fits this number.
 constexpr int64_t residentBlocks = 2;
 
 /// Chooses the number of splits of the rows. The cost of a launch is measured in steps of a block:
