@@ -1,4 +1,4 @@
-// Attention by hashes: a product with the rotations, a scan that orders rows by bucket, and attention in that order over a row's own
+// LSH attention: a product with the rotations, a scan that orders rows by bucket, and attention in that order over a row's own
 // chunk and over the one before.
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics --sluice-form-dispatches | FileCheck %s
 

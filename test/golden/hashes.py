@@ -1,5 +1,5 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention by hashes of docs/spec.md, from Kitaev et al. (2020), section 2, one row at a time: each hash attends by
+"""LSH attention of docs/spec.md, from Kitaev et al. (2020), section 2, one row at a time: each hash attends by
 itself, and equation 6 adds them up by their normalizers z."""
 import math
 

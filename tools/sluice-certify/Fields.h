@@ -49,7 +49,7 @@ struct HeadGroup {
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
   bool isHashed = false; ///< LSH attention: rows of a bucket read each other; queries are the keys
-  bool isXl = false;     ///< scores have Transformer-XL's terms by distance
+  bool isXl = false;     ///< scores have Transformer-XL's distance terms
   bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
   std::vector<HeadGroup> groups; ///< none: all heads read the same keys

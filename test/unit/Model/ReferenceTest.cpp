@@ -23,7 +23,7 @@ struct References {
 };
 
 /// A gradient that is zero exactly and in ordinary float32 too: the gradient of queries and keys,
-/// of terms by distance, and of values that lead only to queries, where a row sees one position
+/// of distance terms, and of values that lead only to queries, where a row sees one position
 /// alone. P (dP - dO . O) is then a difference of two equal sums, with the rounding of the values'
 /// gradient.
 bool vanishes(const Yardstick &yardstick) {

@@ -255,7 +255,7 @@ static const char *const transformerXl =
              {"op": "layer", "mask": {"window": [2, 9]}, "placement": "post", "bias": false, "relative": "xl"},
              {"op": "head"}]})json";
 
-/// Terms by distance over several blocks of queries and keys, and a head of a width that fills no
+/// Distance terms over several blocks of queries and keys, and a head of a width that fills no
 /// whole vectors.
 static const char *const distanceBlocks =
     R"json({"sluice": 1, "vocabulary": 37, "context": 67, "batch": 2, "width": 20,

@@ -59,7 +59,7 @@ struct HeadEvaluation {
   int64_t n = c.valid(), m = c.validKeys(b); ///< queries, keys
   double factorUnit = c.bf16 ? bf16Unit : 0; ///< of P and the scores' gradients
   Matrix q{}, k{}, v{}, dO{};                ///< [n][D], keys' [m][D]
-  Matrix distanceQueries{}, distances{};     ///< [n][D] of the terms by distance
+  Matrix distanceQueries{}, distances{};     ///< [n][D] of the distance terms
 
   int64_t keyHead() const { return h / (c.heads / c.kvHeads); }
   /// The tensor's element at column i of the head's.

@@ -111,7 +111,7 @@ defvar scoreConstraints = [{
       where `distance_bias` is set, then at most one table of angles.
     - S-045: the rows of terms have `heads` times `head_size` columns; the table of biases
       is [M, heads], M at least 1.
-    - S-046: where scores have terms by distance, the mask implies a distance of at least 0.
+    - S-046: where scores have distance terms, the mask implies a distance of at least 0.
     - S-080: `distance` has the form a p - b q + c with a and b of at least 1.
     - S-081: the factors of queries and keys are a and b times the factor of a step of
       distance.
