@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Compares maps and masks directly, and so for every length: the rows that each value reads of the
-// values that both graphs name, path by path.
+// Compares maps and masks directly, and thus for every length: the rows that each value reads of
+// the values that both graphs name, path by path.
 #include "sluice/Analysis/LoweredAnyLength.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Proof/IntegerPoint.h"
@@ -17,11 +17,11 @@ constexpr size_t mostPaths = 4096;
 /// Maximum number of positions that are searched for a difference of two maps.
 constexpr int64_t mostPositions = 4096;
 
-/// Conditions on p, of d0: constraints, and whether each is an equality.
+/// Conditions on p = d0: constraints, each with a flag that is true for an equality.
 using Conditions = SmallVector<std::pair<AffineExpr, bool>>;
 
-/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all of it; for
-/// a position or all rows, only rows p for which every condition holds.
+/// Row p reads row position(p) of a value, or every q with (p, q) in `relation`, or all rows. A
+/// path with a position or with all rows applies only to rows p that satisfy every condition.
 struct Path {
   std::string source;
   AffineExpr position;
@@ -34,7 +34,7 @@ struct Path {
 
 struct Paths {
   std::vector<Path> all;
-  bool isComplete = true; ///< else some could not be written as a map or a relation
+  bool isComplete = true; ///< false if some path cannot be expressed as a map or a relation
 };
 
 /// Follows the reads of one value back to the values in `ends`.
@@ -90,14 +90,15 @@ void PathFinder::follow(const ReadGraph::GraphRead &read, AffineExpr position,
   if (isEnd) {
     paths.all.push_back({source.name, position, {}, false, conditions});
   }
-  // A map that some reader has stored is still read through by others.
+  // A map that is stored for one reader is still read through by others.
   if (!isEnd || source.lazy) {
     expand(source, position, conditions, paths);
   }
 }
 
-/// A relation with a constant number of rows is split into that many maps; any other one cannot be
-/// followed further.
+/// Splits a relation with a constant number of rows into that many maps. Records any other relation
+/// as a path only if it leads from the value itself to a value in `ends`; other paths remain
+/// incomplete.
 void PathFinder::followRelation(const ReadGraph::GraphRead &read, AffineExpr position,
                                 const Conditions &conditions, Paths &paths) {
   const MaskBounds &bounds = read.bounds;
@@ -123,11 +124,11 @@ void PathFinder::expand(const ReadGraph::GraphValue &value, AffineExpr position,
                         const Conditions &outer, Paths &paths) {
   for (const ReadGraph::GraphRead &read : value.reads) {
     if (read.source == ReadGraph::length) {
-      continue; // no row of it; the walk reports it
+      continue; // the path reads no row; the walk at single lengths reports it
     }
     StringRef source = graph.getValues()[read.source].name;
     Conditions conditions = addConditions(read, position, outer);
-    // Rows that are selected by numbers are checked at single lengths; here any row counts.
+    // Rows that are selected by numbers are checked at single lengths; here any row counts as read.
     bool isWhole = read.kind == RowRead::Kind::Whole || !read.terms.empty();
     if (isWhole && ends.contains(source)) {
       paths.all.push_back({source.str(), {}, {}, true, conditions});
@@ -171,7 +172,7 @@ bool agree(AffineExpr x, AffineExpr y) {
          isEmpty({p, q, y - x - 1}, {false, true, false});
 }
 
-/// Finds a pair of `x` that is not in `y`, with q within [0, n) and, if both are on one scale, p
+/// Finds a pair in `x` that is not in `y`, with q within [0, n) and, if both are on one scale, p
 /// too.
 IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   MLIRContext *context = x.getContext();
@@ -200,7 +201,7 @@ IntegerPoint findOutside(IntegerSet x, IntegerSet y, bool isOneScale) {
   return {IntegerPoint::None, {}};
 }
 
-/// Returns true if some path of `paths` reads row q of `source` at row p, of n rows.
+/// Returns true if some path reads row q of `source` at row p, with n rows.
 bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n) {
   return llvm::any_of(paths.all, [&](const Path &path) {
     if (path.source != source || !holdsAt(path.conditions, p, n)) {
@@ -212,7 +213,7 @@ bool reads(const Paths &paths, StringRef source, int64_t p, int64_t q, int64_t n
   });
 }
 
-/// Decides one path of a value against all that it had before.
+/// Checks one path of a value against all paths that the value had before.
 class PathCheck {
 public:
   PathCheck(const ReadGraph &after, const ReadGraph::GraphValue &value, const Paths &before)
@@ -228,10 +229,10 @@ public:
     }
     return path.isRelation() ? decideRelation(path) : decideMap(path);
   }
-  int64_t row = 0, read = 0, length = 0; ///< where it was added
+  int64_t row = 0, read = 0, length = 0; ///< the added read
 
 private:
-  /// Returns true if every condition of `other` is one of `path`.
+  /// Returns true if every condition of `other` is a condition of `path`.
   static bool isWithin(const Path &path, const Path &other) {
     return llvm::all_of(other.conditions, [&](const std::pair<AffineExpr, bool> &condition) {
       return llvm::is_contained(path.conditions, condition);
@@ -300,7 +301,7 @@ PathCheck::LengthAnswer PathCheck::decideRelation(const Path &path) {
   return found(path, outside.at[0], outside.at[1], outside.at[2]);
 }
 
-/// Returns the names that both graphs have.
+/// Returns the names that both graphs define.
 llvm::StringSet<> sharedNames(const ReadGraph &before, const ReadGraph &after) {
   llvm::StringSet<> shared;
   for (const ReadGraph::GraphValue &value : after.getValues()) {
@@ -323,8 +324,8 @@ std::optional<AddedRead> sluice::findAddedAtAnyLength(const ReadGraph &before,
       continue;
     }
     MLIRContext *context = value.place.getContext();
-    // Values that one dispatch computes together are not read from memory, so they are read through
-    // in the earlier graph, too.
+    // Values that one dispatch computes together are not read from memory, so the earlier graph is
+    // read through them, too.
     llvm::StringSet<> ends = shared;
     for (const ReadGraph::GraphValue &sibling : values) {
       if (sibling.maker == value.maker) {

@@ -12,11 +12,12 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Maximum length at which all paths are followed: closures grow with its square.
+/// Maximum length at which all paths are followed: the cost of closures grows with its square.
 static constexpr int64_t longestWalk = 28;
 
-/// Lengths up to the longest: each of the short ones, then some, of every remainder by 2 to 4. With
-/// segments there are some of every size, as even short texts are walked at a longer length then.
+/// Returns lengths up to the longest: all short ones, then every fifth, which has every remainder
+/// modulo 2 to 4. With segments, the lengths grow geometrically, because even short texts are
+/// walked at a longer length.
 static SmallVector<int64_t> lengthsUpTo(int64_t longest, bool hasSegments) {
   constexpr int64_t each = 13, step = 5, share = 2;
   SmallVector<int64_t> lengths;
@@ -75,7 +76,8 @@ AddedRead ReadComparison::describe(size_t index, int64_t p, size_t column) const
   return added;
 }
 
-/// Returns a token on which the first output's rows depend only now.
+/// Returns an output row and a token that the row depends on only after the pass, for the first
+/// output.
 std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
   auto old = before.find("output 0"), now = after.find("output 0");
   if (!old || !now) {
@@ -95,8 +97,8 @@ std::optional<std::pair<int64_t, int64_t>> ReadComparison::addedToken() const {
   return std::nullopt;
 }
 
-/// Returns true if the row is a row of another result of an op, as a log-sum-exp is of attention,
-/// and the same row of some result was read before: it adds no dependence.
+/// Returns true if the row belongs to another result of the same op, such as the log-sum-exp of
+/// attention, and the same row of some result was read before: the read then adds no dependence.
 bool ReadComparison::isOfSameOp(size_t promised, int64_t p, unsigned column) const {
   auto [source, q] = columns.at(column);
   const std::vector<ReadGraph::GraphValue> &values = before.getValues();
@@ -174,8 +176,8 @@ std::optional<AddedRead> ReadComparison::run() {
 
 } // namespace
 
-/// Finds a row that this read treats as null although the source has it, if their axis has that
-/// many rows.
+/// Finds a row that this read treats as null although the source has the row, if their axis is that
+/// long.
 static std::optional<AddedRead> findNullAt(const ReadGraph &after,
                                            const ReadGraph::GraphValue &value,
                                            const ReadGraph::GraphRead &read, int64_t length) {
@@ -196,10 +198,10 @@ static std::optional<AddedRead> findNullAt(const ReadGraph &after,
   return std::nullopt;
 }
 
-/// Checks that a map's null range ends where its source does: if it ended sooner, a row would
-/// change once the sequence is longer.
+/// Checks that the null range of a map ends where its source ends: if it ended earlier, a row would
+/// change as the sequence grows.
 static std::optional<AddedRead> findNull(const ReadGraph &after) {
-  constexpr int64_t margin = 256; // tokens that a shift may delay
+  constexpr int64_t margin = 256; // maximum delay of a shift in tokens
   for (const ReadGraph::GraphValue &value : after.getValues()) {
     for (const ReadGraph::GraphRead &read : value.reads) {
       const ReadGraph::GraphValue &source = after.getValues()[read.source];
@@ -232,7 +234,7 @@ std::optional<AddedRead> sluice::findAddedRead(const ReadGraph &before, const Re
 
 namespace {
 
-/// A gradient function, and the forward function that it is derived from.
+/// A gradient function, and the forward function from which it is derived.
 class Transposition {
 public:
   Transposition(const ReadGraph &forward, const ReadGraph &gradient)
@@ -261,8 +263,9 @@ private:
   const ReadGraph &forward, &gradient;
   int64_t longest;
   RowColumns forwardColumns, gradientColumns;
-  std::vector<std::optional<size_t>> original; ///< forward value of each gradient's value
-  llvm::BitVector isGradient;                  ///< columns of rows of gradients
+  /// Forward value of each value of the gradient function.
+  std::vector<std::optional<size_t>> original;
+  llvm::BitVector isGradient; ///< columns of rows of gradients
 };
 
 /// Returns true if row p of the value whose gradient is `reads` depends on the row of `column`.
@@ -386,8 +389,8 @@ LoweringWatch::LoweringWatch(ModuleOp module) {
   }
 }
 
-/// Returns the dependences that a function must keep. A function that a pass created has those
-/// dependences of its original, the function with the same value names.
+/// Returns the dependences that a function must preserve. A function that a pass created must
+/// preserve the dependences of its original, the function with the same value names.
 const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) const {
   if (auto found = promises.find(function.getSymName().str()); found != promises.end()) {
     return &found->second;
@@ -404,16 +407,16 @@ const LoweringWatch::Promise *LoweringWatch::findPromise(func::FuncOp function) 
   return nullptr;
 }
 
-/// Returns true if the pass only added values. Their dependences must be kept from then on, or
-/// their gradients would have nothing to be compared with.
+/// Returns true if the pass only added values. Their dependences must be preserved from then on;
+/// otherwise nothing could be compared with their gradients.
 static bool keepsAll(const ReadGraph &before, const ReadGraph &after) {
   return llvm::all_of(before.getValues(), [&](const ReadGraph::GraphValue &value) {
     return value.name.empty() || after.find(value.name);
   });
 }
 
-/// Maps and masks that exceed the operations for one pass, or cannot be compared directly, are only
-/// checked at short lengths.
+/// Checks at short lengths only the maps and masks that exceed the operations of one pass, or that
+/// cannot be compared directly.
 std::optional<std::string> LoweringWatch::find(ModuleOp module, StringRef pass, Location *place) {
   WorkBudget budget;
   WorkScope scope(budget);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads dependences from IR, and follows them at one length.
+// Collects dependences from IR, and follows them at one length.
 #include "sluice/Analysis/ReadGraph.h"
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
@@ -16,14 +16,15 @@ using namespace mlir;
 using namespace sluice;
 using dispatch::RowRead;
 
-/// Targets may be this many rows past the last token.
+/// Maximum number of rows of targets past the last token.
 static constexpr int64_t mostLookahead = 64;
 
 //===----------------------------------------------------------------------===//
 // From IR
 //===----------------------------------------------------------------------===//
 
-/// Adds a map's reads: its own row of an operand, if a select by the row's position takes it.
+/// Adds the reads of a map: its own row of each operand, restricted to the rows at which a select
+/// by position chooses the operand.
 static void addMapReads(MapOp op, SmallVector<RowRead> &reads) {
   Value yielded = op.getBody().front().getTerminator()->getOperand(0);
   for (const dispatch::ArgumentUse &use : dispatch::findArgumentUses(yielded)) {
@@ -34,8 +35,8 @@ static void addMapReads(MapOp op, SmallVector<RowRead> &reads) {
   }
 }
 
-/// Returns a forward op's reads: its relations, and the targets, which relations omit. The relation
-/// of an operand is the same for every result.
+/// Returns the reads of a forward op: its relations, and the targets, which relations omit. The
+/// relation of an operand is the same for every result.
 static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   SmallVector<RowRead> reads;
   if (auto map = dyn_cast<MapOp>(*op)) {
@@ -55,8 +56,9 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
   return reads;
 }
 
-/// Returns the axis of a value's rows, if they are segments, and the distance of its rows on that
-/// axis; 0 if neither tokens nor segments count them: given values count as one row.
+/// Returns the axis of a value's rows if they are segments, and the distance of its rows on that
+/// axis; 0 if the rows are counted neither in tokens nor in segments. Given values count as one
+/// row.
 static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
@@ -70,11 +72,11 @@ static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   return {domain.getAxis() ? domain.getAxis().str() : "", domain.getFactor()};
 }
 
-/// Returns the scan that computes an axis's stored numbers of segments; null if it is in another
-/// function.
+/// Returns the scan that computes the stored number of segments of an axis; null if it is in
+/// another function.
 static dispatch::SegmentScanOp scanBehind(mlir::Value stored) {
   Operation *op = stored.getDefiningOp();
-  while (isa_and_nonnull<dispatch::RowsOp>(op)) { // which adds spare rows
+  while (isa_and_nonnull<dispatch::RowsOp>(op)) { // a dispatch that adds spare rows
     op = op->getOperand(0).getDefiningOp();
   }
   return dyn_cast_or_null<dispatch::SegmentScanOp>(op);
@@ -171,7 +173,8 @@ void ReadGraph::addOp(Operation &op) {
     } else if (bind.getPlace() == "scalar:length") {
       indices[bind.getValue()] = length;
     } else if (bind.getPlace().starts_with(labelsInput) ||
-               bind.getPlace().starts_with(numbersInput)) { // either may follow from any token
+               bind.getPlace().starts_with(
+                   numbersInput)) { // labels and numbers may depend on any token
       GraphRead all;
       static_cast<RowRead &>(all) = RowRead::whole(0);
       all.source = byName.lookup("tokens");
@@ -184,7 +187,8 @@ void ReadGraph::addOp(Operation &op) {
   }
 }
 
-/// Reads of a row through a row that holds a group's rows, where it takes its own of these alone.
+/// The op that stores the rows of a group, for a reader that takes only its own row of the group,
+/// and the read of that row.
 using MemberRead = std::pair<Operation *, std::optional<RowRead>>;
 static MemberRead memberRead(Operation &op) {
   auto flow = dyn_cast<CausalFlowInterface>(op);
@@ -213,7 +217,8 @@ static std::optional<SmallVector<SegmentRead>> allReads(Operation &op, unsigned 
   return llvm::map_to_vector(*reads, [](RowRead &read) { return SegmentRead{std::move(read)}; });
 }
 
-/// Returns a value on the same rows: the one of the same name, else one that is read row by row.
+/// Returns a value on the same rows: the value of the same name, else a value that is read row by
+/// row.
 const ReadGraph::GraphValue *ReadGraph::findAxis(const GraphValue &like, Operation *op,
                                                  ArrayRef<SegmentRead> reads) const {
   auto known = before ? before->find(like.name) : std::nullopt;
@@ -231,8 +236,9 @@ const ReadGraph::GraphValue *ReadGraph::findAxis(const GraphValue &like, Operati
   return nullptr;
 }
 
-/// All rows of segments may be computed, whatever their number; a domain does not name their axis
-/// then. If the axis is unknown, they count as one row.
+/// Sets the axis and factor of a value. A domain of all rows of an axis of segments, whatever their
+/// number, does not name the axis; a value on the same rows then provides it. Without such a value,
+/// the rows count as one row.
 void ReadGraph::setAxis(GraphValue &description, OpResult value,
                         ArrayRef<SegmentRead> reads) const {
   auto [axis, factor] = getRowDomain(value);
@@ -283,8 +289,9 @@ static bool isAmongSegments(Operation &op) {
   });
 }
 
-/// Returns the read of an operand; none if it has no rows of sequences (parameters, tables). The
-/// whole operand if its rows are selected by numbers that are not counts or ends.
+/// Returns the read of an operand; none if the operand has no rows of sequences (parameters,
+/// tables). Returns a read of the whole operand if numbers other than counts or ends select its
+/// rows.
 std::optional<ReadGraph::GraphRead> ReadGraph::buildRead(Operation &op,
                                                          const SegmentRead &read) const {
   auto source = indices.find(op.getOperand(read.read.operand));
@@ -363,9 +370,9 @@ int64_t ReadGraph::pastEnd(const GraphValue &value, const SegmentLayout &setting
   return countValidRows(value, setting) + (value.isTokens ? mostLookahead : 0);
 }
 
-/// Visits row q of a source. A lazy value is read through past its ends; any other value is null
-/// there or, for a read of memory, the contents of that memory. `valid` is the number of rows that
-/// the read treats as existing.
+/// Visits row q of a source. Reads through a lazy value past its ends; any other value is null
+/// there or, for a read of memory, has the contents of that memory. `valid` is the number of rows
+/// that the read treats as existing.
 void ReadGraph::visitRow(size_t source, int64_t q, const GraphRead &read, int64_t valid,
                          const SegmentLayout &setting,
                          function_ref<void(size_t, int64_t)> visit) const {
@@ -379,8 +386,8 @@ void ReadGraph::visitRow(size_t source, int64_t q, const GraphRead &read, int64_
     forEachRead(value, q, setting, visit);
     return;
   }
-  // Before the first row there is no memory: zeros are read there, whatever the factor. All rows
-  // that segments may have exist, and zeros follow them.
+  // No memory precedes the first row: a read there gives zeros, for every factor. All rows that
+  // segments can have exist, and zeros follow them.
   bool isAll = value.axis > 0 && !isValid;
   bool readsMemory = read.factor && q >= 0 && (*read.factor == 0 ? !isAll : q < valid);
   if (read.factor ? readsMemory : isValid) {
@@ -389,7 +396,8 @@ void ReadGraph::visitRow(size_t source, int64_t q, const GraphRead &read, int64_
   }
 }
 
-/// Returns the first and last q that may be in a relation's row; lazy sources reach past [0, n).
+/// Returns the first and last q that a row of a relation may contain; lazy sources extend beyond
+/// [0, n).
 static std::pair<int64_t, int64_t> computeRange(const MaskBounds &bounds, int64_t p, int64_t n) {
   std::optional<int64_t> first, last;
   for (AffineExpr lower : bounds.lower) {
@@ -403,10 +411,10 @@ static std::pair<int64_t, int64_t> computeRange(const MaskBounds &bounds, int64_
   return {first.value_or(0), last.value_or(n - 1)};
 }
 
-/// A position after any row: the end of a segment that has not ended.
+/// A position after every row: the end of a segment that has not ended.
 static constexpr int64_t noEnd = int64_t{1} << 40;
 
-/// Defines e(x) = x below 0.
+/// Evaluates a term, with e(x) = x below 0.
 static int64_t evaluateTerm(const ReadGraph::Term &term, int64_t at,
                             const std::vector<int64_t> &bits) {
   auto segments = static_cast<int64_t>(bits.size());
@@ -435,11 +443,11 @@ static std::pair<IntegerSet, bool> withNumbers(const ReadGraph::GraphRead &read,
   return {relation.replaceDimsAndSymbols({d0, d1}, numbers, 2, 1), haveEnded};
 }
 
-/// Only existing rows of the open segment are read: a kernel that reads further ignores the others.
+/// Visits only existing rows of the open segment: a kernel that reads further ignores the others.
 void ReadGraph::visitFound(const GraphValue &value, const GraphRead &read, int64_t p,
                            const SegmentLayout &setting,
                            function_ref<void(size_t, int64_t)> visit) const {
-  constexpr int64_t beyond = 8; // rows past the end that are looked at
+  constexpr int64_t beyond = 8; // number of rows past the end that are checked
   auto [relation, haveEnded] = withNumbers(read, p, setting);
   int64_t rows = countValidRows(values[read.source], setting);
   int64_t valid = ceilDivided(setting.rows[value.measuredBy], read.factor.value_or(0));
@@ -501,7 +509,7 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
         int64_t origin = reference::evaluateAffine(read.map.getResult(0), 0, 0, 0);
         shift = std::max(shift, value.factor * std::min(std::abs(origin), most));
       }
-      // For a row of an affine relation, the bound at row 0 is the shift.
+      // The shift is the bound at row 0 for a row of an affine relation.
       for (AffineExpr bound : read.bounds.upper) {
         int64_t origin = reference::evaluateAffine(bound, 0, 0, 0);
         shift = std::max(shift, std::min(value.factor, most) * std::min(std::abs(origin), most));
@@ -512,7 +520,8 @@ int64_t ReadGraph::lengthsToWalk(int64_t most) const {
       }
     }
   }
-  constexpr int64_t forSegments = 12; // of which half end a segment, and a quarter one of these
+  constexpr int64_t forSegments =
+      12; // half of them end a segment, and a quarter end a segment of segments
   int64_t least = hasSegments() ? forSegments : 0;
   return std::min(most, std::max(least, 2 * std::min(coarsest, most) + shift + 2));
 }
@@ -525,7 +534,7 @@ RowColumns::RowColumns(const ReadGraph &graph, int64_t longest) {
       continue;
     }
     first[value.name] = rows.size();
-    // There are at most as many closed segments as earlier rows, and one open segment.
+    // Closed segments are at most as many as earlier rows, and one segment is open.
     int64_t last = value.axis == 0 ? ReadGraph::pastEnd(value, {longest, {}, {longest}})
                                    : longest + static_cast<int64_t>(value.axis);
     for (int64_t row = 0; row <= last; ++row) {

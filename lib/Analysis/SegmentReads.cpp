@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Collects reads by ends and counts: for model IR from its relations, for its backward ops from
-// their definition, for dispatches from the accesses by indices.
+// Collects reads by ends and counts: from the relations of model IR, from the definitions of its
+// backward ops, and from accesses by indices of dispatches.
 #include "SegmentReads.h"
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -23,8 +23,8 @@ static IntegerSet buildRelation(ArrayRef<AffineExpr> constraints, size_t terms) 
 // Model IR
 //===----------------------------------------------------------------------===//
 
-/// Counts that have no relation of their own follow from the ends that do: rows up to the latest
-/// moved row add nothing.
+/// Returns the read of counts without a relation of their own: the counts of rows up to the latest
+/// row of an operand whose relation has terms, or all counts if there is no such operand.
 static SegmentRead countsBehind(CausalFlowInterface op, unsigned result, unsigned counts) {
   for (unsigned operand = 0; operand < op->getNumOperands(); ++operand) {
     PositionReads moved = op.getReads(result, operand);
@@ -87,14 +87,14 @@ public:
       }
     }
   }
-  /// Counts and ends that a row of the finer scale finds its segment by: it is between e(v - 1)
-  /// and e(v), v = c(at).
+  /// Adds the counts and ends by which a row of the finer scale finds its segment: the row is
+  /// between e(v - 1) and e(v), where v = c(at).
   void segmentAt(AffineExpr at) {
     add(counts, at, at, {});
     add(ends, term(0) - 1, term(0), {count(at)});
   }
-  /// Adds reads of the two ends around a segment's rows, which are between e(before) and e(before +
-  /// 1), and of the counts up to the second one.
+  /// Adds reads of the two ends around the rows of a segment, which are between e(before) and
+  /// e(before + 1), and of the counts up to the second end.
   void segmentBehind(AffineExpr before) {
     add(ends, before, before + 1, {});
     add(counts, getAffineConstantExpr(0, op->getContext()), term(0), {end(before + 1)});
@@ -119,7 +119,8 @@ static SegmentReadList collectOpReads(PoolSegmentsBackwardOp op) {
   return of.reads;
 }
 
-/// Adds up later rows of the segment, each of which reads the segment's row.
+/// Collects the rows from p to the end of the segment, and the segment's row, which each of them
+/// reads.
 static SegmentReadList collectOpReads(PoolSegmentsBitsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr at = of.p - (op.getStarts() ? 0 : 1), row = of.term(0) - (op.getStarts() ? 1 : 0);
@@ -132,14 +133,14 @@ static SegmentReadList collectOpReads(PoolSegmentsBitsBackwardOp op) {
   return of.reads;
 }
 
-/// Only row e(m) has a gradient, the gradient of row m. Every row reads the row of the last bit to
+/// Only row e(m) has a gradient: the gradient of row m. Every row reads the row of the last bit to
 /// check whether it is that row.
 static SegmentReadList collectOpReads(SelectSegmentsBackwardOp op, bool exact) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr row = of.term(0) - 1;
   of.add(op.getCounts(), of.p, of.p, {});
   of.add(op.getEnds(), row, row, {of.count(of.p)});
-  // q <= row - (p - e(row)): no q unless p is that end.
+  // No q satisfies q <= row - (p - e(row)) unless p is that end.
   TermList terms = {of.count(of.p)};
   if (exact) {
     terms.push_back(of.end(row));
@@ -214,7 +215,7 @@ private:
 
 } // namespace
 
-/// Returns the read of an operand by indices; any other read is unchanged.
+/// Returns the read of an operand by indices; returns any other read unchanged.
 static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   AccessAttr access = op.getAccess(read.operand);
   bool isRange = access.getKind() == AccessKind::Range;
@@ -234,7 +235,7 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   SegmentRead found;
   SmallVector<AffineExpr> constraints = {q - first, last - q};
   SmallVector<bool> equalities(2, false);
-  if (IntegerSet rows = read.relation) { // rows that read at all
+  if (IntegerSet rows = read.relation) { // restricts the rows that read
     constraints.append(rows.getConstraints().begin(), rows.getConstraints().end());
     equalities.append(rows.getEqFlags().begin(), rows.getEqFlags().end());
   }
@@ -246,7 +247,8 @@ static SegmentRead foundRead(dispatch::RowsOp op, const RowRead &read) {
   return found;
 }
 
-/// Counts follow any dispatch; ends read the bits up to theirs.
+/// Returns the reads of ends: the bits up to each end. Returns none for counts, which have the
+/// reads of any dispatch.
 static std::optional<SegmentReadList> collectOpReads(dispatch::SegmentScanOp op, unsigned result) {
   if (result != 1) {
     return std::nullopt;

@@ -21,7 +21,8 @@ using namespace sluice;
 // Deriving
 //===----------------------------------------------------------------------===//
 
-/// Operations that a read of a value, or of a lazy one on the way, is charged for.
+/// Operations charged for each value that a read passes: the stored value, and every lazy value
+/// before it.
 static constexpr int64_t costOfRead = 50;
 
 namespace {
@@ -57,7 +58,7 @@ private:
   DenseMap<Value, Frontier> frontiers;
   SegmentClocks clocks;
   StepSchedule every;
-  int64_t context; ///< tokens a row at most
+  int64_t context; ///< maximum number of tokens per row
   StepPlan plan;
   StepDecider decider;
 
@@ -79,8 +80,8 @@ bool Deriver::runsEveryStep(Operation &op) const {
           scales.getScaleFactor(op.getResult(0)) == 0);
 }
 
-/// Follows a read from an operand down to the stored values. A lazy value is a function of one
-/// operand's position.
+/// Follows a read from an operand to the stored values. A lazy value is a function of one position
+/// of its operand.
 bool Deriver::follow(Operation *reader, StepRead &read, Value operand) {
   for (;; operand = operand.getDefiningOp()->getOperand(0)) {
     Operation *op = operand.getDefiningOp();
@@ -121,7 +122,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
     }
     std::optional<IntegerSet> relation = all.relation;
     int64_t factor = relation ? scales.getScaleFactor(value) : 0;
-    if (!relation || factor == 0) { // of this step, as the op itself
+    if (!relation || factor == 0) { // a read within the step of the op
       continue;
     }
     StepRead read;
@@ -131,7 +132,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
     read.operandFactor = factor;
     read.endsLazy = !isFinal && endsLazySource(*relation, value, scales);
     read.relation = *relation;
-    if (isFinal) { // its one position, at the length of step p
+    if (isFinal) { // a read of the only position, at the length of step p
       AffineExpr zero = getAffineConstantExpr(0, context);
       read.relation = relation->replaceDimsAndSymbols({zero, x}, {p.floorDiv(factor) + 1}, 2, 1);
     }
@@ -146,7 +147,7 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
   return true;
 }
 
-/// Inputs of the prediction, through lazy values, in order of definition.
+/// Collects the inputs of the prediction, through lazy values, in order of definition.
 bool Deriver::collect() {
   for (Operation &op : llvm::reverse(function.getBody().front().without_terminator())) {
     bool isFinal = runsEveryStep(op) && (isa<CrossEntropyOp>(op) || !op.use_empty());
@@ -171,7 +172,7 @@ bool Deriver::collect() {
   return true;
 }
 
-/// Returns false where no number is decided to be enough.
+/// Returns false if no number of rows is proved sufficient.
 bool Deriver::findBurst(StepSchedule &schedule) {
   constexpr int64_t largest = int64_t{1} << 40;
   int64_t most = 1, least = 0;
@@ -275,16 +276,16 @@ int64_t Deriver::getRingSize(const StepRead &read, const StepSchedule &reader,
   return most;
 }
 
-/// Widens the rings of values that are read. Equal reads are asked about once.
+/// Widens the rings of values that are read. Decides equal reads once.
 void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own) {
   for (StepRead &read : reads) {
     StepValue &source = plan.values.find(read.source)->second;
-    if (source.isGiven) { // whatever is read of it
+    if (source.isGiven) { // any read needs all rows
       source.keepsAll = true;
       source.ring = source.capacity;
       continue;
     }
-    if (read.crossing == StepCrossing::Ends) { // back to the last boundary, wherever that is
+    if (read.crossing == StepCrossing::Ends) { // the last boundary can be arbitrarily far back
       read.isOfStep = clocks.isSelection(plan, read, own);
       source.keepsAll |= !read.isOfStep;
       source.ring = read.isOfStep ? source.ring : source.capacity;
@@ -312,7 +313,7 @@ void Deriver::findRings(MutableArrayRef<StepRead> reads, const StepSchedule &own
   }
 }
 
-/// Conditions that are undecided when the budget is exhausted count as false, which refuses the
+/// Counts conditions that are undecided when the budget is exhausted as false, which rejects the
 /// plan.
 std::optional<StepPlan> Deriver::derive() {
   std::optional<StepPlan> result = deriveWithin();
@@ -349,7 +350,7 @@ std::optional<StepPlan> Deriver::deriveWithin() {
     findRings(step.reads, plan.schedules[step.schedule]);
   }
   findRings(plan.finals, every);
-  // If every read is of rows of its own step, no row outlives the step.
+  // No row outlives the step if every read is of rows of its own step.
   DenseSet<Value> outlives;
   auto note = [&](ArrayRef<StepRead> reads) {
     for (const StepRead &read : reads) {
@@ -366,15 +367,15 @@ std::optional<StepPlan> Deriver::deriveWithin() {
     if (!outlives.contains(value)) {
       step.ring = 0;
       step.keepsAll = false;
-    } else { // rows of one step are written at once: each has a slot of its own
+    } else { // rows of one step are written together: each needs its own slot
       step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
     }
   }
   return checkSegments() ? std::optional(plan) : std::nullopt;
 }
 
-/// Rings of segments are found by clocks: these belong to the tokens; this claim, and all others of
-/// the certificate, is decided before any code is generated.
+/// Checks that the clocks of segments relate to the tokens, and decides all other claims of the
+/// plan, before any code is generated.
 bool Deriver::checkSegments() {
   if (func::FuncOp(function).getOps<SegmentOp>().empty()) {
     return true;

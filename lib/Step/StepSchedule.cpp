@@ -37,13 +37,13 @@ static AffineExpr withoutOffset(AffineExpr expression) {
   return inside.floorDiv(divisor) * multiple;
 }
 
-/// Spells a function by the values of one period, as a line and the places where it departs from
-/// it, each a division: floor((t + period - x) / period) rises at x. Null if there are too many
-/// places.
+/// Formats a function as a line plus one division for each place in a period where the function
+/// departs from the line: floor((t + period - x) / period) rises at x. Returns null if there are
+/// too many places.
 static AffineExpr spellByLine(const Staircase &table, MLIRContext *context) {
   constexpr size_t mostPlaces = 6;
   int64_t period = table.repeat.period;
-  std::map<int64_t, int64_t> places; // by the increase of the function there
+  std::map<int64_t, int64_t> places; // number of places by increase of the function
   for (int64_t x = 1; x <= period; ++x) {
     ++places[table.at(x) - table.at(x - 1)];
   }
@@ -62,7 +62,8 @@ static AffineExpr spellByLine(const Staircase &table, MLIRContext *context) {
   return sum;
 }
 
-/// Spells a function that rises at most at every g-th place, in terms of floor((t - first) / g).
+/// Formats a function that rises only at multiples of g, counted from `first`, in terms of floor((t
+/// - first) / g).
 static AffineExpr spell(const Staircase &table, MLIRContext *context) {
   int64_t period = table.repeat.period, first = 0, g = 0;
   for (int64_t x = period; x >= 1; --x) {
@@ -83,8 +84,8 @@ static AffineExpr spell(const Staircase &table, MLIRContext *context) {
   return count ? count.replaceDims({(getAffineDimExpr(0, context) - first).floorDiv(g)}) : count;
 }
 
-/// Returns true if row m is counted from step due(m) on, and not before. One period of m decides,
-/// where `count` rises by `period` every `rise` steps.
+/// Returns true if row m is counted from step due(m) on, and not earlier. One period of m is
+/// sufficient if `count` rises by `period` every `rise` steps.
 static bool countsRows(AffineExpr count, const Staircase &due) {
   auto [period, rise] = due.repeat;
   std::optional<Staircase> counts = tabulate(count, rise);
@@ -123,11 +124,11 @@ static AffineExpr countByPeriod(AffineExpr due) {
   return result && countsRows(result, *table) ? result : AffineExpr();
 }
 
-/// Operations that a division of a bound is charged for: its constraint is solved by rewriting.
+/// Operations charged for each division of a bound: rewriting solves its constraint.
 static constexpr int64_t costOfDivision = 100;
 
-/// Returns N(t) of one candidate: the number of rows m >= 0 with due(m) <= t, below 0 if none is
-/// due. None if the candidate cannot be inverted.
+/// Returns N(t) of one candidate: the number of rows m >= 0 with due(m) <= t, negative if none is
+/// due. Returns null if the candidate cannot be inverted.
 static AffineExpr getDueCount(AffineExpr due) {
   if (!spendWork(costOfDivision * static_cast<int64_t>(countFloors(due) + 1))) {
     return {};
@@ -142,7 +143,7 @@ static AffineExpr getDueCount(AffineExpr due) {
   return withoutOffset(simplifyAffineExpr(bounds.upper.front() + 1, 1, 0));
 }
 
-/// Periods beyond this are not told of: 0.
+/// Maximum period of a schedule; a longer period is recorded as 0.
 constexpr int64_t longestRise = int64_t{1} << 40;
 
 std::optional<StepSchedule> sluice::findSchedule(const Frontier &bound) {

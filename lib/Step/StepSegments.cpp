@@ -21,7 +21,7 @@ static bool isCovered(AffineExpr low, ArrayRef<AffineExpr> candidates) {
   return llvm::any_of(candidates, [&](AffineExpr high) { return isNowhereAbove(low, high); });
 }
 
-/// Returns true if every row is due no later than by `other`.
+/// Returns true if every row is due no later than in `other`.
 static bool isNoLater(const StepSchedule &schedule, const StepSchedule &other) {
   return schedule.cut == other.cut &&
          llvm::all_of(schedule.due, [&](AffineExpr due) { return isCovered(due, other.due); });
@@ -51,7 +51,7 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
     return std::nullopt;
   }
   for (const EndBound &end : bound.ends) {
-    SegmentOp at = cut; // each cut is below the next one
+    SegmentOp at = cut; // each cut segments the rows of the next one
     for (SegmentOp of : llvm::reverse(end.cuts)) {
       for (; at && at != of;) {
         at = findSegmentOp(at.getBits());
@@ -83,7 +83,7 @@ std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTer
   }
   AffineExpr p = getAffineDimExpr(0, op.getContext()), x = getAffineDimExpr(1, op.getContext());
   bool isCount = terms.front().kind == SegmentTerm::Count;
-  SegmentOp cut = isCount ? source : reader; // values with a row for each segment
+  SegmentOp cut = isCount ? source : reader; // the cut whose segments the values have rows for
   for (const SegmentTerm &term : terms) {
     std::optional<CutTerm> found = resolveTerm(term);
     if (!found || !cut || found->cut != cut || (term.kind == SegmentTerm::Count) != isCount ||
@@ -121,7 +121,7 @@ bool SegmentClocks::isSelection(const StepPlan &plan, const StepRead &read,
 }
 
 /// Checks that bits are known at the step of their token, or when the segment that they belong to
-/// is closed; for groups, one per step.
+/// is closed; on a scale of groups, that a step computes at most one row.
 std::string SegmentClocks::findFault(const StepPlan &plan, const StepValue &value) const {
   const StepSchedule &schedule = plan.schedules[value.schedule];
   auto cut = value.value.getDefiningOp<SegmentOp>();

@@ -18,20 +18,20 @@ public:
                 const llvm::DenseMap<mlir::Value, Frontier> &frontiers)
       : cuts(function.getOps<SegmentOp>()), scales(scales), frontiers(frontiers) {}
 
-  /// Returns the segmentation whose rows are a value's axis; null on an axis of tokens.
+  /// Returns the segmentation that defines the axis of a value; null on an axis of tokens.
   SegmentOp findSegmentOp(mlir::Value value) const;
-  /// Returns the bound of rows of segments of `cut` as a number of closed segments: a row that
-  /// needs no token is computed with its own segment. None if the bound has another form.
+  /// Returns the bound of rows on segments of `cut` as a number of closed segments: a row that
+  /// needs no token is computed with its own segment. Returns none if the bound has another form.
   std::optional<Frontier> inSegments(mlir::Value value, SegmentOp cut) const;
-  /// Sets how a read of `value`, a result of `op`, crosses between a scale and its segments; the
-  /// message where no step follows it.
+  /// Sets how a read of `value`, a result of `op`, crosses between a scale and its segments.
+  /// Returns a message if no step can follow the read, else an empty string.
   std::string cross(mlir::Operation &op, mlir::Value value, llvm::ArrayRef<SegmentTerm> terms,
                     StepRead &read) const;
   /// Returns true if each row of segments reads only the row that closes it, which the same step
   /// computes.
   bool isSelection(const StepPlan &plan, const StepRead &read, const StepSchedule &reader) const;
   /// Checks that clocks are known when rows are due by them, and that rows read between ends exist.
-  /// Sets `refusal` where that fails.
+  /// Sets `refusal` if a check fails.
   bool check(const StepPlan &plan, StepRefusal &refusal) const;
 
 private:

@@ -50,12 +50,12 @@ public:
 
   void closeLosses(func::FuncOp func);
   void closePredict(func::FuncOp func);
-  /// If an update has several batches: builds @accumulate, which adds the gradients and losses of a
-  /// batch to the sums over earlier batches.
+  /// Builds @accumulate, which adds the gradients and losses of a batch to the sums over earlier
+  /// batches, if an update has several batches.
   void buildAccumulate();
   void buildUpdate();
   void buildInitialize();
-  /// If there are compute copies: builds @prepare, which converts them from the parameters.
+  /// Builds @prepare, which converts the parameters to the compute copies, if there are any.
   void buildPrepare();
 
 private:
@@ -112,7 +112,8 @@ void EntryBuilder::beginEntry(StringRef name) {
   b.setInsertionPoint(func::ReturnOp::create(b, loc));
 }
 
-/// Half a cosine wave: `from` until step `begin`, `to` from `length` steps later.
+/// Computes half a cosine wave from `from` at step `begin` to `to` at step `begin + length`;
+/// constant outside that range.
 Value EntryBuilder::cosine(RowsBuilder &rows, Value step, double begin, double length, double from,
                            double to) {
   Value progress = rows.div(rows.sub(step, rows.constant(begin, f32)),
@@ -155,7 +156,7 @@ Value EntryBuilder::schedule(RowsBuilder &rows, Value step) {
   return rows.mul(rate, rows.constant(training.number("learning_rate"), f32));
 }
 
-/// Second stage of the norm, and all scalars that the optimizer reads.
+/// Computes the second stage of the gradient norm, and all scalars that the optimizer reads.
 void EntryBuilder::buildScalars(Value squares) {
   RowsBuilder rows(b, loc, single);
   auto squaresType = cast<RankedTensorType>(squares.getType());
@@ -195,8 +196,8 @@ void EntryBuilder::buildScalars(Value squares) {
   }
 }
 
-/// Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) over every
-/// parameter at once.
+/// Builds Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) as one
+/// update of all parameters.
 void EntryBuilder::buildAdam() {
   RowsBuilder rows(b, loc, flatDomain);
   Value p = rows.operand(bind("flat:parameters", flat), AccessKind::Flat, row);
@@ -296,7 +297,7 @@ void EntryBuilder::buildAccumulate() {
   accumulateLosses();
 }
 
-/// Random numbers of a batch are indexed by its rows in the update.
+/// Indexes the random numbers of a batch by its rows in the update.
 static void drawByUpdate(func::FuncOp gradient) {
   gradient.walk([](dispatch::DrawInterface op) { op.setDrawsByUpdate(op.drawsNumbers()); });
 }
@@ -339,7 +340,8 @@ Value EntryBuilder::buildMeans(RowsBuilder &rows, Value mean) {
   return arith::SelectOp::create(rows.body, holds, rows.splat(mean, row), rows.constant(0, row));
 }
 
-/// Normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 - u1)) cos(2 pi u2).
+/// Builds the initialization with normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 -
+/// u1)) cos(2 pi u2).
 void EntryBuilder::buildInitialize() {
   beginEntry("initialize");
   RowsBuilder rows(b, loc, flatDomain);
@@ -432,7 +434,8 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     builder.buildUpdate();
     builder.buildInitialize();
     builder.buildPrepare();
-    // Last, so that kernels of models that only train keep their numbers.
+    // Moves the entries of generation to the end, so that kernels of training have the same numbers
+    // in models that only train.
     for (StringRef name : {"step", "prefill", "reset"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
         func->moveBefore(module.getBody(), module.getBody()->end());

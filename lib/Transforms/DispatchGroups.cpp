@@ -164,8 +164,8 @@ void Grouping::absorbProducers(size_t group) {
   }
 }
 
-/// A chain of maps that cannot be composed any further ends at a map, which must then be stored;
-/// stored, it reads its own operand through a chain that starts at its rows.
+/// Stores the map that ends a chain of maps if the chain cannot be composed further. The stored map
+/// reads its operand through a chain that starts at its own rows.
 void Grouping::storeEnd(Value end) {
   Operation *def = end.getDefiningOp();
   if (findRole(def) == FusionRole::Access && stored.insert(def).second) {

@@ -146,8 +146,8 @@ SmallVector<Value> Former::collectOutputs(const DispatchGroup &group) {
   return outputs;
 }
 
-/// Second stage of sums over rows, one launch for all sums of a dispatch: adds the partial sums in
-/// order. Sets `tensors`.
+/// Emits the second stage of sums over rows, one launch for all sums of a dispatch: adds the
+/// partial sums in order. Sets `tensors`.
 void Former::sumParts(ArrayRef<std::pair<Value, Value>> outputs, Location loc) {
   MLIRContext *context = b.getContext();
   SmallVector<Value> parts;
@@ -309,8 +309,8 @@ Location Former::locate(const DispatchGroup &group) const {
 }
 
 LogicalResult Former::emit(const DispatchGroup &group) {
-  // Each dispatch keeps the location of the op it formed around first, so that messages point at
-  // the spec's line.
+  // Each dispatch starts with the location of the op that it formed around, so that messages refer
+  // to the line of the spec.
   Location origins = locate(group);
   b.setInsertionPoint(source.getBody().front().getTerminator());
   Operation *before = b.getInsertionPoint()->getPrevNode();
@@ -377,8 +377,8 @@ void Former::finish() {
   }
 }
 
-/// Returns the place of tokens. Generation has its own texts: a prompt, and the tokens that each
-/// row has read. A named input is called after its axis.
+/// Returns the place of tokens. Generation has separate texts: a prompt, and the tokens that each
+/// row has read. The place of a named input has the name of its axis.
 static std::string describePredictPlace(func::FuncOp source, SequenceType tokens) {
   if (isGiven(source, tokens)) {
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());

@@ -115,7 +115,8 @@ static Operation *makerOfGuard(Operation *dispatch, StringRef guard) {
   return maker;
 }
 
-/// If `due.N` is not 1, no row is due, because it is computed from the schedule.
+/// Verifies that the scalar of a guard `due.N` is computed from the schedule of the dispatch: no
+/// row is due if the scalar is not 1.
 static LogicalResult verifyPermission(Operation *dispatch, StringRef guard, Operation *maker) {
   Value schedule = dispatch::findSchedule(dispatch);
   Operation *counts = schedule ? viewed(schedule).getDefiningOp() : nullptr;
@@ -156,8 +157,8 @@ static LogicalResult verifyGuard(dispatch::KernelInterface dispatch) {
   return success();
 }
 
-/// Weights are initialized without a guard, and afterwards change only under a guard that depends
-/// on loss and gradients.
+/// Verifies that weights are initialized without a guard, and afterwards change only under a guard
+/// that depends on loss and gradients.
 static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringRef entry) {
   if (entry == "initialize" || entry == "prepare") {
     return success();
@@ -187,8 +188,8 @@ static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringR
 // Entries
 //===----------------------------------------------------------------------===//
 
-/// In an update of several batches, each row draws its numbers once: exactly the ops of @gradient
-/// that draw must be marked.
+/// Verifies that in an update of several batches each row draws its numbers once: exactly the ops
+/// of @gradient that draw must be marked.
 static LogicalResult verifyDraws(Operation *dispatch, StringRef entry) {
   auto module = dispatch->getParentOfType<ModuleOp>();
   bool expected =

@@ -177,7 +177,8 @@ int64_t sluice::storedBytes(Value tensor) {
   return alignTo(elements * (type.getElementTypeBitWidth() / 8), lineBytes);
 }
 
-/// Each number of rows is a multiple of all groups, so numbers that are rounded up to groups fit.
+/// Chooses numbers of rows that are multiples of all groups, so that a number rounded up to whole
+/// groups still fits.
 SmallVector<int64_t> sluice::chooseBuckets(ModuleOp module) {
   llvm::StringSet<> axes;
   module.walk([&](dispatch::KernelInterface dispatch) {
@@ -246,8 +247,8 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   layout.run();
   plan.workspaceBytes = workspaceBytes;
   plan.counterBytes = alignTo(counterBytes, lineBytes);
-  // With buckets the end of the temporaries varies, so the workspace precedes them; else it follows
-  // them.
+  // Buckets change the end of the temporaries, so the workspace precedes the temporaries in a plan
+  // with buckets, and follows them in a plan without.
   int64_t end = layout.cursor;
   auto placeWorkspace = [&] {
     if (workspaceBytes > 0) {

@@ -260,7 +260,8 @@ LogicalResult Storage::run() {
       if (isa<RankedTensorType>(result.getType()) && op->getParentOp() == func) {
         Class &storage = getStorageClass(result);
         if (storage.place.empty()) {
-          // Relative to the region of temporaries until its start is known.
+          // The offset is relative to the region of temporaries until the start of the region is
+          // known.
           plan.offsets[result] = storage.offset;
         } else {
           names[result] = storage.place;

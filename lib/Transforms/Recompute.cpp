@@ -94,8 +94,8 @@ void Search::findUnits() {
   });
 }
 
-/// Returns the local minima of live bytes. In a run of equal minima, returns all points or, without
-/// `areEqualsCuts`, only the last point, if more bytes are live before the run.
+/// Returns the local minima of live bytes. For a run of equal minima, returns all points or,
+/// without `areEqualsCuts`, only the last point, if more bytes are live before the run.
 std::vector<size_t> Search::findCuts(bool areEqualsCuts) const {
   std::vector<int64_t> bytes = dispatches.bytesBetween();
   std::vector<size_t> cuts;

@@ -31,7 +31,7 @@ public:
   /// before its first user, together with the copies that it depends on.
   void repeat(const ValueSet &dropped);
   void undo();
-  /// By original, in the order of the copies.
+  /// Returns the copy of each original, in the order of the copies.
   const llvm::MapVector<mlir::Operation *, mlir::Operation *> &copies() const { return made; }
 
 private:

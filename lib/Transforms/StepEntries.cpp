@@ -55,8 +55,8 @@ static void eraseDead(
   }
 }
 
-/// Returns true if the rows that are due once c segments are closed are among the first c + `more`,
-/// i.e. if some due(m) is at least factor (m + 1) - more.
+/// Returns true if the rows that are due once c segments are closed are among the first c + `more`
+/// rows, i.e. if some due(m) is at least factor (m + 1) - more.
 static bool isWithin(ScheduleOp schedule, int64_t factor, int64_t more) {
   AffineExpr row = getAffineDimExpr(0, schedule.getContext());
   return llvm::any_of(schedule.getDue().getResults(), [&](AffineExpr due) {
@@ -254,8 +254,8 @@ void StepEntries::beginStep(func::FuncOp step) {
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return RowRun{constant(b, 0), take, append(b, take, done)};
   });
-  // Schedule of a lazy value that is stored for the prediction, which reads its last row: only that
-  // row.
+  // A lazy value that is stored for the prediction is scheduled for the last row only, because the
+  // prediction reads only that row.
   context.bursts.push_back(1);
   runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
     return RowRun{done, take, append(b, take, done)};
@@ -311,7 +311,7 @@ void StepEntries::schedule(dispatch::KernelInterface dispatch, ArrayRef<Operatio
   dispatch.setGuardAttr(context.b.getStringAttr(getGuardName(context, number)));
 }
 
-/// Access of a row at its own position, from column `first`.
+/// Returns the access of a row to its own position, from column `first`.
 static AccessAttr ownColumns(OpBuilder &b, int64_t factor, int64_t first) {
   AffineMap own = AffineMap::get(2, 1, b.getAffineDimExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(first));
@@ -349,9 +349,10 @@ void StepEntries::store(ValueRange tensors, StateOp state) {
   }
 }
 
-/// Queries, keys and values are adjacent in `packed`, and later steps only read keys and values: a
-/// launch copies this step's keys to one ring and the values to another, which the attention then
-/// reads contiguously. Returns the tensors to store, or `packed` itself if it has other readers.
+/// Stores the keys of this step to one ring and the values to another, in a separate launch, so
+/// that the attention reads both contiguously. Queries, keys and values are adjacent in `packed`,
+/// and later steps only read keys and values. Returns the tensors to store, or `packed` itself if
+/// it has other readers.
 SmallVector<Value> StepEntries::keepKeys(Value packed, StateOp state) {
   dispatch::AttentionOp attention;
   for (Operation *user : packed.getUsers()) {
@@ -437,7 +438,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
   SmallVector<MakeRun> runs;
   for (auto [op, ring] : kinds) {
     auto schedule = cast_if_present<ScheduleOp>(op);
-    if (!schedule) { // named input: all rows, or none if the row is skipped
+    if (!schedule) { // a named input commits all rows, or none if the row is skipped
       runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
         Value zero = constant(b, 0), all = constant(b, ring);
         Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, take, zero);
@@ -474,7 +475,7 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
     commit(tensor, state, made[kind - kinds.begin()]);
   }
   terminator->setOperands({});
-  // The host writes the prompt, even if the model keeps no state of it.
+  // The host writes the prompt, even if the model has no state for it.
   eraseDead(prefill.getBody().front(), [](Operation *op) {
     auto bind = dyn_cast<plan::BindOp>(op);
     return bind && bind.getPlace().starts_with("input:");

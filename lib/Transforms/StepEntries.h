@@ -28,7 +28,7 @@ public:
   void split();
   /// Returns the rows of the values of @step.
   StepValues &getValues() { return context.values; }
-  /// Returns the axes of segments of which @prefill commits rows that no forward pass computes.
+  /// Returns the axes of segments for which @prefill commits rows that no forward pass computes.
   llvm::ArrayRef<mlir::FlatSymbolRefAttr> getAxesAhead() const { return ahead; }
 
   /// Emits the computation of schedules before the first dispatch of @step. `schedule` then

@@ -43,7 +43,7 @@ static Value bindClosed(StepContext &context, FlatSymbolRefAttr axis) {
                               context.perRow().clone(context.b.getI32Type()), placeOfClosed(axis));
 }
 
-/// Access to the only row of a tensor with one row per row of the batch.
+/// Returns the access to the only row of a tensor that has one row per row of the batch.
 static AccessAttr onlyRow(OpBuilder &b) {
   AffineMap zero = AffineMap::get(2, 1, b.getAffineConstantExpr(0));
   AffineMap column = AffineMap::get(1, 0, b.getAffineConstantExpr(0));
@@ -226,7 +226,8 @@ static void storeEnds(StepContext &context, SegmentOp op, RankedTensorType type,
   tensors[op.getEnds()] = made.getResult(0);
 }
 
-/// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
+/// Numbers the schedules of the members: the rows of segments that attend to their rows, one row
+/// per position.
 void sluice::numberMembers(StepContext &context, func::FuncOp step) {
   for (auto attention : step.getOps<AttendSegmentsOp>()) {
     if (context.members.try_emplace(getOpNumber(context, attention), context.bursts.size())
@@ -236,7 +237,7 @@ void sluice::numberMembers(StepContext &context, func::FuncOp step) {
   }
 }
 
-/// Schedules of the rows of segments are numbered separately.
+/// Returns the name of the scalar; the rows of segments have schedules with separate numbers.
 std::string sluice::getGuardName(const StepContext &context, size_t number) {
   size_t before = 0;
   for (auto [ofSegments, ofRows] : context.members) {
@@ -262,8 +263,7 @@ static Value numberIn(RowsBuilder &rows, Value row, Value place) {
 }
 
 /// Schedules, for each text, the rows of the segment that becomes due: from after the end of the
-/// previous segment up to its own end. The ring has no end for segment -1, which therefore is at
-/// -1.
+/// previous segment up to its own end. The ring has no entry for segment -1, whose end is -1.
 static void scheduleMembers(StepContext &context, SegmentOp op, Value ends) {
   Type i64 = context.b.getI64Type(), i32 = context.b.getI32Type();
   auto type = RankedTensorType::get({context.rows, 3}, i64);
@@ -344,8 +344,8 @@ void sluice::replaceSegmentation(StepContext &context, SegmentOp op,
 // A prompt
 //===----------------------------------------------------------------------===//
 
-/// Counts the closed segments in the rows of the prompt: counts never decrease, so it is the
-/// maximum of the valid ones. -1, as before any token, for a row that takes no prompt.
+/// Counts the closed segments in the rows of the prompt. Counts never decrease, so the result is
+/// the maximum of the valid counts; -1, the count before any token, for a row that takes no prompt.
 Value sluice::countClosed(StepContext &context, RowsBuilder &each, ValueRange counts, size_t i,
                           Value take) {
   const StepContext::Cut &cut = context.cuts[i];

@@ -16,7 +16,7 @@ class RowsBuilder;
 
 /// Schedules and segmentations of the entry points under construction.
 struct StepContext {
-  /// A segmentation. If it segments another scale than the tokens, also the schedule of its counts,
+  /// A segmentation. If it segments a scale other than the tokens, also the schedule of its counts,
   /// and the segmentation of that scale.
   struct Cut {
     mlir::FlatSymbolRefAttr axis;
@@ -31,31 +31,33 @@ struct StepContext {
   mlir::RankedTensorType perRow() { return mlir::RankedTensorType::get({rows}, b.getI64Type()); }
 
   mlir::ModuleOp module;
-  int64_t rows; ///< of the batch
+  int64_t rows; ///< rows of the batch
   mlir::OpBuilder b;
   StepValues values;
-  llvm::DenseMap<mlir::Attribute, size_t> numbers; ///< schedules by symbol; then the schedule of
-                                                   ///< every step, and the schedule of the last row
+  /// Numbers of schedules by symbol; the schedule of every step and the schedule of the last row
+  /// follow.
+  llvm::DenseMap<mlir::Attribute, size_t> numbers;
   llvm::SmallVector<mlir::Value> schedules;
-  llvm::SmallVector<int64_t> bursts;            ///< by schedule
-  llvm::DenseMap<size_t, mlir::Value> byTokens; ///< schedules of segments with lengths in tokens
-  llvm::MapVector<size_t, size_t> members;      ///< from a schedule of segments to the schedule of
-                                                ///< their rows
-  llvm::SmallVector<Cut> cuts;                  ///< their counts are the last results of @prefill
-  llvm::DenseMap<mlir::Operation *, int64_t> factors; ///< maximum factor of the values that a
-                                                      ///< schedule makes due
+  llvm::SmallVector<int64_t> bursts; ///< bursts by schedule
+  /// Schedules of segments whose lengths are counted in tokens.
+  llvm::DenseMap<size_t, mlir::Value> byTokens;
+  /// Maps a schedule of segments to the schedule of their rows.
+  llvm::MapVector<size_t, size_t> members;
+  llvm::SmallVector<Cut> cuts; ///< their counts are the last results of @prefill
+  /// Maximum factor of the values that a schedule makes due.
+  llvm::DenseMap<mlir::Operation *, int64_t> factors;
   mlir::Value doneNow;
 };
 
 mlir::FlatSymbolRefAttr findSegmentAxis(SegmentOp cut);
-/// Drops states of bits that only segmentations read, since their count is kept.
+/// Drops states of bits that only segmentations read; the states of their counts remain.
 void dropBits(mlir::func::FuncOp step);
 
 /// Numbers the schedules of the rows of segments that attend to their rows, one row per position.
 void numberMembers(StepContext &context, mlir::func::FuncOp step);
 /// Returns the name of the scalar that is 1 if some row of the batch computes rows by a schedule.
 std::string getGuardName(const StepContext &context, size_t number);
-/// Clamps to the number of rows of the schedule's scale.
+/// Limits a number of rows to the number of rows of the schedule's scale.
 mlir::Value clampToAxis(StepContext &context, mlir::ImplicitLocOpBuilder &b, ScheduleOp schedule,
                         mlir::Value rows);
 /// Replaces a segmentation in @step: computes its counts and ends from the bits of this step, and
@@ -70,7 +72,7 @@ void addCuts(StepContext &context, mlir::func::FuncOp prefill,
 /// `counts` of @prefill.
 mlir::Value countClosed(StepContext &context, RowsBuilder &each, mlir::ValueRange counts, size_t i,
                         mlir::Value take);
-/// Stores the number of segments of the row that takes the prompt; zero without `counts`.
+/// Stores the number of segments of the row that takes the prompt; stores zero without `counts`.
 void commitClosed(StepContext &context, mlir::ValueRange counts);
 
 } // namespace sluice

@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-/// Finds rows that `after` depends on and `before` does not, as findAddedRead, but at every length
-/// at once. Returns nothing if no map or mask differs, or if none can be compared. `undecided`, if
-/// given, counts the latter.
+/// Finds rows that `after` depends on and `before` does not, like findAddedRead, but for all
+/// lengths at once. Returns nothing if no map or mask differs, or if none can be compared; adds the
+/// number of undecided comparisons to `undecided`, if given.
 std::optional<AddedRead> findAddedAtAnyLength(const ReadGraph &before, const ReadGraph &after,
                                               int64_t *undecided = nullptr);
 

@@ -15,12 +15,13 @@ struct StepRefusal {
   std::string message;
 };
 
-/// Derives the step from the bounds of `function`. Where there is none, sets `refusal`, also where
-/// `operations` are spent first. Every claim of the plan is an obligation (below), not yet decided.
+/// Derives the step from the bounds of `function`. Sets `refusal` if there is no step, or if the
+/// search exceeds `operations`. Every claim of the plan is an obligation (Proof/StepProof.h) that
+/// is not yet decided.
 std::optional<StepPlan> deriveStep(mlir::func::FuncOp function, StepRefusal &refusal,
                                    int64_t operations = WorkBudget::defaultOperations);
 /// Derives the step for a certificate, before such a step is compiled. Takes at most the operations
-/// of the current WorkBudget, or of its own one outside of every scope.
+/// of the current WorkBudget, or of a new budget if there is none.
 std::optional<StepPlan> proveStep(mlir::func::FuncOp function, StepRefusal &refusal);
 
 } // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// The schedule of a bound; none where it cannot be inverted.
+/// Returns the schedule of a bound; none if the bound cannot be inverted.
 std::optional<StepSchedule> findSchedule(const Frontier &bound);
 
 } // namespace sluice

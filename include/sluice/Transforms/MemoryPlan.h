@@ -40,16 +40,17 @@ struct Temporary {
 /// Results are the same bit for bit.
 struct MemoryBucket {
   int64_t rows = 0;
-  llvm::DenseMap<mlir::Value, int64_t> offsets; ///< offsets of temporaries in entries that differ
-  llvm::DenseMap<mlir::Value, Runs> runs;       ///< runs of temporaries with fewer rows
-  llvm::StringSet<> entries;                    ///< entries that differ
+  /// Offsets of the temporaries in entries that differ from the plan.
+  llvm::DenseMap<mlir::Value, int64_t> offsets;
+  llvm::DenseMap<mlir::Value, Runs> runs; ///< runs of temporaries with fewer rows
+  llvm::StringSet<> entries;              ///< entries that differ from the plan
   int64_t temporariesBytes = 0, arenaBytes = 0;
 };
 
 /// Peak usage of the region of temporaries.
 struct MemoryPeak {
   std::string entry;
-  size_t launch = 0; ///< number in the entry
+  size_t launch = 0; ///< index of the launch in the entry
   std::optional<mlir::Location> place;
   std::map<std::pair<int64_t, TemporaryKind>, int64_t> bytes; ///< live bytes, by factor and kind
 };
@@ -76,8 +77,8 @@ struct MemoryPlan {
   std::map<int64_t, int64_t> bytesByFactor; ///< temporaries live at peak usage
   MemoryPeak peak;
   int64_t temporariesOffset = 0, temporariesBytes = 0; ///< region of temporaries
-  std::vector<MemoryBucket> buckets;                   ///< in increasing order; batches with more
-                                                       ///< rows use this plan
+  /// Sorted by increasing number of rows; batches with more rows use this plan.
+  std::vector<MemoryBucket> buckets;
   std::optional<MemoryBudget> budget;
   /// Bytes of the arena that entries of "training" and of "generation" touch; shared bytes count
   /// for each.

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds offsets for tensors among others that are live at the same time.
+// Finds arena offsets for tensors that are live at the same time.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 namespace sluice {
 
 /// Bytes of a tensor that are accessed in memory: `count` runs of `bytes`, `stride` apart. A whole
-/// tensor is one run. If each text only has its first rows, there is one run per text, and other
-/// tensors fit in between.
+/// tensor is one run. If only the first rows of each text exist, there is one run per text, and
+/// other tensors can use the gaps.
 struct Runs {
   int64_t count = 1, stride = 0, bytes = 0;
 
   int64_t total() const { return count * bytes; }
-  /// The end of the last run.
+  /// Returns the end of the last run.
   int64_t end() const { return (count - 1) * stride + bytes; }
 };
 

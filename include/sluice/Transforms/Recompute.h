@@ -10,8 +10,7 @@
 namespace sluice {
 
 struct RecomputeRequest {
-  int64_t budgetBytes = 0;                      ///< maximum size of the whole arena, as planMemory
-                                                ///< lays it out
+  int64_t budgetBytes = 0; ///< maximum size of the whole arena, as planMemory lays it out
   int64_t workspaceBytes = 0, counterBytes = 0; ///< arguments of planMemory
   /// Returns the operations of a dispatch, which the search minimizes.
   llvm::function_ref<double(mlir::Operation *)> countDispatchOperations;
@@ -19,8 +18,8 @@ struct RecomputeRequest {
 
 struct Recomputation {
   int64_t fullBytes = 0;  ///< size of the arena without copies
-  int64_t arenaBytes = 0; ///< size with copies; if above the budget, the minimum that was found
-                          ///< (the module is then unchanged)
+  int64_t arenaBytes = 0; ///< size with copies; if it exceeds the budget, the minimum that was
+                          ///< found (the module is then unchanged)
   double operations = 0;  ///< operations of the copies, with the main factor
   int64_t launches = 0;   ///< number of copies, with the main factor
   std::vector<std::pair<mlir::Operation *, mlir::Operation *>> copies; ///< each copy with its
