@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Improvements of a causal model: shifts that delay for nothing, tokens that no row sees, stages
-// that no loss reads. Remedies are tried before they are named.
+// Improvements of a causal model: shifts with an unnecessary delay, tokens that no row sees, stages
+// that no loss reads. Remedies are tried before they are reported.
 #include "sluice/Explain/Advice.h"
 #include "AdviceShifts.h"
 #include "sluice/Conversion/ParseSpec.h"
@@ -27,8 +27,8 @@ static bool isSequence(Operation &op) {
   return op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
 }
 
-/// Warns of a stage none of whose ops is on a path to a loss. Among a chain of dead stages, names
-/// the last one.
+/// Warns about a stage none of whose ops is on a path to a loss. Names the last stage in a chain of
+/// dead stages.
 static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
   llvm::DenseSet<Operation *> live = liveOps(function);
   llvm::MapVector<Location, SmallVector<Operation *>> stages;
@@ -63,7 +63,7 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
 // Blind spots
 //===----------------------------------------------------------------------===//
 
-/// Returns the mask from its lower bounds up to the row's own position; nothing if it is not a
+/// Returns the causal mask with the lower bounds of the op's mask; nothing if the mask is not a
 /// plain window.
 static std::optional<IntegerSet> upToOwn(AttentionOp op) {
   MaskBounds bounds = solveMask(op.getMask());
@@ -79,7 +79,7 @@ static std::optional<IntegerSet> upToOwn(AttentionOp op) {
   return IntegerSet::get(2, 1, constraints, SmallVector<bool>(constraints.size(), false));
 }
 
-/// Returns the first attention whose window would leave no hole if it ended at the row itself.
+/// Returns the first attention whose window would leave no hole if it extended to the row itself.
 static Operation *windowAtFault(CrossEntropyOp loss, const AdviceBudget &clock) {
   constexpr int mostTries = 16;
   int tries = 0;
@@ -104,8 +104,7 @@ static Operation *windowAtFault(CrossEntropyOp loss, const AdviceBudget &clock) 
   return nullptr;
 }
 
-/// Returns the first stage of a spec with such a window; one mask may be the mask of several
-/// layers.
+/// Returns the first stage of a spec with such a window; several layers may share one mask.
 static Operation *windowAtFault(const ParsedSpec &spec, const AdviceBudget &clock) {
   constexpr size_t mostTries = 16;
   llvm::DenseSet<Location> tried;
@@ -125,15 +124,15 @@ static Operation *windowAtFault(const ParsedSpec &spec, const AdviceBudget &cloc
   return nullptr;
 }
 
-/// Returns true if a causal layer in front of the head would leave no hole: row t then sees all
-/// that the rows before it see.
+/// Returns true if a causal layer before the head would leave no hole: row t then sees all tokens
+/// that earlier rows see.
 static bool layerMends(const BlindPattern &pattern) {
   int64_t period = pattern.period;
   for (int64_t row = 0; row < period; ++row) {
     for (auto [first, last] : pattern.rows[static_cast<size_t>(row)].holes) {
       for (int64_t token = first; token <= last; ++token) {
         bool seen = false;
-        // Looks at rows from the token on; holes of earlier periods are the same, translated.
+        // Checks rows from the token on; holes of earlier periods are the same, translated.
         for (int64_t other = row; !seen && other >= token; --other) {
           int64_t residue = ((other % period) + period) % period;
           int64_t offset = token - (other - residue);
@@ -152,7 +151,7 @@ static bool layerMends(const BlindPattern &pattern) {
   return llvm::all_of(pattern.rows, [](auto &row) { return row.farHoles.empty(); });
 }
 
-/// Returns the last op of a kind that the loss reads through, the nearest to the loss.
+/// Returns the last op of a kind through which the loss reads, the nearest to the loss.
 template <typename... Ops> static Operation *lastBefore(CrossEntropyOp loss) {
   SmallVector<Operation *> open = {loss};
   llvm::DenseSet<Operation *> known;
@@ -175,11 +174,12 @@ template <typename... Ops> static Operation *lastBefore(CrossEntropyOp loss) {
 namespace {
 struct Remedy {
   spec::SourceLocation place;
-  std::string text; ///< "; put a layer ..."; empty where none is known to mend it
+  std::string text; ///< "; put a layer ..."; empty if no edit is known to repair it
 };
 } // namespace
 
-/// Returns places for a layer, in increasing order of the change; each is tried on the spec.
+/// Tries layers at several places on the spec, in increasing order of the change, and returns the
+/// advice for the first that works.
 static std::string layerFor(const ParsedSpec &spec, OriginAttr upsampling,
                             const AdviceBudget &clock) {
   const std::string fine = "put a layer of the finest scale after this upsampling (a hierarchy's "
@@ -226,7 +226,7 @@ static Remedy remedyFor(const BlindPattern &pattern, const ParsedSpec *spec,
     if (Operation *op = windowAtFault(pattern.loss, clock)) {
       return {getOpLocation(op), window};
     }
-    // A causal layer reads no token later than its row, so before the head it is always causal.
+    // A causal layer reads no token later than its row, so it is always causal before the head.
     return {getOpLocation(place),
             layerMends(pattern) ? "; put a causal layer right before the head" : ""};
   }
@@ -246,7 +246,8 @@ static std::string howKnown(const BlindPattern &pattern) {
          (pattern.segments.empty() ? "" : ", with " + pattern.segments) + ")";
 }
 
-/// Losses that read one stream have one blind spot.
+/// Adds a warning unless the list has an equal one: losses that read one stream have one blind
+/// spot.
 static void addOnce(std::vector<CausalWarning> &list, CausalWarning warning) {
   bool isKnown = llvm::any_of(
       list, [&](const CausalWarning &other) { return other.format() == warning.format(); });
@@ -265,7 +266,7 @@ static void warnOfHoles(const BlindPattern &pattern, const AdviceRequest &reques
   }
 }
 
-/// Notes a row's context if it is shorter than the model's, which is not a defect.
+/// Notes a context of rows that is shorter than the model's context, which is not a defect.
 static void noteContext(const BlindPattern &pattern, int64_t context, CausalVerdict &verdict) {
   int64_t least = std::numeric_limits<int64_t>::max(), most = -1;
   for (const BlindPattern::BlindRow &row : pattern.rows) {
@@ -307,14 +308,15 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   AdviceBudget clock(request.operations);
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
-  // The faster part comes first. Losses that only train may see less than sampled rows. A model of
-  // groups alone sees only tokens of whole groups, as intended.
+  // Enumerates blind spots first, which is faster, and only for the main loss: auxiliary losses may
+  // see less than sampled rows. Skips a model that only has groups, which sees only tokens of whole
+  // groups, as intended.
   SmallVector<BlindPattern> patterns;
   if (!hasFact<SluiceDialect::GroupAttrHelper>(module)) {
     patterns.push_back(findBlindSpots(getMainLoss(function)));
   }
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);
-  // Holes that a needless shift alone makes are told of with the shift.
+  // Holes that only an unnecessary shift causes are reported with the shift.
   SmallVector<bool> onlyWaste;
   for (const BlindPattern &pattern : patterns) {
     onlyWaste.push_back(wastes && pattern.hasHoles() && !findBlindSpots(pattern.loss).hasHoles());

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds shifts that delay needlessly: lowers them, checks the result as a whole, then reports them.
+// Finds shifts with an unnecessary delay: lowers them, checks the result as a whole, then reports
+// them.
 #include "AdviceShifts.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/Advice.h"
@@ -46,11 +47,11 @@ Shifts::Shifts(ModuleOp module) {
     size_t number = 0;
     llvm::DenseSet<Operation *> live = liveOps(function);
     for (auto op : function.getOps<ShiftOp>()) {
-      if (!live.contains(op)) { // warned of as a dead stage
+      if (!live.contains(op)) { // reported as a dead stage
         continue;
       }
       auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
-      // For IR without places, the n-th shift of each function.
+      // Identifies a shift of IR without locations by its number in its function.
       Attribute name = place ? Attribute(place)
                              : Attribute(IntegerAttr::get(IndexType::get(op.getContext()),
                                                           static_cast<int64_t>(number)));
@@ -67,8 +68,8 @@ Shifts::Shifts(ModuleOp module) {
   }
 }
 
-/// Lower values read later tokens, so the causal values of one shift are all values from a minimum
-/// on. Most shifts are minimal, so the next lower value is tried first.
+/// Searches by bisection: lower values read later tokens, so the causal values of one shift are all
+/// values from a minimum on. Most shifts are minimal, so the next lower value is tried first.
 size_t Shifts::lower(const AdviceBudget &clock) {
   size_t tried = 0;
   for (ShiftKey &key : llvm::reverse(keys)) {
@@ -79,12 +80,13 @@ size_t Shifts::lower(const AdviceBudget &clock) {
     if (!key.isOneValue()) {
       continue;
     }
-    int64_t low = -1, high = key.by.front(); // -1: not tried, a negative shift looks ahead
+    // -1 is never tried: a negative shift reads later tokens.
+    int64_t low = -1, high = key.by.front();
     for (int64_t middle = high - 1; high - low > 1; middle = low + (high - low) / 2) {
       key.set(middle);
       (isCausal() ? high : low) = middle;
       if (high < key.by.front() && clock.isOver()) {
-        break; // causal, if not the least
+        break; // causal, but possibly not the minimum
       }
     }
     key.least = high;
@@ -97,7 +99,7 @@ size_t Shifts::lower(const AdviceBudget &clock) {
 }
 
 static bool provesWith(ModuleOp module, const ParsedSpec *spec, ArrayRef<ShiftKey *> changes) {
-  if (!spec) { // the module's other shifts are as they were
+  if (!spec) { // the other shifts of the module are unchanged
     for (ShiftKey *key : changes) {
       key->set(key->least);
     }
@@ -141,16 +143,17 @@ size_t Shifts::confirm(ModuleOp module, const ParsedSpec *spec, const AdviceBudg
 }
 
 /// Returns the delay of reads through all levels of a key, in tokens or, on segments, in segments:
-/// one position of a level is as many tokens as its factor.
+/// a position of a level counts as many tokens as its factor.
 static int64_t getDelay(const ShiftKey &key) {
   int64_t tokens = 0;
-  for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // those of the first mode
+  for (ShiftOp op : ArrayRef(key.ops).take_front(key.levels)) { // shifts of the first mode
     tokens += getFactor(op, cast<SequenceType>(op.getResult().getType()));
   }
   return tokens * (key.by.front() - key.least);
 }
 
-/// Returns the place of the number: the key `shift` of a head or loss, else the op's place.
+/// Returns the location of the number: the key `shift` of a head or loss, else the location of the
+/// op.
 static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
   spec::SourceLocation place = getOpLocation(op);
   if (spec) {
@@ -163,8 +166,8 @@ static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
   return place;
 }
 
-/// Returns true where a map takes only some rows of a value, such as `replace`. A smaller shift may
-/// make no row newer that is taken.
+/// Returns true if a map uses only some rows of a value, as `replace` does: a smaller shift may
+/// then leave every used row unchanged.
 static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
   return llvm::any_of(value.getUses(), [&](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -179,7 +182,8 @@ static bool isTakenInPart(Value value, llvm::DenseSet<Operation *> &visited) {
   });
 }
 
-/// The smallest values hold together, so a warning mentions if other shifts are lowered, too.
+/// The smallest values are only proved together, so a warning mentions other shifts that are
+/// lowered, too.
 static void warnOfWaste(const Shifts &shifts, const ParsedSpec *spec, CausalVerdict &verdict) {
   bool areSeveral = llvm::count_if(shifts.keys, [](const ShiftKey &key) {
                       return key.least < key.by.front();

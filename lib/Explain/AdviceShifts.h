@@ -11,8 +11,8 @@
 
 namespace sluice::advice {
 
-/// The operations for the advice about one module; all work in the lifetime of the clock is charged
-/// to them.
+/// The budget of operations for the advice about one module. All work during the lifetime of the
+/// object is charged to it.
 class AdviceBudget {
 public:
   explicit AdviceBudget(int64_t operations) : budget(operations), scope(budget) {}
@@ -25,21 +25,21 @@ private:
   WorkScope scope;
 };
 
-/// "3 tokens"
+/// Formats a number with its unit: "3 tokens".
 std::string count(int64_t n, const std::string &what);
-/// Adds a note that the operations were spent before all of `what` was done.
+/// Adds a note that the budget was exhausted before all of `what` was done.
 void noteUnfinished(mlir::Operation *place, const AdviceBudget &clock, const std::string &what,
                     CausalVerdict &verdict);
 /// Returns the ops on paths to a loss.
 llvm::DenseSet<mlir::Operation *> liveOps(mlir::func::FuncOp function);
 
-/// The shifts that one key of the spec sets: of one stage, or of every level of an hourglass, in
-/// each mode that is trained or evaluated.
+/// The shifts that one key of the spec sets: the shift of one stage, or the shifts of every level
+/// of an hourglass, in each mode that is trained or evaluated.
 struct ShiftKey {
   llvm::SmallVector<ShiftOp, 2> ops;
-  llvm::SmallVector<int64_t, 2> by; ///< of each
+  llvm::SmallVector<int64_t, 2> by; ///< value of each shift
   int64_t least = 0;
-  size_t levels = 0; ///< that it sets in one mode
+  size_t levels = 0; ///< number of shifts that the key sets in one mode
 
   void set(int64_t value) {
     for (ShiftOp op : ops) {
@@ -51,8 +51,8 @@ struct ShiftKey {
       op.setBy(static_cast<uint64_t>(value));
     }
   }
-  /// Levels that shift by different values are each shifted as they need; one value for all would
-  /// be no advice.
+  /// Returns true if all levels have one value; different values are computed for each level, so
+  /// one value for all levels would be no improvement.
   bool isOneValue() const { return llvm::all_equal(by) && by.front() >= 0; }
 };
 
@@ -60,16 +60,17 @@ struct ShiftKey {
 class Shifts {
 public:
   explicit Shifts(mlir::ModuleOp module);
-  /// Lowers one key after the other, the last in the model first, as far as the model stays causal.
-  /// Returns how many were tried in the time.
+  /// Lowers one key at a time, from the last in the model to the first, as far as the model stays
+  /// causal. Returns the number of keys that were tried within the budget.
   size_t lower(const AdviceBudget &clock);
   void restore() {
     for (ShiftKey &key : keys) {
       key.restore();
     }
   }
-  /// Leaves the keys lowered that, alone and with all others that are, leave a model that is proved
-  /// as a whole. Returns how many were judged in the time; the others are not lowered.
+  /// Keeps a key lowered if the model is proved as a whole both with this key alone and with all
+  /// lowered keys. Returns the number of keys that were checked within the budget; the others are
+  /// restored.
   size_t confirm(mlir::ModuleOp module, const ParsedSpec *spec, const AdviceBudget &clock);
 
   std::vector<ShiftKey> keys; ///< in the order of the model
@@ -81,7 +82,7 @@ private:
   llvm::SmallVector<mlir::func::FuncOp, 2> modes;
 };
 
-/// Leaves needless shifts lowered; returns whether there are any.
+/// Lowers unnecessary shifts; returns true if there are any.
 bool lowerShifts(Shifts &shifts, mlir::ModuleOp module, const AdviceRequest &request,
                  const AdviceBudget &clock, CausalVerdict &verdict);
 

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds blind spots as a pattern in the row. One period of all scales later, every relation is the
-// same, translated by that period, except near the start of the sequence. So the length is chosen
-// beyond every finite distance that a path can bridge, and two further periods must agree with the
-// first.
+// Finds blind spots as a pattern in the row. Translating all positions by one period of all scales
+// preserves every relation, except near the start of the sequence. So the length exceeds every
+// finite distance that a path can bridge, and two further periods must agree with the first.
 #include "sluice/Explain/BlindSpots.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/FixedSegments.h"
@@ -35,7 +34,7 @@ int64_t sluice::computePeriod(func::FuncOp function) {
 using llvm::BitVector;
 
 namespace {
-/// Maximum of rows times positions times ops: about 0.2 s. Each op has a fixed cost, and a word of
+/// Maximum product of rows, positions and ops: about 0.2 s. Each op has a fixed cost, and a word of
 /// memory per 64 positions.
 constexpr double mostBlindSpotWork = 1e8;
 constexpr int64_t longest = int64_t{1} << 20;
@@ -99,7 +98,7 @@ int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
       }
     }
   }
-  bool isOwn = f == g && most == g; // its own position
+  bool isOwn = f == g && most == g; // the op reads its own position
   return entry->second = isOwn ? 0 : most;
 }
 
@@ -110,8 +109,8 @@ int64_t Distances::bridged(Operation *op, Value source, IntegerSet relation) {
 namespace {
 /// Token sets of three periods of rows.
 struct Enumeration {
-  int64_t period, firstRow, nearby; ///< tokens up to `nearby` back are told apart one by one
-  std::vector<BitVector> tokens;    ///< of row firstRow + i
+  int64_t period, firstRow, nearby; ///< tokens up to `nearby` back are recorded one by one
+  std::vector<BitVector> tokens;    ///< tokens of row firstRow + i
 
   bool sees(int64_t row, int64_t token) const {
     return tokens[static_cast<size_t>(row - firstRow)].test(static_cast<unsigned>(token));
@@ -124,8 +123,8 @@ static bool operator==(const BlindPattern::BlindRow &x, const BlindPattern::Blin
   return std::tie(x.holes, x.oldest, x.farHoles) == std::tie(y.holes, y.oldest, y.farHoles);
 }
 
-/// Returns the holes of one row; `latest` is the last token that it may see. A far residue is a
-/// hole if none of its tokens is seen; a residue that is seen at some distances only has no
+/// Returns the holes of one row; `latest` is the last token that the row may see. A far residue is
+/// a hole if none of its tokens is seen. A residue that is seen at some distances only has no
 /// pattern, which the comparison of periods then detects.
 BlindPattern::BlindRow Enumeration::getPattern(int64_t row, int64_t latest) const {
   BlindPattern::BlindRow pattern;
@@ -161,7 +160,7 @@ BlindPattern::BlindRow Enumeration::getPattern(int64_t row, int64_t latest) cons
   return pattern;
 }
 
-/// Returns true if rows `shorter` apart see the same, moved.
+/// Returns true if rows at a distance of `shorter` see the same tokens, translated.
 static bool repeatsAfter(const BlindPattern &pattern, int64_t shorter) {
   for (int64_t row = shorter; row < pattern.period; ++row) {
     const BlindPattern::BlindRow &of = pattern.rows[static_cast<size_t>(row)];
@@ -226,7 +225,7 @@ BlindPattern sluice::findBlindSpots(CrossEntropyOp loss) {
   if (3.0 * static_cast<double>(period) * ofRow > mostBlindSpotWork) {
     return {pattern.loss, pattern.period, 0, pattern.firstRow, false, pattern.segments, {}};
   }
-  constexpr double words = 16; // of a set of positions that one operation takes
+  constexpr double words = 16; // number of words of a position set that one operation processes
   spendWork(static_cast<int64_t>(3 * static_cast<double>(period) * ofRow / words));
   ReachGraph graph(function, pattern.length);
   Enumeration all{period, pattern.firstRow, nearby, {}};
@@ -284,8 +283,8 @@ static std::string describeRowRange(int64_t first, int64_t last, int64_t period)
                        : "rows " + formatRows(first, period) + " to " + formatRows(last, period);
 }
 
-/// Returns one clause for adjacent rows that miss the same tokens, or the same up to a distance
-/// before their own, and removes them from `holes`.
+/// Returns one clause for adjacent rows that miss the same tokens, or the same tokens up to a
+/// distance before the row, and removes them from `holes`.
 static std::string nextClause(std::vector<Hole> &holes, int64_t period) {
   Hole head = holes.front();
   auto take = [&](auto isLike) {

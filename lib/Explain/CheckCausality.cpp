@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Turns frontiers and obligations into a verdict that a user can act on.
+// Converts frontiers and obligations to a verdict with a remedy for the user.
 #include "sluice/Explain/CheckCausality.h"
 #include "Misalignment.h"
 #include "Refusal.h"
@@ -22,8 +22,8 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Decides every obligation; sets the verdict's message and returns false where one does not hold,
-/// or where `limit`, the operations of the check, are spent.
+/// Decides every obligation. Sets the verdict's message and returns false if one does not hold, or
+/// if `limit`, the operations of the check, is exhausted.
 static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t limit,
                    CausalVerdict &verdict) {
   std::optional<OpenObligation> open = findOpenObligation(proof, decider, verdict.obligations);
@@ -52,8 +52,8 @@ static bool proves(const ModeProof &proof, ObligationDecider &decider, int64_t l
   return false;
 }
 
-/// Proves one mode. A mode that is not proved is searched for a leak, so a proof takes half of the
-/// operations that are left.
+/// Proves one mode. The proof takes half of the remaining operations, because a mode that is not
+/// proved is searched for a leak.
 static bool provesMode(func::FuncOp function, StringRef mode, ObligationDecider &decider,
                        bool replay, CausalVerdict &verdict) {
   WorkBudget &whole = *WorkBudget::getCurrent();

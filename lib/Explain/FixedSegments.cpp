@@ -45,7 +45,8 @@ Boundaries RegularSegments::boundariesAt(int64_t length) const {
   for (size_t i = 0; i < cuts.size(); ++i) {
     SegmentOp cut = cuts[i];
     int64_t rows = llvm::divideCeil(length, countTokensInRow(cut.getBits()));
-    for (size_t outer = 0; outer < i; ++outer) { // of segments, those that have a bit
+    // For segments of segments, only those that have a bit.
+    for (size_t outer = 0; outer < i; ++outer) {
       SegmentOp made = cuts[outer];
       bool isCutAgain =
           scales.findSequenceAxis(made.getEnds()) == scales.findSequenceAxis(cut.getBits());
@@ -99,7 +100,7 @@ std::optional<int64_t> FixedSegments::countSegmentRows(Value value) const {
   return cut && factor > 0 ? std::optional<int64_t>(llvm::divideCeil(rows, factor)) : std::nullopt;
 }
 
-/// Returns none if segment `at` has not ended.
+/// Returns the value of a term; none if segment `at` has not ended.
 std::optional<int64_t> FixedSegments::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm of = *resolveTerm(term);
   const std::vector<int64_t> &ends =

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Searches for a length, a row and a later token that it reads. Short lengths are searched read by
-// read. At longer ones only the last position that an op reads is followed, because it is the
-// likely one: a result is still a path, but no result proves nothing.
+// Searches for a length, a row and a later token that the row reads. Follows every read at short
+// lengths. At longer ones, follows only the last position that an op reads, because it is the most
+// likely leak: a result is still a path, but the absence of a result proves nothing.
 #include "sluice/Explain/LeakSearch.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/CheckCausality.h"
@@ -43,7 +43,7 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
       leak.path = walk.pathFrom(loss.getInput(), row);
       if (!isa<BlockArgument>(leak.path.back().first)) {
         leak.witness.length =
-            std::min(length, reach.token); // without the position at the path's end
+            std::min(length, reach.token); // excludes the position at the end of the path
       }
       return leak;
     }
@@ -56,7 +56,8 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Data that searches at all lengths share. Chains of maps are read through, however long they are.
+/// Data that the searches at all lengths share. Chains of maps are read through, whatever their
+/// length.
 struct LatestPlan {
   explicit LatestPlan(const ReadPlan &plan) : plan(plan), losses(getLossOps(plan.function)) {
     llvm::copy_if(plan.ops, std::back_inserter(followed),
@@ -65,23 +66,23 @@ struct LatestPlan {
 
   const ReadPlan &plan;
   SmallVector<CrossEntropyOp> losses;
-  std::vector<Operation *> followed; ///< ops that are no maps of others, in order
+  std::vector<Operation *> followed; ///< ops that are not maps of other values, in program order
 };
 
-/// Follows one row at one length: for every op the last position that it reads of each operand,
-/// back from the row, then forward the latest token that each reaches. One step per op, whatever
-/// the length.
+/// Follows one row at one length: for every op, the last position that it reads of each operand,
+/// backward from the row; then the latest token that each position reaches, forward. Takes one step
+/// per op, independent of the length.
 class LatestWalk {
 public:
   LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t length, int64_t row);
-  /// Returns the leak without the path, which is as long as the model is deep.
+  /// Returns the leak without its path, whose length is the depth of the model.
   std::optional<FoundLeak> find();
   void addPath(FoundLeak &leak);
 
 private:
   struct LeakStep {
     int64_t position = 0, token = -1;
-    Value operand; ///< read next on the way
+    Value operand; ///< the next read on the path
     int64_t from = 0;
   };
   std::optional<int64_t> findLatestRead(const ReadPlan::OperandRead &read, int64_t p) const;
@@ -92,7 +93,7 @@ private:
   CrossEntropyOp loss;
   int64_t length, row;
   DenseMap<Value, SmallVector<LeakStep, 2>>
-      steps; ///< wanted of results, by the first result of an op
+      steps; ///< wanted positions of results, by the first result of an op
 };
 } // namespace
 
@@ -124,10 +125,10 @@ static std::optional<std::pair<Value, int64_t>> resolve(const ReadPlan &plan, in
   return isThere ? std::optional(std::pair(value, q)) : std::nullopt;
 }
 
-/// Returns a position that exists, for a stored operand.
+/// Returns the latest position of a stored operand that exists and that position p reads.
 std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::OperandRead &read,
                                                   int64_t p) const {
-  constexpr int tries = 16; // a mask may leave out some
+  constexpr int tries = 16; // a mask may exclude some positions
   int64_t n = plan.computeLength(read.operand, length);
   bool lazy = isLazy(read.operand.getDefiningOp());
   int64_t q = lazy ? std::max(n, length) - 1 : n - 1;
@@ -137,7 +138,7 @@ std::optional<int64_t> LatestWalk::findLatestRead(const ReadPlan::OperandRead &r
     upper = std::min(upper.value_or(value), value);
   }
   q = !upper ? q : lazy ? *upper : std::min(q, *upper);
-  if (const LazyMap *map = plan.getLazyMap(read.operand)) { // the last whose root is there
+  if (const LazyMap *map = plan.getLazyMap(read.operand)) { // the last position whose root exists
     __int128 past =
         static_cast<__int128>(plan.computeLength(map->root, length)) * map->factor + map->shift;
     q = static_cast<int64_t>(std::min<__int128>(q, past - 1));
@@ -178,7 +179,7 @@ LatestWalk::LatestWalk(const LatestPlan &latest, CrossEntropyOp loss, int64_t le
     if (wanted == steps.end()) {
       continue;
     }
-    SmallVector<LeakStep, 2> list = wanted->second; // `steps` grows meanwhile
+    SmallVector<LeakStep, 2> list = wanted->second; // a copy, because `steps` grows in the loop
     for (const LeakStep &step : list) {
       for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
         std::optional<int64_t> q = findLatestRead(read, step.position);
@@ -226,7 +227,7 @@ void LatestWalk::addPath(FoundLeak &leak) {
   int64_t position = row;
   leak.path.emplace_back(value, position);
   while (value.getDefiningOp()) {
-    if (plan.getLazyMap(value)) { // map by map
+    if (plan.getLazyMap(value)) { // follows the chain one map at a time
       const ReadPlan::OperandRead &read = plan.getOpReads(value.getDefiningOp()).front();
       position = reference::evaluateAffine(read.bounds.upper.front(), position, 0, 0);
       value = read.operand;
@@ -256,12 +257,12 @@ static std::optional<FoundLeak> findLatestAt(const LatestPlan &latest, int64_t l
   return std::nullopt;
 }
 
-/// Doubles the length, then halves it as long as a leak of the same rows is found.
+/// Doubles the length until a leak is found, then shortens it by bisection with the same rows.
 static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortest, int64_t longest,
                                            int64_t row, LeakSearch &search) {
   LatestPlan latest(plan);
-  double mostOps = 3e7;       // seconds
-  constexpr int64_t cost = 8; // of an op's latest reads
+  double mostOps = 3e7;       // a few seconds
+  constexpr int64_t cost = 8; // operations charged for the latest reads of an op
   std::optional<FoundLeak> leak;
   int64_t without = shortest;
   SmallVector<int64_t> rows;
@@ -297,15 +298,15 @@ static std::optional<FoundLeak> findLatest(const ReadPlan &plan, int64_t shortes
 // Search
 //===----------------------------------------------------------------------===//
 
-/// Lengths whose walk, quadratic where there is attention, takes about a second.
+/// Returns the length whose walk, quadratic with attention, takes about a second.
 static int64_t longestWalk(const ReadPlan &plan) {
   constexpr double pairs = 2e8;
   return static_cast<int64_t>(
       std::sqrt(pairs / static_cast<double>(std::max<size_t>(plan.ops.size(), 1))));
 }
 
-/// A read within the sequence remains one as the sequence grows, so these lengths are searched by
-/// bisection. A position past the end need not remain past it; the shortest lengths show it.
+/// Searches lengths by bisection, because a read within the sequence remains one as the sequence
+/// grows. A position past the end need not remain past it; the shortest lengths show such a read.
 std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                           LeakSearch &search) {
   constexpr int64_t shortLengths = 64, most = 20'000'000;
@@ -336,8 +337,8 @@ std::optional<FoundLeak> sluice::findLeak(const ReadPlan &plan, int64_t longest,
     leak = findLeakAt(plan, length, true, 0, &budget);
     search.growing = leak || budget <= 0 ? search.growing : length;
   }
-  // If a bound gives the length of a sequence that shows the leak, reads past its end are also
-  // searched there.
+  // If a bound gives the length of a sequence that demonstrates the leak, reads past its end are
+  // also searched at that length.
   if (constexpr int64_t most = 4096; !leak && budget > 0 && growing < longest && longest <= most) {
     leak = findLeakAt(plan, longest, true, std::max<int64_t>(row, 0), &budget);
   }
@@ -369,7 +370,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
       target < 0 || ops * std::pow(static_cast<double>(witness.length), 2) > mostReads) {
     return;
   }
-  // Follows, from the target's token on, the positions that depend on it, and the read of each.
+  // Records, from the target's token on, the positions that depend on it, and the read of each.
   struct From {
     Value operand;
     int64_t position;
@@ -390,7 +391,7 @@ void sluice::preferTarget(const ReadPlan &plan, FoundLeak &leak) {
   auto findOrigin = [&](Operation *op, int64_t p) -> std::optional<From> {
     for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
       int64_t n = plan.computeLength(read.operand, witness.length), first = 0, last = n - 1;
-      if (const LazyMap *map = plan.getLazyMap(read.operand)) { // where its root is there
+      if (const LazyMap *map = plan.getLazyMap(read.operand)) { // only positions whose root exists
         first = map->shift;
         last = std::max(first,
                         first + map->factor * plan.computeLength(map->root, witness.length) - 1);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Words messages about a leak: names ops as a spec does, and describes witnesses.
+// Formats messages about a leak: names ops as a spec does, and describes witnesses.
 #include "LeakWords.h"
 #include "Remedy.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -44,7 +44,7 @@ static std::string describeValue(Value value, int64_t position) {
          spec::toString(getOpLocation(op));
 }
 
-/// Describes positions of the path that exist later than both the token and the row; empty if there
+/// Describes positions of the path that exist only after both the token and the row; empty if there
 /// are none.
 static std::string longerSequence(const FoundLeak &leak) {
   const CausalWitness &witness = leak.witness;
@@ -85,7 +85,7 @@ std::string sluice::describe(const FoundLeak &leak) {
 
 std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
   std::vector<CausalStep> steps;
-  StringRef stage; // of the last step
+  StringRef stage; // stage of the last step
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
     CausalStep step = {getOpLocation(op), getWordFor(op), leak.path[i + 1].second,

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Words of messages about a leak.
+// Formats messages about a leak.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-/// Returns "of 4 tokens, row 2, which predicts token 3, reads token 3".
+/// Describes the leak: "of 4 tokens, row 2, which predicts token 3, reads token 3".
 std::string describe(const FoundLeak &leak);
-/// Returns the positions of boundaries for a message, by segmentation in the order of the function.
+/// Describes the positions of boundaries, by segmentation in the order of the function.
 std::string describe(const Boundaries &boundaries);
-/// Returns the steps from the token to the row. Steps of one stage that stay at their position are
-/// one with the step that does not.
+/// Returns the steps from the token to the row. Steps of one stage that keep their position are
+/// merged with the step that changes it.
 std::vector<CausalStep> getSteps(FoundLeak &leak);
 
 } // namespace sluice

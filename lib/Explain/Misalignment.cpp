@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Messages about training or generation of another token than the one that is evaluated.
+// Messages about training or generation of a token other than the evaluated one.
 #include "Misalignment.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Verdict.h"

@@ -8,10 +8,11 @@
 
 namespace sluice {
 
-/// Rejects a module in which one head is trained against another token than it is evaluated
-/// against.
+/// Rejects a module in which one head is trained against a token other than the one that evaluation
+/// scores.
 bool trainsWhatIsEvaluated(mlir::ModuleOp module, CausalVerdict &verdict);
-/// Proves generation by the proof of @evaluate; rejects a module where it samples anything else.
+/// Proves generation from the proof of @evaluate; rejects a module in which generation samples any
+/// other prediction.
 bool provesGeneration(mlir::ModuleOp module, CausalVerdict &verdict);
 
 } // namespace sluice

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Follows reads backwards from one row. Ops are in the order of their uses, so one pass from the
-// end visits every op once, for all its wanted positions.
+// Follows reads backward from one row. Ops precede their uses, so one pass from the end visits
+// every op once, for all its wanted positions.
 #include "sluice/Explain/Reach.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Dialect/Sluice/Reference.h"
@@ -62,8 +62,8 @@ const ReachGraph::Info &ReachGraph::getNodeInfo(Value value) const {
   return infos.find(value)->second;
 }
 
-/// Returns an interval that contains the relation's positions q of row p; larger than them if
-/// bounds are not exact, and the whole operand without an upper bound.
+/// Returns an interval that contains the positions q that row p reads. The interval is larger than
+/// necessary if bounds are not exact, and is the whole operand without an upper bound.
 RowInterval ReachGraph::computeRange(const SolvedRead &read, int64_t p) const {
   int64_t n = getLength(read.source);
   auto value = [&](AffineExpr e) { return reference::evaluateAffine(e, p, 0, n); };
@@ -81,7 +81,8 @@ RowInterval ReachGraph::computeRange(const SolvedRead &read, int64_t p) const {
   return {first == -none ? 0 : first, last == none ? std::max(n, length) - 1 : last};
 }
 
-/// Returns none if no contents are read. For segments, a range for each row.
+/// Builds the solved relation of an operand; none if the op reads no contents of the operand. With
+/// segments, stores a range for each row.
 std::optional<ReachGraph::SolvedRead> ReachGraph::buildRead(OpOperand &operand, int64_t rows) {
   auto flow = dyn_cast<CausalFlowInterface>(operand.getOwner());
   unsigned number = operand.getOperandNumber();
@@ -113,7 +114,7 @@ std::optional<ReachGraph::SolvedRead> ReachGraph::buildRead(OpOperand &operand, 
 ReachGraph::Node ReachGraph::makeNode(Operation *op) {
   Node node;
   node.op = op;
-  // Others read a map past its end: further than this, ranges are computed when asked for.
+  // Other ops read a map past its end: ranges beyond this are computed on demand.
   int64_t rows = isLazy(op) ? 2 * length : getLength(op->getResult(0));
   for (OpOperand &operand : op->getOpOperands()) {
     std::optional<SolvedRead> read = buildRead(operand, rows);
@@ -213,7 +214,8 @@ ReachGraph::Search::positionsRead(const SolvedRead &read,
     auto [first, last] =
         isKnown ? (*read.ranges)[static_cast<size_t>(p)] : graph.computeRange(read, p);
     for (int64_t q = first; q <= last; ++q) {
-      bool isNew = result.empty() || result.back() != q; // neighbours often read the same
+      // Adjacent positions often read the same position.
+      bool isNew = result.empty() || result.back() != q;
       if (isNew && (read.bounds.exact || reference::contains(read.relation, p, q, n))) {
         result.push_back(q);
       }
@@ -284,7 +286,7 @@ void ReachGraph::Search::follow(const Node &node, const BitVector &wanted) {
 void ReachGraph::Search::run() {
   for (const Node &node : llvm::reverse(graph.nodes)) {
     if (graph.getNodeInfo(node.op->getResult(0)).lazy) {
-      continue; // followed when it was wanted
+      continue; // followed by want()
     }
     for (Value result : node.op->getResults()) {
       auto wanted = found.find(result);

@@ -28,8 +28,8 @@ static std::optional<int64_t> getConstantValue(AffineExpr expression, AffineExpr
   return constant ? std::optional(constant.getValue()) : std::nullopt;
 }
 
-/// Composes maps: floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), the op read
-/// first.
+/// Composes two maps: floor((floor((p - s) / f) - by) / k) = floor((p - s - f by) / (f k)), where
+/// the op that is read first is the inner map.
 static std::optional<LazyMap> mapThrough(CausalFlowInterface op, const LazyMap *source) {
   LazyMap map = source ? *source : LazyMap{op->getOperand(0), 0, 1};
   __int128 by = 0, k = 1;
@@ -45,7 +45,7 @@ static std::optional<LazyMap> mapThrough(CausalFlowInterface op, const LazyMap *
   if (!isa_and_present<AffineDimExpr>(position)) {
     return std::nullopt;
   }
-  // op reads position (p - by) div k of a value that reads (q - shift) div factor of the root
+  // The op reads position (p - by) div k of a value that reads (q - shift) div factor of the root.
   __int128 shift = by + k * map.shift, factor = k * map.factor;
   map.shift = static_cast<int64_t>(std::clamp<__int128>(shift, -beyond, beyond));
   map.factor = static_cast<int64_t>(std::min<__int128>(factor, beyond));
@@ -127,7 +127,8 @@ ReadWalk::ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *
 
 ReadWalk::ReachedToken ReadWalk::at(Value value, int64_t position) const {
   if (const LazyMap *map = plan.getLazyMap(value)) {
-    return at(map->root, map->at(position)); // the root is stored, or the result of another kind
+    // The root is stored, or is a lazy value of another kind.
+    return at(map->root, map->at(position));
   }
   if (isLazy(value.getDefiningOp())) {
     return compute(value.getDefiningOp(), position);
@@ -148,7 +149,8 @@ ReadWalk::ReachedToken ReadWalk::at(Value value, int64_t position) const {
   return {plan.scales.getScaleFactor(value) * position, {}, 0};
 }
 
-/// Returns true if row p reads others of the first n positions once there are n + 1.
+/// Returns true if the reads of row p among the first n positions change once there are n + 1
+/// positions.
 static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   for (int64_t q = 0; q < n; ++q) {
     if (reference::contains(relation, p, q, n) != reference::contains(relation, p, q, n + 1)) {
@@ -158,14 +160,14 @@ static bool changesWithLength(IntegerSet relation, int64_t p, int64_t n) {
   return false;
 }
 
-/// Returns, for the positions of a stored value from 0 to `last`, the first that reaches the latest
-/// token.
+/// Returns, for the positions of a stored value from 0 to `last`, the first position that reaches
+/// the latest token.
 int64_t ReadWalk::latestUpTo(Value value, int64_t last) const {
   return isa<BlockArgument>(value) ? last : latest.at(value)[static_cast<size_t>(last)];
 }
 
-/// Reads are followed one by one only if the bounds of a relation are not exact, or do not begin at
-/// 0: a causal mask takes one step per row.
+/// Follows reads one by one only if the bounds of a relation are not exact, or do not begin at 0: a
+/// causal mask takes one step per row.
 ReadWalk::ReachedToken ReadWalk::compute(Operation *op, int64_t p) const {
   ReachedToken best;
   if (budget && --*budget < 0) {
@@ -174,7 +176,7 @@ ReadWalk::ReachedToken ReadWalk::compute(Operation *op, int64_t p) const {
   for (const ReadPlan::OperandRead &read : plan.getOpReads(op)) {
     const auto &[operand, relation, bounds, changes, endsLazy] = read;
     int64_t n = getLength(operand);
-    // Before 0 a stored operand is null, and a lazy one is read through.
+    // A stored operand is null before position 0, and a lazy operand is read through.
     int64_t first = isLazy(operand.getDefiningOp()) && !bounds.lower.empty() ? -beyond : 0;
     int64_t last = std::max(n, length) - 1;
     bool bounded = false;
@@ -192,10 +194,11 @@ ReadWalk::ReachedToken ReadWalk::compute(Operation *op, int64_t p) const {
           std::max(best, {plan.scales.getScaleFactor(operand) * n, operand, n},
                    [](const ReachedToken &x, const ReachedToken &y) { return x.token < y.token; });
     }
-    // The last missing position bounds all others; without `missing` they are ignored.
+    // The last missing position is an upper bound of the others; without `missing` they are
+    // ignored.
     const LazyMap *map = plan.getLazyMap(operand);
     int64_t end = isLazy(operand.getDefiningOp()) && !map ? last : n - 1;
-    if (map) { // a position that reads nothing may still have to exist
+    if (map) { // a position that reads nothing may still be required to exist
       first = missing && endsLazy ? first : std::max(first, map->shift);
       __int128 past = static_cast<__int128>(getLength(map->root)) * map->factor + map->shift;
       end = static_cast<int64_t>(std::min<__int128>(past - 1, beyond));
@@ -233,7 +236,8 @@ ReadWalk::ReachedToken ReadWalk::compute(Operation *op, int64_t p) const {
   return best;
 }
 
-/// Returns true if a read of a lazy operand counts for the token that makes its position exist.
+/// Returns true if a read of a lazy operand counts because of the token from which its position
+/// exists.
 static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operation *op,
                              const ReadWalk::ReachedToken &next) {
   return llvm::any_of(plan.getOpReads(op), [&](const ReadPlan::OperandRead &read) {
@@ -243,7 +247,7 @@ static bool countsByExisting(const ReadPlan &plan, const ReadWalk &walk, Operati
   });
 }
 
-/// A chain of maps that are not stored is followed map by map.
+/// Follows a chain of maps that are not stored one map at a time.
 std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t position) const {
   std::vector<std::pair<Value, int64_t>> path;
   for (;;) {
@@ -263,7 +267,7 @@ std::vector<std::pair<Value, int64_t>> ReadWalk::pathFrom(Value value, int64_t p
     if (missing && !plan.getLazyMap(value) &&
         countsByExisting(plan, *this, value.getDefiningOp(), next)) {
       path.emplace_back(next.operand, next.position);
-      return path; // its reads do not matter
+      return path; // reads of this position do not matter
     }
     value = next.operand;
     position = next.position;

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Explains a mode that is not proved: the leak, and changes that repair it.
+// Explains a mode that is not proved: finds the leak, and changes that repair it.
 #include "Refusal.h"
 #include "LeakWords.h"
 #include "Remedy.h"
@@ -20,14 +20,14 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Lengths within which a leak is looked for: all shifts together, and some groups.
+/// Returns the maximum length of the search for a leak: the sum of all shifts, plus some groups.
 static int64_t longestLength(func::FuncOp function) {
   constexpr int64_t most = int64_t{1} << 34;
   Scales scales(function);
   int64_t shifts = 8, coarsest = 1;
   for (Operation &op : function.getBody().front()) {
     if (op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType())) {
-      int64_t factor = scales.getScaleFactor(op.getResult(0)); // below 2^31, as shifts are
+      int64_t factor = scales.getScaleFactor(op.getResult(0)); // below 2^31, like shifts
       coarsest = std::max(coarsest, factor);
       auto flow = dyn_cast<CausalFlowInterface>(op);
       int64_t by = flow ? flow.getShift().value_or(0) : 0;
@@ -37,19 +37,20 @@ static int64_t longestLength(func::FuncOp function) {
   return std::min(most, 4 * coarsest + 2 * shifts);
 }
 
-/// Searches by the bound first, as it limits the length of the sequence.
+/// Searches for a leak at the bound first, because the bound limits the length of the sequence.
 static std::optional<FoundLeak> findLeakPath(const ReadPlan &plan, const BoundViolation &violation,
                                              LeakSearch &search) {
   std::optional<FoundLeak> leak;
   if (violation.decided && !violation.unbounded) {
     leak = findLeak(plan, violation.token + 1, violation.row, search);
   }
-  // A row with a bound that is too large may read a null; a later one then leaks.
+  // A row with a bound that is too large may read a null; a later row then leaks.
   return leak ? leak : findLeak(plan, longestLength(plan.function), violation.row, search);
 }
 
-/// Returns the changes that make the model causal as a whole, in order, and the place of the first.
-/// If a few are not enough, returns the first one and states that it is not enough.
+/// Returns the changes that make the model causal as a whole, in order, and sets the location of
+/// the first. If a few changes are not enough, returns the first one, and states that it is not
+/// enough.
 static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::SourceLocation &place) {
   constexpr int mostChanges = 3;
   auto module = function->getParentOfType<ModuleOp>();
@@ -72,7 +73,7 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
         LeakSearch search;
         next = findLeakPath(ReadPlan(mode), *violation, search);
         if (!next) {
-          return first; // whether it leaks still is not known
+          return first; // it is unknown whether the change removes the leak
         }
       }
     }
@@ -84,7 +85,7 @@ static std::string findRemedy(func::FuncOp function, FoundLeak leak, spec::Sourc
   return first + " (not enough by itself: the model leaks in other places too)";
 }
 
-/// Returns true if bounds and obligations prove every mode that has a loss. Searches for no
+/// Returns true if bounds and obligations prove every mode that has a loss. Does not search for a
 /// witness, and does not check that generation agrees.
 static bool isProvedAsItIs(ModuleOp module) {
   ObligationDecider decider;
@@ -103,8 +104,8 @@ static bool isProvedAsItIs(ModuleOp module) {
   return true;
 }
 
-/// Returns the first of some changes, or two of them, after which the model is proved; empty if
-/// there are none. Sets `place` to the place of the first.
+/// Returns the first single change, or pair of changes, after which the model is proved; empty if
+/// there is none. Sets `place` to the location of the first change.
 static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &leak,
                                            spec::SourceLocation &place) {
   std::vector<Change> changes = changesAmongSegments(leak);
@@ -132,7 +133,7 @@ static std::string findRemedyAmongSegments(ModuleOp module, const FoundLeak &lea
   return "";
 }
 
-/// Returns true where the path of a leak passes segments: an op on it reads their rows.
+/// Returns true if an op on the path of the leak reads rows of segments.
 static bool passesSegments(const FoundLeak &leak) {
   return llvm::any_of(llvm::make_first_range(leak.path), [](Value value) {
     return isa_and_nonnull<SegmentsInterface>(value.getDefiningOp());
@@ -149,14 +150,14 @@ static std::string describeFailure(const CausalVerdict &verdict, const std::stri
              : "not proved causal: " + failure;
 }
 
-/// Returns true where the remedy of an op only explains why it leaks, and no edit repairs it.
+/// Returns true if the remedy of an op only explains the cause of the leak, and no edit repairs it.
 static bool hasCauseAlone(Operation *op) {
   OpRemedy own = findOpRemedy(op);
   return !own.words.empty() && own.attribute.empty();
 }
 
-/// Searches all boundaries of short sequences. The path starts where a row first holds a later
-/// token.
+/// Searches all boundaries of short sequences. The path starts at the first row that depends on a
+/// later token.
 static void explainSegments(func::FuncOp function, const BoundViolation &violation, bool replay,
                             CausalVerdict &verdict) {
   Boundaries boundaries;
@@ -174,7 +175,7 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
   }
   verdict.kind = VerdictKind::Leak;
   if (replay) {
-    replaySegments(*leak, boundaries); // may show another leak
+    replaySegments(*leak, boundaries); // the replay may replace the leak
   }
   Operation *op = opOfLateRead(Scales(function), *leak);
   verdict.place = getOpLocation(op);
@@ -183,7 +184,7 @@ static void explainSegments(func::FuncOp function, const BoundViolation &violati
   std::string remedy;
   bool isCause = hasCauseAlone(op);
   if (isCause) {
-    remedy = "; " + findOpRemedy(op).words; // wherever segments are
+    remedy = "; " + findOpRemedy(op).words; // the remedy is independent of the segments
   } else if (!passesSegments(*leak)) {
     Mending mending(module);
     remedy =

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Modes that are not proved, as CausalFlow.cpp finds them, and their explanation.
+// Explanations of modes that are not proved.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Searches a mode that `violation` refuses for a leak, and sets the verdict's kind, place, message
-/// and witness.
+/// Searches a mode that `violation` rejects for a leak, and sets the verdict's kind, location,
+/// message and witness.
 void explain(mlir::func::FuncOp function, const BoundViolation &violation, bool replay,
              CausalVerdict &verdict);
 

@@ -13,14 +13,14 @@ OpRemedy sluice::findOpRemedy(Operation *op) {
   return flow ? flow.getRemedy() : OpRemedy();
 }
 
-/// Returns the factor of an op that reads groups; 1 for any other.
+/// Returns the group size of an op that reads groups; 1 for any other op.
 static int64_t getGroupSize(Operation *op) {
   auto fusion = dyn_cast<FusionInterface>(op);
   return fusion ? fusion.getRowGroup().factor : 1;
 }
 
 namespace {
-/// The shifts directly before a shortening.
+/// The shifts immediately before a shortening.
 struct ShiftChain {
   explicit ShiftChain(Operation *shorten) {
     for (Operation *op = shorten->getOperand(0).getDefiningOp(); isa_and_nonnull<ShiftOp>(op);
@@ -36,14 +36,14 @@ struct ShiftChain {
 };
 } // namespace
 
-/// Returns true if a stage maps rows before it lays them side by side ("concatenate"), so that no
-/// shift comes right before.
+/// Returns true if a stage maps rows before it concatenates them ("concatenate"), so that no shift
+/// immediately precedes the concatenation.
 static bool isOfParts(Operation *fold) {
   auto linear = fold->getOperand(0).getDefiningOp<LinearOp>();
   return linear && getOriginStage(linear) == getOriginStage(fold);
 }
 
-/// Returns true if some row of an attention may see a later one.
+/// Returns true if some row of an attention may read a later row.
 static bool looksAhead(AttentionOp op) {
   AffineExpr latest = op.getLatest(1),
              own = solveMask(causalMask(op.getContext(), getScaleRatio(op))).upper.front();
@@ -51,8 +51,8 @@ static bool looksAhead(AttentionOp op) {
          isNeverPositive(simplifyAffineExpr(latest - own, 1, 0)).kind != SignAnswer::Always;
 }
 
-/// Returns none for an op that another change must repair. A stage inside another has no key of its
-/// own.
+/// Returns a change to an op that may repair the leak. Returns none for an op whose repair is a
+/// change of another op. A stage inside another stage has no key of its own.
 static std::optional<Change> findChange(Operation *op) {
   spec::SourceLocation place = getOpLocation(op);
   std::string at = ", at " + spec::toString(place);
@@ -95,7 +95,7 @@ std::vector<Change> sluice::changesAmongSegments(const FoundLeak &leak) {
 }
 
 Operation *sluice::opAtFault(FoundLeak &leak) {
-  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last is read, and no reader
+  for (size_t i = leak.path.size() - 1; i-- > 0;) { // the last value is only read
     auto [value, position] = leak.path[i];
     Operation *op = value.getDefiningOp();
     int64_t factor = getFactor(op, cast<SequenceType>(value.getType()));

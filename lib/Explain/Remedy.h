@@ -11,8 +11,8 @@ namespace sluice {
 /// Returns CausalFlowInterface::getRemedy; empty for an op without the interface.
 OpRemedy findOpRemedy(mlir::Operation *op);
 
-/// Changes to a module that its spec's keys would make: to every op of one place, in each mode.
-/// Undone in the end.
+/// Changes to a module that are equivalent to changes of its spec's keys: they apply to every op at
+/// one location, in each mode. The destructor undoes them.
 class Mending {
 public:
   explicit Mending(mlir::ModuleOp module) : module(module) {}
@@ -61,7 +61,7 @@ public:
       });
     });
   }
-  /// Gives each op the shift of its own remedy.
+  /// Sets the shift of each op's own remedy.
   void remedy(mlir::Operation *like) {
     change(like, [](mlir::Operation *op) { return findOpRemedy(op); });
   }
@@ -70,7 +70,7 @@ public:
   }
 
 private:
-  /// Gives each op of the kind the attribute that `remedyFor` says.
+  /// Sets the attribute that `remedyFor` returns for each op of the kind.
   void change(mlir::Operation *like, llvm::function_ref<OpRemedy(mlir::Operation *)> remedyFor) {
     forEachAt<mlir::Operation *>(like, [&](mlir::Operation *op) {
       OpRemedy own = remedyFor(op);
@@ -116,21 +116,22 @@ private:
   std::vector<std::function<void()>> undo;
 };
 
-/// Returns the first op on the path from the token whose result reads a token past the start of its
-/// own position.
+/// Returns the first op on the path from the token whose result reads a token past the start of the
+/// result's own position.
 mlir::Operation *opAtFault(FoundLeak &leak);
 
 /// A change that may repair a leak; it must be tried.
 struct Change {
-  std::string words; ///< with its place
+  std::string words; ///< description of the change with its location
   spec::SourceLocation place;
   std::function<void(Mending &)> make;
 };
-/// Changes of a model with segments, a few, those of ops on the leak's way first: masks that hold
-/// later rows, and tokens that read an earlier segment.
+/// Returns a few changes of a model with segments, changes of ops on the leak's path first: masks
+/// that include later rows, and tokens that read an earlier segment.
 std::vector<Change> changesAmongSegments(const FoundLeak &leak);
 
-/// Applies a change of an op at fault to the module. Returns the change and its place.
+/// Applies a change of an op at fault to the module. Returns the description of the change and sets
+/// its location.
 std::string remedyFor(mlir::Operation *fault, spec::SourceLocation &place, Mending &mending);
 
 } // namespace sluice

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Shows a leak by running the program or the reference twice.
+// Demonstrates a leak by running the program or the reference twice.
 #include "sluice/Explain/Replay.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/LeakSearch.h"
@@ -18,9 +18,9 @@ using namespace sluice;
 
 namespace {
 
-/// Maximum number of multiplications of a replay: seconds.
+/// Maximum number of multiplications of a replay: a few seconds.
 constexpr double mostReplayWork = 5e7;
-/// Dropout may drop the path, so it is drawn again a few times.
+/// Number of runs with different random numbers: dropout may drop the path.
 constexpr uint64_t attempts = 4;
 
 /// Sets uniform numbers in [-0.5, 0.5) for every parameter and table, large enough that every path
@@ -33,7 +33,7 @@ void setParameters(ModuleOp module, reference::Evaluator<double> &evaluator) {
     for (double &number : data) {
       number = static_cast<double>(generator() >> 11) * 0x1p-53 - 0.5;
     }
-    if (parameter.getInitial() == "members") { // a rule keeps its members
+    if (parameter.getInitial() == "members") { // a rule's table keeps its contents
       std::ranges::fill(data, 0);
       for (int64_t row : parameter.getMembers().value_or(ArrayRef<int64_t>())) {
         data[static_cast<size_t>(row)] = 1;
@@ -73,7 +73,7 @@ std::vector<double> evaluateRow(func::FuncOp function, CrossEntropyOp loss, int6
   return {first, first + static_cast<std::ptrdiff_t>(columns)};
 }
 
-/// The reference reads through a chain of maps by recursion.
+/// Maximum length of a chain of maps: the reference evaluates chains recursively.
 constexpr int64_t longestChain = 1000;
 
 int64_t getChainLength(func::FuncOp function) {
@@ -169,7 +169,7 @@ static void replayOnce(func::FuncOp function, FoundLeak &leak) {
   witness.replay = witness.change > 0 ? Replay::Changed : Replay::Unchanged;
 }
 
-/// Replays with another token of the same row if the first one shows nothing.
+/// Replays with another token of the same row if the first token causes no change.
 static void replayEither(const ReadPlan &plan, FoundLeak &leak) {
   FoundLeak target = leak;
   preferTarget(plan, target);
@@ -181,12 +181,12 @@ static void replayEither(const ReadPlan &plan, FoundLeak &leak) {
   replayOnce(plan.function, leak);
 }
 
-/// Numbers may hide a path: a missing row and a row of zeros read the same. So leaks of later rows
-/// at some greater lengths are tried too, a few of each leaking token.
+/// Tries a few leaks of later rows at some greater lengths too, because numbers may hide a path: a
+/// missing row and a row of zeros read the same.
 void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
   constexpr int64_t moreLengths = 120;
   constexpr int triesOfAToken = 2;
-  constexpr double mostPositions = 2e8; // seconds
+  constexpr double mostPositions = 2e8; // a few seconds
   replayOnce(plan.function, leak);
   bool missing = leak.witness.token >= leak.witness.length;
   int64_t first = leak.witness.length;
@@ -210,7 +210,7 @@ void sluice::replayLeak(const ReadPlan &plan, FoundLeak &leak) {
   }
 }
 
-/// A copy of the module reads the forced bits.
+/// Runs a copy of the module that reads the forced bits.
 static void replayRuns(FoundLeak &leak) {
   CausalWitness &witness = leak.witness;
   auto function = leak.loss->getParentOfType<func::FuncOp>();

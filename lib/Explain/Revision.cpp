@@ -55,7 +55,7 @@ void Revision::beginWindowsAtZero(const spec::SourceLocation &place) {
   }
 }
 
-/// Returns the path of a stage; empty of an op that is none.
+/// Returns the path of a stage; empty for an op that is not a stage.
 static StringRef getPath(Operation &op) {
   auto stage = dyn_cast<spec::StageInterface>(op);
   StringAttr path = stage ? stage.getPathAttr() : StringAttr();
@@ -72,7 +72,7 @@ StringRef sluice::findStage(spec::ModelOp model, OriginAttr origin) {
   return "";
 }
 
-/// Returns the stage at a path; null for none.
+/// Returns the stage at a path; null if there is none.
 static Operation *getStage(spec::ModelOp model, StringRef path) {
   auto stages = model.getBody().getOps();
   auto found = llvm::find_if(stages, [&](Operation &stage) { return getPath(stage) == path; });
@@ -95,7 +95,7 @@ bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
   }
   auto &levels = hierarchy->levels;
   spec::HierarchyLevel &level = levels[levels.size() - depth];
-  if (level.factor != levels[depth - 1].factor) { // the hierarchy differs at both ends
+  if (level.factor != levels[depth - 1].factor) { // the hierarchy differs between its two ends
     return false;
   }
   level.layers = std::max<int64_t>(level.layers, 1);
@@ -103,8 +103,8 @@ bool Revision::addLayerOnTheWayUp(OriginAttr origin) {
   return true;
 }
 
-/// Makes the stages after that of `value` read it in place of `replaced`, where that was the result
-/// of the stage before them.
+/// Replaces the implicit input of the stages after `value`: they read `value` instead of
+/// `replaced`, if `replaced` was the result of the preceding stage.
 static void replaceInSequence(Value replaced, Value value) {
   for (Operation *stage = value.getDefiningOp()->getNextNode(); stage;
        stage = stage->getNextNode()) {
@@ -133,7 +133,7 @@ void Revision::addLayerAfter(StringRef stage, bool tokens) {
     return builder.getNamedAttr("path", builder.getStringAttr(prefix + ".advised." + Twine(i)));
   };
   Value made = input;
-  if (tokens) { // streams of any two widths join so
+  if (tokens) { // a projection joins streams of any two widths
     Value embedded = (*model.getBody().getOps<spec::EmbeddingOp>().begin()).getResult();
     Operation *project =
         createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// A spec with an advice applied: changed, expanded and proved again. A key's value is changed
-// wherever the key sets it.
+// Applies an advised edit to a copy of the spec, which is then expanded and proved. Changes the
+// value of a key wherever the key applies.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"
@@ -10,25 +10,25 @@
 
 namespace sluice {
 
-/// Changes to a copy of a spec. Ignores errors that ops report of themselves while it exists.
+/// Changes to a copy of a spec. Ignores diagnostics of ops during its lifetime.
 class Revision {
 public:
-  /// `spec` has one factor per level.
+  /// The levels of `spec` must have one factor each.
   explicit Revision(const ParsedSpec &spec);
 
-  /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or, where an
-  /// hourglass has none, gives it one. Returns false where no stage shifts by what stands there.
+  /// Sets the shift key (or the `by`, or the shift of a head or loss) at `place`, or adds one to an
+  /// hourglass that has none. Returns false if no stage has a shift at `place`.
   bool setShift(const spec::SourceLocation &place, int64_t by);
-  /// Begins every window that the mask at `place` sets at 0.
+  /// Changes every window of the mask at `place` to begin at 0.
   void beginWindowsAtZero(const spec::SourceLocation &place);
-  /// Adds a layer on the way up of an hourglass that has none there, at the level of an op inside.
-  /// Returns false for an op of no hourglass.
+  /// Adds a layer to the upsampling path of an hourglass that has none there, at the level of an op
+  /// inside it. Returns false for an op outside every hourglass.
   bool addLayerOnTheWayUp(OriginAttr origin);
-  /// Adds a causal layer after the stage at `path`, or before the head where that is empty. With
-  /// `tokens` it adds the embedding's stream first.
+  /// Adds a causal layer after the stage at `path`, or before the head if the path is empty. With
+  /// `tokens`, first adds the stream of the embedding.
   void addLayerAfter(llvm::StringRef path, bool tokens);
 
-  /// Returns true if every mode is proved causal, by bounds that are found and decided anew.
+  /// Returns true if every mode is proved causal, with recomputed bounds.
   bool isProved();
   /// Returns true if the changed spec is proved and no row has a blind spot.
   bool seesAll();
@@ -39,14 +39,14 @@ private:
 
   ParsedSpec spec;
   mlir::ScopedDiagnosticHandler ignored;
-  bool isValid = true; ///< all changes could be made
+  bool isValid = true; ///< true if all changes could be applied
 };
 
-/// Returns true where the value of a key, or the stage itself for no key, is at `place`.
+/// Returns true if the value of a key, or the stage itself without a key, is at `place`.
 bool isAt(mlir::Operation *stage, llvm::StringRef key, const spec::SourceLocation &place);
 
-/// Returns the path of the spec's stage that an op came from, whatever contains it there; empty
-/// where there is none.
+/// Returns the path of the spec's stage from which an op was imported, independent of its enclosing
+/// stages; empty if there is none.
 llvm::StringRef findStage(spec::ModelOp model, OriginAttr origin);
 
 } // namespace sluice

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Replays a leak under given boundaries with inputs that have these boundaries: tokens if a rule
-// decides, forced bits if a predictor does.
+// Replays a leak under given boundaries with inputs that produce these boundaries: tokens if a rule
+// determines them, forced bits if a predictor does.
 #include "sluice/Explain/SegmentReplay.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
@@ -26,7 +26,8 @@ static std::optional<DenseSet<int64_t>> findMembers(Value table) {
   return DenseSet<int64_t>(rows.begin(), rows.end());
 }
 
-/// Notes what forces a bit where a document ends: tokens, by way of shifts and of ends of segments.
+/// Records the source of bits that the end of a document forces: tokens, read through shifts and
+/// ends of segments.
 static bool readDocumentEnds(Value bits, BoundaryRules::BoundarySource &source) {
   SmallVector<SegmentOp> path;
   while (!bits.getDefiningOp<EmbedOp>()) {
@@ -50,7 +51,8 @@ static bool readDocumentEnds(Value bits, BoundaryRules::BoundarySource &source) 
   return members.has_value();
 }
 
-/// Reads the effect of a map of two operands on bits, its first operand; nothing for other maps.
+/// Records the effect of a map of two operands on bits, its first operand. Returns false for other
+/// maps.
 static bool readMap(MapOp map, BoundaryRules::BoundarySource &source) {
   Value other = map.getInputs().back();
   if (auto position = other.getDefiningOp<PositionOp>()) {
@@ -65,11 +67,12 @@ static bool readMap(MapOp map, BoundaryRules::BoundarySource &source) {
   if (readDocumentEnds(other, source)) {
     return true;
   }
-  return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // of closed segments
+  return other.getDefiningOp<SelectSegmentsOp>() != nullptr; // bits of closed segments
 }
 
 /// Returns the bit that a rule gives the first row, independent of the rule's input: a map yields
-/// this constant where a table of positions, its last operand, is 1. None for any other map.
+/// this constant where a table of positions, its last operand, is 1. Returns none for any other
+/// map.
 static std::optional<bool> findFirstBit(MapOp map) {
   auto position = map.getInputs().back().getDefiningOp<PositionOp>();
   auto members = position ? findMembers(position.getTable()) : std::nullopt;
@@ -88,7 +91,7 @@ static BoundaryRules::BoundarySource findSource(Value bits) {
   for (Operation *op = bits.getDefiningOp(); op; op = bits.getDefiningOp()) {
     auto select = dyn_cast<SelectSegmentsOp>(op);
     auto map = dyn_cast<MapOp>(op);
-    if (map && map.getNumOperands() == 1) { // a router rounds behind what is forced
+    if (map && map.getNumOperands() == 1) { // a router rounds its bits after they are forced
       auto inner = map.getOperand(0).getDefiningOp<MapOp>();
       while (inner && inner.getNumOperands() == 2 && readMap(inner, source)) {
         inner = inner.getOperand(0).getDefiningOp<MapOp>();
@@ -140,7 +143,7 @@ std::optional<size_t> BoundaryRules::findCut(Value bits) const {
 int64_t BoundaryRules::countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const {
   SegmentOp own = cuts[cut];
   auto scale = cast<SequenceType>(own.getBits().getType()).getScale();
-  for (size_t i = 0; i < cut; ++i) { // of segments, those that are closed
+  for (size_t i = 0; i < cut; ++i) { // segments of segments: only closed ones
     SegmentOp outer = cuts[i];
     if (outer.getEnds().getType().getScale() == scale) {
       return static_cast<int64_t>(boundaries[i].size());
@@ -162,8 +165,9 @@ std::optional<std::vector<int64_t>> BoundaryRules::findRegular(size_t cut, int64
   return ends;
 }
 
-/// For bits at changes of a token's class, no two bits are adjacent, except at the first two rows.
-/// A run with more segments than an axis has rows ends in an error.
+/// Returns true if a run can have these boundaries. Bits at changes of a token's class are never
+/// adjacent, except at the first two rows. A run with more segments than an axis has rows ends in
+/// an error.
 bool BoundaryRules::canBe(const std::vector<int64_t> &ends, size_t cut, int64_t places) const {
   const BoundarySource &source = sources[cut];
   if (static_cast<int64_t>(ends.size()) > source.capacity ||
@@ -202,7 +206,8 @@ bool BoundaryRules::endsDocument(const Boundaries &boundaries, size_t cut, int64
   return sources[cut].documentEnds.contains(tokens[static_cast<size_t>(place)]);
 }
 
-/// For bits at changes, tokens are members where there is a bit; a forced first bit needs none.
+/// Returns the bits that each token must produce. For bits at changes, tokens with a bit are
+/// members; a forced first bit needs no member.
 BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
                                                    int64_t length) const {
   Wishes wishes(static_cast<size_t>(length));
@@ -223,14 +228,15 @@ BoundaryRules::Wishes BoundaryRules::computeWishes(const Boundaries &boundaries,
   return wishes;
 }
 
-/// Never chooses a token that ends a document: without it all boundaries are possible, except
-/// adjacent ones of a change.
+/// Returns a token that produces the wanted bits. Never chooses a token that ends a document: all
+/// boundaries are possible without it, except adjacent boundaries of a change.
 std::optional<int32_t> BoundaryRules::findToken(const Wishes &wishes, int64_t t, bool turned,
                                                 std::optional<int32_t> but) const {
   auto module = function->getParentOfType<ModuleOp>();
   auto vocabulary = getFact<SluiceDialect::VocabularyAttrHelper>(module).getInt();
   for (int64_t i = 0; i < vocabulary; ++i) {
-    auto token = static_cast<int32_t>((i + t) % vocabulary); // others side by side
+    // Adjacent positions get different tokens.
+    auto token = static_cast<int32_t>((i + t) % vocabulary);
     bool isEnd = llvm::any_of(
         sources, [&](const BoundarySource &of) { return of.documentEnds.contains(token); });
     if (but != token && !isEnd && llvm::all_of(wishes[static_cast<size_t>(t)], [&](auto wish) {
@@ -251,7 +257,7 @@ std::optional<std::vector<int32_t>> BoundaryRules::findTokens(const Boundaries &
   std::vector<int32_t> tokens;
   for (int64_t t = 0; t < length; ++t) {
     std::optional<int32_t> token = findToken(wishes, t, /*turned=*/false, std::nullopt);
-    if (!token) { // a member after a member has no bit, nor has the next
+    if (!token) { // a member after a member has no bit, and neither has the token after it
       for (auto &[cut, isMember] : wishes[static_cast<size_t>(t)]) {
         const BoundarySource &source = sources[cut];
         isMember |= source.isChange && source.selected.empty() &&

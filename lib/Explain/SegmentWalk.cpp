@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Follows reads at one length and under given boundaries, position by position. Independent of the
-// bounds.
+// bounds of the proof.
 #include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include "sluice/Explain/LeakSearch.h"
@@ -16,16 +16,16 @@ using namespace sluice;
 namespace {
 
 /// Maximum number of rows that are visited, and of boundary strings that are tried: half a second.
-/// Boundaries that depend only on positions are one string per length.
+/// Boundaries that depend only on positions give one string per length.
 constexpr int64_t mostRows = 60'000, longestSequence = 40;
-/// Operations of a position that a row may read.
+/// Operations charged for each position that a row may read.
 constexpr int64_t costOfRow = 8;
 
 class SegmentWalk {
 public:
   struct WalkedToken {
     int64_t token = -1;
-    Value operand; ///< read next on the way
+    Value operand; ///< the next read on the path
     int64_t position = 0;
   };
   SegmentWalk(func::FuncOp function, const Scales &scales, const BoundaryRules &rules,
@@ -39,7 +39,7 @@ public:
   /// on.
   std::optional<FoundLeak> find(size_t first, int64_t &budget);
 
-  Boundaries boundaries; ///< of the cuts so far
+  Boundaries boundaries; ///< boundaries of the segmentations before `first`
 
 private:
   int64_t countSegmentRows(Value value) const;
@@ -61,14 +61,15 @@ private:
 
 } // namespace
 
-/// For an axis of segments: the maximum number of segments of the sequence, plus one.
+/// Returns the number of rows of a value; for an axis of segments, the maximum number of segments
+/// of the sequence plus one.
 int64_t SegmentWalk::countSegmentRows(Value value) const {
   int64_t factor = scales.getScaleFactor(value),
           count = length + (scales.isSegmented(value) ? 1 : 0);
   return factor == 0 ? 1 : llvm::divideCeil(count, factor);
 }
 
-/// Returns none if segment `at` is not closed.
+/// Returns the value of a term; none if segment `at` is not closed.
 std::optional<int64_t> SegmentWalk::evaluateTerm(const SegmentTerm &term, int64_t p) const {
   CutTerm cut = *resolveTerm(term);
   const std::vector<int64_t> &ends =
@@ -117,7 +118,7 @@ SegmentWalk::WalkedToken SegmentWalk::compute(OpResult value, int64_t p) {
       }
     }
     if (!reads.relation || numbers.size() <= reads.terms.size()) {
-      continue; // a row of a segment that is not closed is null
+      continue; // a row of an open segment is null
     }
     AffineExpr d0 = getAffineDimExpr(0, flow.getContext()),
                d1 = getAffineDimExpr(1, flow.getContext());

@@ -10,9 +10,9 @@ using spec::TextNode;
 
 namespace {
 
-constexpr int64_t mostSegments = 3; // segments that a row may be made to read later by
-constexpr int64_t mostStarts = 16;  // rows of a block that may start one
-constexpr int64_t mostMoved = 16;   // stages that a move may pass
+constexpr int64_t mostSegments = 3; // maximum number of segments by which an edit delays a read
+constexpr int64_t mostStarts = 16;  // maximum number of starts of a block that are tried
+constexpr int64_t mostMoved = 16;   // maximum number of stages that a move may pass
 
 std::string quoted(llvm::StringRef text) { return ("\"" + text + "\"").str(); }
 
@@ -53,8 +53,8 @@ private:
   void addKey(const TextNode &object, const std::string &key, const std::string &json);
   void removeKey(const TextNode &object, const char *key, EditKind kind = EditKind::Key);
 
-  /// Checks for a rule whose bits follow from the whole text, so that a predictor has to learn
-  /// them: labels of a file, and the greatest rates or entropies of a text.
+  /// Returns true for a rule whose bits follow from the whole text, so that a predictor has to
+  /// learn them: labels of a file, and the largest rates or entropies of a text.
   bool isRuleAhead(const TextNode &boundaries) const {
     const TextNode *rule = boundaries.find("rule");
     return (rule && text.contents(*rule) == "labels") || boundaries.find("top") ||
@@ -138,7 +138,7 @@ void Collector::raise(const TextNode &object, const char *key, int64_t otherwise
                    }});
 }
 
-/// Masks that let a row read less, wherever one is written.
+/// Collects masks that let a row read less, at every place that has a mask.
 void Collector::collectMask(const TextNode &mask) {
   if (mask.kind == '"') {
     for (const char *name : {"\"causal\"", "\"complete\""}) {
@@ -186,8 +186,8 @@ void Collector::collectMasks(const TextNode &object) {
   }
 }
 
-/// Collects other streams for the keys that name one: streams with a name before the stage and, for
-/// the stage's input, the result of the stage before.
+/// Collects other streams for the keys that name a stream: streams with a name before the stage
+/// and, for the stage's input, the result of the preceding stage.
 void Collector::collectStreams(size_t index) {
   const TextNode &stage = text.stages()[index];
   for (const char *key : {"from", "with", "over"}) {
@@ -210,7 +210,8 @@ void Collector::collectStreams(size_t index) {
 // Stages
 //===----------------------------------------------------------------------===//
 
-/// Collects moves of a shift to every other place nearby. The stage after the new place reads it.
+/// Collects moves of a shift to every other place nearby. The stage after the new place reads the
+/// shifted stream.
 void Collector::collectMoves(size_t index) {
   const std::vector<TextNode> &stages = text.stages();
   auto from = static_cast<int64_t>(index), count = static_cast<int64_t>(stages.size());
@@ -232,8 +233,8 @@ void Collector::collectMoves(size_t index) {
   }
 }
 
-/// Collects shifts directly before a stage, of the stream that the stage reads, and after a stage,
-/// of its result under its name.
+/// Collects additions of shifts: before a stage, of the stream that the stage reads, and after a
+/// stage, of its result under its name.
 void Collector::collectAdditions(size_t index) {
   const TextNode &stage = text.stages()[index];
   const TextNode *from = stage.find("from");

@@ -1,11 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Every edit of the set is done to the spec's text, which is then read,
-// imported and judged like any spec: first by the bounds of its losses, which
-// is quick, and the best edit by the whole proof. A pair begins with an edit
-// near the leak's path that ends this leak, and its second edit is near the
-// path of the leak that remains.
+// Applies every edit of the set to the spec's text, which is then parsed, imported and checked like
+// any spec: first by the bounds of its losses, which is fast; only the best edit is checked by the
+// whole proof. A pair begins with an edit near the leak's path that ends this leak; its second edit
+// is near the path of the leak that remains.
 #include "sluice/Explain/SpecFix.h"
 #include "AdviceShifts.h"
 #include "SpecEdits.h"
@@ -34,26 +33,26 @@ namespace {
 
 /// A rejected spec on which edits are tried.
 struct Refused {
-  /// `leak` has the places on the leak's path.
+  /// Takes in `leak` the locations on the leak's path.
   Refused(const std::string &text, ArrayRef<spec::SourceLocation> leak, int64_t mostShift);
-  /// Returns the edits of stages on the leak's path, or of `defaults`: edits of keys first.
+  /// Returns the edits of stages on the leak's path, or of `defaults`, with edits of keys first.
   std::vector<const SpecEdit *> nearPath() const;
 
   SpecText text;
   std::string source;
   std::vector<SpecEdit> edits;
-  llvm::DenseSet<int64_t> path; ///< stages, and those right before and after one
+  llvm::DenseSet<int64_t> path; ///< indices of the stages on the path and of their neighbors
 };
 
-/// Order of repaired specs: less is better, field by field.
+/// Rank of a repaired spec: smaller is better, compared field by field in order.
 struct FixScore {
   int tier = 0;
-  double hidden = 0; ///< tokens that a row never sees, on average
+  double hidden = 0; ///< average number of tokens that a row never sees
   int edits = 1;
-  int64_t delay = 0; ///< change of all shifts together, in tokens
+  int64_t delay = 0; ///< change of the sum of all shifts, in tokens
   int kinds = 0;
   int64_t distance = 0;
-  size_t order = 0; ///< in which they were found
+  size_t order = 0; ///< order of discovery
 
   bool operator<(const FixScore &other) const {
     return std::tie(tier, hidden, edits, delay, kinds, distance, order) <
@@ -67,12 +66,13 @@ struct Mended {
   std::string words, text;
   spec::SourceLocation place;
   FixScore score;
-  /// Adds the same edits with numbers that are proved; empty where these are.
+  /// Adds the same edits with numbers that are proved; empty if the numbers of these edits are
+  /// proved.
   std::function<void()> retry;
   bool isMeasured = false; ///< `score.hidden` is known
 };
 
-/// One search: its context, its budget and the texts that it has judged.
+/// One search: its context, its budget, and the texts that were checked.
 class FixSearch {
 public:
   FixSearch(const ParsedSpec &refused, const CausalVerdict &verdict, int64_t operations);
@@ -80,21 +80,20 @@ public:
 
 private:
   struct Judged {
-    bool isCausal = false;        ///< in the bounds of its losses
-    std::optional<bool> isProved; ///< none: not tried
+    bool isCausal = false;        ///< causal by the bounds of its losses
+    std::optional<bool> isProved; ///< unset if not tried
     int64_t delay = 0;
     size_t dead = 0;
   };
-  /// Places on the path of a leak, as offsets in the text of the refused spec.
+  /// Locations on the path of a leak, as offsets in the text of the rejected spec.
   using LeakPath = std::vector<size_t>;
 
-  /// Returns true where no operations are left but what later parts of the
-  /// search need.
+  /// Returns true if only the operations that later parts of the search need are left.
   bool isOver();
   std::optional<ParsedSpec> read(const std::string &text);
   std::vector<ImportedVariant> import(const ParsedSpec &edited);
-  /// Places on the path of a leak that short sequences show; empty where none
-  /// does.
+  /// Returns the locations on the path of a leak of short sequences; empty if there is no such
+  /// leak.
   std::vector<spec::SourceLocation> findLeakPath(const ParsedSpec &edited);
   LeakPath locate(const std::vector<spec::SourceLocation> &leak, const SpecText &text,
                   const spec::TextEdits &edits) const;
@@ -120,11 +119,11 @@ private:
   size_t chooseBest();
 
   const ParsedSpec &refused;
-  WorkBudget budget; ///< of all edited specs together
+  WorkBudget budget; ///< shared by all edited specs
   WorkScope scope;
   int64_t tried = 0,
-          floor = 0;      ///< `floor`: operations that are left for later parts
-  bool isStopped = false; ///< something was not tried
+          floor = 0;      ///< `floor`: operations reserved for later parts
+  bool isStopped = false; ///< true if some edit was not tried
   MLIRContext context;
   llvm::StringMap<Judged> known;
   Judged original;
@@ -165,7 +164,7 @@ std::vector<const SpecEdit *> Refused::nearPath() const {
   return near;
 }
 
-/// Counts stages without an op on a path to a loss.
+/// Counts stages none of whose ops is on a path to a loss.
 static size_t countDeadStages(func::FuncOp function) {
   llvm::DenseSet<Operation *> live = advice::liveOps(function);
   llvm::StringSet<> all, alive;
@@ -181,11 +180,12 @@ static size_t countDeadStages(func::FuncOp function) {
   return all.size() - alive.size();
 }
 
-/// Returns the sum of the delays of all shifts in tokens; a segment counts as one. A stage with
-/// several keys and values spreads segments for each of them, with one number.
+/// Returns the sum of the delays of all shifts in tokens; a segment counts as one token. A stage
+/// with several keys and values spreads segments once for each of them, with one number.
 static int64_t sumDelays(func::FuncOp function) {
   Scales scales(function);
-  llvm::DenseSet<std::pair<Attribute, Value>> spread; // places and their segments
+  // Locations and segments that are already counted.
+  llvm::DenseSet<std::pair<Attribute, Value>> spread;
   int64_t sum = 0;
   for (Operation &op : function.getBody().front()) {
     if (auto shift = dyn_cast<ShiftOp>(op)) {
@@ -235,7 +235,8 @@ std::optional<ParsedSpec> FixSearch::read(const std::string &text) {
 }
 
 std::vector<ImportedVariant> FixSearch::import(const ParsedSpec &edited) {
-  constexpr int64_t costOfOp = 100; // microseconds: to read, expand, import and bound it
+  // Cost of reading, expanding, importing and bounding an op, in microseconds.
+  constexpr int64_t costOfOp = 100;
   std::vector<ImportedVariant> variants = importVariants(edited);
   for (const ImportedVariant &variant : variants) {
     for (auto function : ModuleOp(variant.module.get()).getOps<func::FuncOp>()) {
@@ -282,13 +283,14 @@ bool FixSearch::isProved(const std::string &text) {
   return judged.isProved.value_or(false);
 }
 
-/// Finds the leak of the shortest sequences, with a limit on reads that suits a choice of edits.
+/// Finds the leak of the shortest sequences, with a limit on reads that is low enough for many
+/// edits.
 static std::optional<FoundLeak> findShortLeak(func::FuncOp function, int64_t &reads) {
   constexpr int64_t longest = 256, longestGrowing = 16;
   if (hasSegments(function->getParentOfType<ModuleOp>())) {
     Boundaries boundaries;
     int64_t walked = 0;
-    reads -= 100'000; // all boundaries of some tokens
+    reads -= 100'000; // all boundaries of short sequences
     return findSegmentLeak(function, boundaries, walked);
   }
   ReadPlan plan(function);
@@ -335,7 +337,8 @@ FixSearch::LeakPath FixSearch::locate(const std::vector<spec::SourceLocation> &l
   return path;
 }
 
-/// Returns infinity if the visible tokens have no pattern.
+/// Returns the average number of hidden tokens per row; infinity if the visible tokens have no
+/// pattern.
 double FixSearch::hiddenTokens(const std::string &text) {
   std::optional<ParsedSpec> edited = read(text);
   std::vector<ImportedVariant> variants = importVariants(*edited);
@@ -363,7 +366,7 @@ std::optional<int64_t> FixSearch::leastNumber(int64_t least, int64_t most,
   if (least >= most || !proves(most)) {
     return std::nullopt;
   }
-  int64_t low = least, high = most; // `low` is not enough
+  int64_t low = least, high = most; // `low` is known to be insufficient
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
     (proves(middle) ? high : low) = middle;
@@ -385,7 +388,7 @@ void FixSearch::trySingle(const SpecEdit &edit, bool isStrict) {
   std::string text = applyTwoEdits(*number);
   const Judged &judged = judge(text);
   if (edit.tier() > 0 && judged.dead > original.dead) {
-    return; // cut off and not mended
+    return; // the edit cut stages off instead of repairing the leak
   }
   const std::string &file = refused.file;
   auto locate = [&](size_t offset) { return spec::toString(base->text.locate(offset, file)); };
@@ -408,8 +411,8 @@ void FixSearch::trySingles(int tier) {
 
 void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> rest, size_t second,
                         bool isStrict) {
-  // The least second number for the first one, then the least first number for
-  // that.
+  // Finds the smallest second number for the first one, then the smallest first number for that
+  // second number.
   auto applyTwoEdits = [&](int64_t x, int64_t y) -> std::string {
     std::string between = applyEdits(base->source, first.apply(x));
     SpecText text(between);
@@ -450,8 +453,8 @@ void FixSearch::tryPair(const SpecEdit &first, std::shared_ptr<const Refused> re
        isStrict ? nullptr : retry});
 }
 
-/// Tries pairs whose first edit is `first`: one edit of a pair ends the spec's own leak, so it may
-/// be the first.
+/// Tries pairs whose first edit is `first`: one edit of a pair must end the spec's own leak, and
+/// can be chosen as the first.
 void FixSearch::tryPairsAfter(const SpecEdit &first) {
   if (isOver()) {
     return;
@@ -482,8 +485,8 @@ void FixSearch::tryPairs() {
   }
 }
 
-/// Hidden tokens are computed only for the few specs that are best in all other fields, until one
-/// hides no token.
+/// Chooses the best repaired spec. Computes hidden tokens only for the few specs that are best in
+/// all other fields, until one hides no token.
 size_t FixSearch::chooseBest() {
   constexpr size_t most = 8;
   llvm::sort(mended, [](const Mended &a, const Mended &b) { return a.score < b.score; });

@@ -43,7 +43,7 @@ std::string CausalWarning::format() const {
   return spec::toString(place) + (isNote() ? ": note: " : ": warning: ") + text;
 }
 
-/// Returns one line per step; equal steps, of a stack of layers, share one.
+/// Returns one line per step; equal steps of a stack of layers share one line.
 static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) {
   std::vector<std::string> lines;
   std::string last;
@@ -62,7 +62,7 @@ static std::vector<std::string> buildLines(const std::vector<CausalStep> &path) 
   return lines;
 }
 
-/// Formats a path; of thousands of reads only both ends are shown.
+/// Formats a path; shows only both ends of a path of thousands of reads.
 static std::string formatPath(const std::vector<CausalStep> &path) {
   constexpr size_t shown = 16;
   std::vector<std::string> lines = buildLines(path);

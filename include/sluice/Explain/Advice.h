@@ -12,10 +12,10 @@ struct ParsedSpec;
 
 /// Inputs and limits of a search for advice.
 struct AdviceRequest {
-  /// The spec that the module was imported from, at its factor: each advised edit is applied to a
+  /// The spec from which the module was imported, at its factor: each advised edit is applied to a
   /// copy, which is expanded and proved. Null for model IR, where edits apply to the module.
   const ParsedSpec *spec = nullptr;
-  /// Maximum number of operations; a note names the searches that it cut short.
+  /// Maximum number of operations; a note names the searches that this limit cut short.
   int64_t operations = WorkBudget::defaultOperations;
 };
 

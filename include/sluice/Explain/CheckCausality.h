@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-/// Checks @evaluate and, where there is one, @train. With `replay`, a witness is run on the float64
-/// reference where the model is small enough. Takes at most the operations of the current
-/// WorkBudget, of one of its own outside of every scope.
+/// Checks @evaluate and, if it exists, @train. With `replay`, runs a witness on the float64
+/// reference if the model is small enough. Takes at most the operations of the current WorkBudget,
+/// or of a new budget if there is none.
 CausalVerdict checkCausality(mlir::ModuleOp module, bool replay = true);
 
-/// Checks a model at each factor that steps draw. Returns the verdict of the first factor that is
-/// not proved, or one for all factors.
+/// Checks a model at each factor that steps draw. Returns the first verdict that is not a proof, or
+/// one verdict for all factors.
 CausalVerdict checkCausality(const std::vector<ImportedVariant> &variants, bool replay = true);
 
 } // namespace sluice

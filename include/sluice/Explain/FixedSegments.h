@@ -10,9 +10,9 @@ namespace sluice {
 /// Returns true if an operand only defines segments, so that the op reads no row through it.
 bool isOfBoundaries(mlir::OpOperand &operand);
 
-/// Rows of a function's scales under regular boundaries: segments have a rule's factor, else four
-/// tokens, or two rows on a scale of groups or segments. Bits that begin segments include the first
-/// row.
+/// Rows of a function's scales under regular boundaries. Segments have the factor of a rule,
+/// otherwise four tokens, or two rows on a scale of groups or segments. If bits begin segments, the
+/// first row has a bit.
 class RegularSegments {
 public:
   explicit RegularSegments(mlir::func::FuncOp function);
@@ -27,15 +27,15 @@ public:
 private:
   Scales scales;
   llvm::SmallVector<SegmentOp> cuts;
-  llvm::SmallVector<int64_t> positions;            ///< of the cut scale, in a segment
-  llvm::SmallVector<int64_t> firsts;               ///< of its positions, the first with a bit
-  llvm::DenseMap<mlir::Attribute, int64_t> tokens; ///< of a segment, by axis
+  llvm::SmallVector<int64_t> positions; ///< rows of the segmented scale per segment
+  llvm::SmallVector<int64_t> firsts;    ///< the first row with a bit, for each segmentation
+  llvm::DenseMap<mlir::Attribute, int64_t> tokens; ///< tokens per segment, by axis
 };
 
 /// Rows that ops on segments read under one set of boundaries.
 class FixedSegments {
 public:
-  /// Boundaries of the function's cuts, in order.
+  /// Takes the boundaries of the function's segmentations, in order.
   FixedSegments(mlir::func::FuncOp function, Boundaries boundaries);
   /// Returns the number of rows of a value on segments: closed segments and the open one, grouped;
   /// none for another value.
@@ -44,8 +44,8 @@ public:
   /// last < first if it reads none. The operand's reads must have terms of segments.
   std::pair<int64_t, int64_t> computeRange(CausalFlowInterface op, unsigned operand, int64_t p,
                                            int64_t n) const;
-  /// Returns the first token of a row, and for the row after the last closed one the next token.
-  /// Where bits begin segments, the row after the last of them begins after all tokens.
+  /// Returns the first token of a row; for the row after the last closed segment, the token after
+  /// it. If bits begin segments, the row after the last bit begins after all tokens.
   int64_t getFirstToken(mlir::Value value, int64_t row) const;
 
 private:

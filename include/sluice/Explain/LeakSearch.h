@@ -23,19 +23,19 @@ std::optional<FoundLeak> findLeakAt(const ReadPlan &plan, int64_t length, bool m
 using Boundaries = std::vector<std::vector<int64_t>>;
 /// Lengths that a search for a leak covered.
 struct LeakSearch {
-  int64_t every = 0;   ///< at lengths up to this every read of every row was walked
-  int64_t growing = 0; ///< the same, with positions that only later tokens create
-  int64_t latest = 0;  ///< at some lengths up to this the latest reads of some rows were walked
+  int64_t every = 0;   ///< every read of every row was followed at lengths up to this
+  int64_t growing = 0; ///< the same, including positions that only later tokens create
+  int64_t latest = 0;  ///< the latest reads of some rows were followed at some lengths up to this
   /// Describes the lengths: "of sequences up to 57 tokens every read was followed; of ones up to
   /// ..."
   std::string describe() const;
 };
-/// Finds a leak at the smallest length up to `longest`, if possible within the sequence. `row` is
-/// searched first. Returns nothing if the search would take more than a few seconds.
+/// Finds a leak at the smallest length up to `longest`, preferably within the sequence. Searches
+/// `row` first. Returns nothing if the search would take more than a few seconds.
 std::optional<FoundLeak> findLeak(const ReadPlan &plan, int64_t longest, int64_t row,
                                   LeakSearch &search);
 
-/// Moves the witness of a leak to the row's own target if the row reads it: the witness then has
+/// Moves the witness of a leak to the row's own target if the row reads it: the witness then names
 /// that token, and the path ends there.
 void preferTarget(const ReadPlan &plan, FoundLeak &leak);
 

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Places of ops in the spec.
+// Locations of ops in the spec.
 #pragma once
 
 #include "mlir/IR/Operation.h"
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Returns the place of an op's stage in the spec; for attention, the place of its mask.
+/// Returns the location of an op's stage in the spec; for attention, the location of its mask.
 spec::SourceLocation getOpLocation(mlir::Operation *op);
 
 } // namespace sluice

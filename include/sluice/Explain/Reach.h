@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Computes the exact set of tokens that a row can see, by composing the ops' relations at one
-// length. Bounds cannot show it, because an upper bound has no holes.
+// length. Upper bounds are not sufficient, because they have no holes.
 #pragma once
 
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -12,16 +12,16 @@
 
 namespace sluice {
 
-/// Positions of every sequence that a row reads, directly or through others. One bit per position
-/// of the value's scale; reads past its end are omitted.
+/// Positions of every sequence that a row reads, directly or through other positions. One bit per
+/// position of the value's scale; reads past its end are omitted.
 using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
 
 class FixedSegments;
 
-/// Reads of a function at one length. For segments, only the contents of rows count, under
-/// `boundaries` or, without them, under regular ones (RegularSegments). Relations are solved once;
-/// a row then costs about one bit operation per position of each attention, and one word operation
-/// per 64 positions of everything else.
+/// Reads of a function at one length. On segments, rows have fixed contents, under `boundaries` or,
+/// without them, under regular boundaries (RegularSegments). Relations are solved once; a row then
+/// costs about one bit operation per position of each attention, and one word operation per 64
+/// positions of all other ops.
 class ReachGraph {
 public:
   ReachGraph(mlir::func::FuncOp function, int64_t length,
@@ -30,13 +30,13 @@ public:
   int64_t getLength(mlir::Value value) const { return getNodeInfo(value).length; }
   /// Returns the first token of a row of a value on segments; none for other values.
   std::optional<int64_t> getFirstToken(mlir::Value value, int64_t row) const;
-  /// Returns the reads of `position` of `value`, including `value`. Maps that are not stored are
-  /// read through, also past the end of their scale, as in the compiled program.
+  /// Returns the reads of `position` of `value`, including the position itself. Reads through maps
+  /// that are not stored, also past the end of their scale, as the compiled program does.
   ReachSets sees(mlir::Value value, int64_t position) const;
   /// Returns the reads of several positions together.
   ReachSets sees(mlir::Value value, const llvm::BitVector &positions) const;
   /// Returns the first and last position of operand `operand` of `op` that position p reads; last <
-  /// first if there is none. The sources of lazy maps are not clipped to their scale.
+  /// first if there is none. The sources of lazy maps are not limited to their scale.
   std::pair<int64_t, int64_t> readRange(mlir::Operation *op, unsigned operand, int64_t p) const;
 
 private:
@@ -45,7 +45,8 @@ private:
     bool lazy = false;
   };
   using Ranges = std::vector<std::pair<int64_t, int64_t>>;
-  /// One operand's relation, solved; `ranges` if it is a range for each position of the result.
+  /// The relation of one operand, solved; with `ranges` if each position of the result reads a
+  /// range.
   struct SolvedRead {
     mlir::Value source;
     unsigned operand = 0;
@@ -69,11 +70,11 @@ private:
   int64_t length;
   std::shared_ptr<const FixedSegments> segments;
   llvm::DenseMap<mlir::Value, Info> infos;
-  std::vector<Node> nodes; ///< in the order of the function
+  std::vector<Node> nodes; ///< in program order
   llvm::DenseMap<mlir::Operation *, size_t> indexOf;
   llvm::DenseMap<std::pair<mlir::Attribute, std::pair<int64_t, int64_t>>,
                  std::shared_ptr<const Ranges>>
-      known; ///< by relation and lengths
+      known; ///< ranges by relation and lengths
 };
 
 } // namespace sluice

@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-/// A lazy value as a map of a stored one: position p reads `root` at floor((p - shift) / factor). A
-/// chain of shifts and upsamplings of any length is one such map.
+/// A lazy value as a map of a stored value: position p reads `root` at floor((p - shift) / factor).
+/// A chain of shifts and upsamplings of any length is one such map.
 struct LazyMap {
   mlir::Value root;
   int64_t shift = 0, factor = 1;
@@ -31,13 +31,13 @@ public:
   llvm::ArrayRef<OperandRead> getOpReads(mlir::Operation *op) const {
     return reads.find(op)->second;
   }
-  /// Returns null if the value is stored or is not such a map.
+  /// Returns the map of a lazy value; null if the value is stored or is not such a map.
   const LazyMap *getLazyMap(mlir::Value value) const;
   int64_t computeLength(mlir::Value value, int64_t length) const;
 
   mlir::func::FuncOp function;
   Scales scales;
-  std::vector<mlir::Operation *> ops; ///< that make sequences, in order
+  std::vector<mlir::Operation *> ops; ///< ops that compute sequences, in program order
 
 private:
   llvm::DenseMap<mlir::Operation *, llvm::SmallVector<OperandRead, 2>> reads;
@@ -52,13 +52,13 @@ public:
   struct ReachedToken {
     int64_t token = -1;
     mlir::Value
-        operand; ///< read next on the way; null at the token, or at the position of that token
+        operand; ///< the next read on the path; null at the token, or at the position of that token
     int64_t position = 0;
   };
 
-  /// With `missing`, a position counts as a read of the token that makes it exist, even past the
-  /// end; otherwise it is null there. Every followed read takes one of `budget`; once that is
-  /// negative, further reads are null.
+  /// With `missing`, a read of a position also reads the token from which the position exists, even
+  /// past the end; otherwise the position is null there. Every read that is followed takes one unit
+  /// of `budget`; further reads are null once the budget is negative.
   ReadWalk(const ReadPlan &plan, int64_t length, bool missing, int64_t *budget = nullptr);
   ReachedToken at(mlir::Value value, int64_t position) const;
   int64_t getLength(mlir::Value value) const { return plan.computeLength(value, length); }
@@ -74,7 +74,7 @@ private:
   bool missing;
   int64_t *budget;
   llvm::DenseMap<mlir::Value, std::vector<ReachedToken>> stored;
-  /// For each position, the first one up to it that reaches the latest token.
+  /// For each position, the first position up to it that reaches the latest token.
   llvm::DenseMap<mlir::Value, std::vector<int64_t>> latest;
 };
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Boundaries as inputs: which ones the rules of a model can give, and what to run for a witness.
+// Boundaries as inputs: the boundaries that the rules of a model can produce, and the runs for a
+// witness.
 #pragma once
 
 #include "sluice/Explain/LeakSearch.h"
@@ -15,26 +16,28 @@ public:
   enum Kind { Predicted, ByPosition, ByToken };
   struct BoundarySource {
     Kind kind = Predicted;
-    int64_t factor = 1;                    ///< of the scale that is cut
-    llvm::DenseSet<int64_t> members;       ///< of the rule's table
-    llvm::SmallVector<SegmentOp> selected; ///< the bit is that of the token that ends a segment
-    bool hasFirst = false;                 ///< the first row has a bit, whatever decides the others
+    int64_t factor = 1;                    ///< factor of the scale that is segmented
+    llvm::DenseSet<int64_t> members;       ///< rows of the rule's table that are 1
+    llvm::SmallVector<SegmentOp> selected; ///< the bit belongs to the token that ends a segment
+    bool hasFirst = false;                 ///< the first row has a bit, for any rule or predictor
     bool isNeverFirst = false;             ///< the rule gives the first row no bit
-    int64_t capacity = std::numeric_limits<int64_t>::max(); ///< segments, at most
-    bool isChange = false;                ///< the bit is of a member behind a token that is none
-    llvm::DenseSet<int64_t> documentEnds; ///< tokens that force a bit, whatever decides the others
-    /// From a bit to the token that forces it: a cut whose ends are read, or none: one row back.
+    int64_t capacity = std::numeric_limits<int64_t>::max(); ///< maximum number of segments
+    bool isChange = false; ///< the bit marks a member whose preceding token is not a member
+    llvm::DenseSet<int64_t> documentEnds; ///< tokens that force a bit, for any rule or predictor
+    /// Path from a bit to the token that forces it: for each step, the segmentation whose ends are
+    /// read, or null for a step back by one row.
     llvm::SmallVector<SegmentOp> toDocument;
   };
   explicit BoundaryRules(mlir::func::FuncOp function);
 
-  /// Places that a bit of a cut may stand at, of `length` tokens: rows of its scale, and of
-  /// segments those that `boundaries` of earlier cuts close.
+  /// Returns the number of places for bits of a segmentation in `length` tokens: the rows of its
+  /// scale or, for segments of segments, the segments that `boundaries` of earlier segmentations
+  /// close.
   int64_t countPlaces(const Boundaries &boundaries, size_t cut, int64_t length) const;
   /// Returns the boundaries of a segmentation that depend only on positions.
   std::optional<std::vector<int64_t>> findRegular(size_t cut, int64_t places) const;
-  /// Returns tokens for which rules by token give the boundaries of the first segmentations; none
-  /// if there are none.
+  /// Returns tokens for which rules by token produce the boundaries of the first segmentations;
+  /// none if no such tokens exist.
   std::optional<std::vector<int32_t>> findTokens(const Boundaries &boundaries,
                                                  int64_t length) const;
   /// Returns true if the bits of a cut begin segments: the first row has one.
@@ -50,15 +53,15 @@ public:
   /// lengths differ.
   std::optional<Boundaries> replayBoundaries(llvm::ArrayRef<int32_t> tokens,
                                              llvm::ArrayRef<int64_t> marks) const;
-  /// Runs that show a leak: first the witness, then the runs to compare with it: the token
-  /// changed, under the same boundaries or with one that follows from it. Empty where no tokens
-  /// give the boundaries.
+  /// Returns the runs that demonstrate a leak: first the witness, then the runs that are compared
+  /// with it, with the token changed, under the same boundaries or with a boundary that follows
+  /// from the token. Returns none if no tokens produce the boundaries.
   std::vector<SegmentRun> findRuns(const FoundLeak &leak, const Boundaries &boundaries) const;
 
 private:
   bool endsDocument(const Boundaries &boundaries, size_t cut, int64_t place,
                     llvm::ArrayRef<int32_t> tokens) const;
-  /// For each token, segmentations by rule and whether they need a bit there.
+  /// For each token, the segmentations by rule and whether each needs a bit there.
   using Wishes = std::vector<std::vector<std::pair<size_t, bool>>>;
   Wishes computeWishes(const Boundaries &boundaries, int64_t length) const;
   /// Returns true if a run of the program can have the boundaries of one cut, or of all cuts.
@@ -71,7 +74,7 @@ private:
   Boundaries turnedAt(Boundaries boundaries, size_t cut, int64_t position, int64_t length) const;
   std::optional<size_t> findCut(mlir::Value bits) const;
   /// The tokens of row p of a segmentation: its first and last token, the token that rules read,
-  /// and the number of levels up to there.
+  /// and the number of levels that end there.
   struct CutRow {
     int64_t first, last, asked, level = 1;
   };

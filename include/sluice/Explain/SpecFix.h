@@ -7,15 +7,15 @@
 
 namespace sluice {
 
-/// Operations (WorkBudget.h) that a search may take: some seconds. Counted and not timed, so that
-/// every machine prints the same advice.
+/// Operations (WorkBudget.h) that a search may take, a few seconds. The limit counts operations
+/// instead of time, so that every machine prints the same advice.
 inline constexpr int64_t mostFixOperations = 120'000'000;
 
-/// Tries the edits of docs/causality.md on the text of a refused model, alone and two together, and
-/// sets `fix` of its verdict to the best of those after which the spec is proved, else `noFix`.
-/// Keys and shifts come before other streams, and these before fewer stages. Among them the order
-/// is: fewer tokens hidden from rows; fewer edits; less delay; the kind of edit; shorter moves; the
-/// file's.
+/// Tries the edits of docs/causality.md on the text of a rejected model, alone and in pairs, and
+/// sets `fix` of its verdict to the best edit after which the spec is proved, else `noFix`. Edits
+/// of keys and shifts precede edits of streams, which precede removals of stages. Within these
+/// kinds, edits are ordered by the number of hidden tokens, the number of edits, the delay, the
+/// kind of edit, the distance of a move, and the position in the file.
 void findFix(const ParsedSpec &spec, CausalVerdict &verdict,
              int64_t operations = mostFixOperations);
 

@@ -15,8 +15,8 @@ namespace sluice {
 /// step.
 struct CausalStep {
   spec::SourceLocation place;
-  std::string
-      op; ///< as a spec calls it: "shorten (linear)", "attention", "layer"; of model IR the op
+  std::string op; ///< name of the op in a spec: "shorten (linear)", "attention", "layer"; for model
+                  ///< IR, the op name
   int64_t from = 0;
   int64_t to = 0;
 };
@@ -24,8 +24,8 @@ struct CausalStep {
 /// Result of running the program on a witness.
 enum class Replay { NotRun, Changed, Unchanged };
 
-/// The program that ran: the float64 reference, whose change is in the row that the head reads, or
-/// the compiled program, whose change is in the row's loss (nats).
+/// The program that ran: the float64 reference, which reports the change in the row that the head
+/// reads, or the compiled program, which reports the change in the row's loss (nats).
 enum class ReplayProgram { Reference, Compiled };
 
 /// Bits of each segmentation of a mode, one number per row; empty for a segmentation whose bits the
@@ -39,7 +39,7 @@ std::string forcedName(size_t cut);
 struct SegmentRun {
   std::vector<int32_t> tokens;
   ForcedBits bits;
-  std::string what; ///< "token 2 changed under the same boundaries"; empty for the first
+  std::string what; ///< "token 2 changed under the same boundaries"; empty for the first run
 };
 
 /// Row `row` of a sequence of `length` tokens depends on token `token` > row. If token >= length,
@@ -51,13 +51,13 @@ struct CausalWitness {
   int64_t token = 0;
   std::vector<CausalStep> path; ///< from the token to the row
   Replay replay = Replay::NotRun;
-  double change = 0; ///< largest difference in the row that predicts, where the replay was run
+  double change = 0; ///< maximum difference in the row that predicts, if the replay ran
   ReplayProgram program = ReplayProgram::Reference;
-  std::string whyNotRun = {}; ///< "--no-replay"; empty where no replay was asked for
-  /// For segments: the inputs of the first run, then of the runs that are compared with it. Empty
-  /// without segments: tokens are arbitrary.
+  std::string whyNotRun = {}; ///< "--no-replay"; empty if no replay was requested
+  /// With segments: the inputs of the first run, then of the runs that are compared with it. Empty
+  /// without segments, where tokens are arbitrary.
   std::vector<SegmentRun> runs = {};
-  size_t shown = 0; ///< of `runs`: the one whose row changed
+  size_t shown = 0; ///< index in `runs` of the run whose row changed
 };
 
 /// A loss that the proof covers: row t is scored against token t + offset.
@@ -69,21 +69,22 @@ struct ProvedLoss {
 
 enum class WarningKind {
   BlindSpot,      ///< tokens before the target that a row can never see
-  Waste,          ///< a shift larger than the least causal one
+  Waste,          ///< a shift larger than the smallest causal shift
   DeadStage,      ///< a stage that no loss reads
   BoundedContext, ///< a fact: rows see a limited number of tokens back
-  NotEnumerated,  ///< a fact: blind spots were not looked for
-  Unfinished      ///< a fact: the time for advice was over; the parts that were not searched
+  NotEnumerated,  ///< a fact: blind spots were not searched
+  Unfinished      ///< a fact: the budget for advice was exhausted; names the parts that were not
+                  ///< searched
 };
 
 /// A possible improvement of a causal model, or a fact about it that is not a defect.
 struct CausalWarning {
   WarningKind kind = WarningKind::BlindSpot;
   spec::SourceLocation place;
-  std::string text; ///< with the remedy, without place and severity
+  std::string text; ///< the message with the remedy, without location and severity
 
   bool isNote() const { return kind >= WarningKind::BoundedContext; }
-  /// "blind-spot"
+  /// Returns the name of the kind, such as "blind-spot".
   const char *getName() const;
   /// Formats the warning: "file:line:column: warning: text".
   std::string format() const;
@@ -91,46 +92,51 @@ struct CausalWarning {
 
 /// An edit after which a rejected spec is proved (SpecFix.h).
 struct SpecFix {
-  std::string words; ///< with its place
+  std::string words; ///< description of the edit with its location
   spec::SourceLocation place;
   std::string text;         ///< the spec with the edit
-  bool hidesTokens = false; ///< rows of it never see some tokens before their target
+  bool hidesTokens = false; ///< rows of the edited spec never see some tokens before their target
 };
 
 enum class VerdictKind {
   Proved,    ///< for every length and row: no leak, and rows do not change as the sequence grows
-  Leak,      ///< there is a witness
-  NotProved, ///< neither, as where the budget is exhausted; to be refused as a leak is
-  Misaligned ///< no leak, but generation would append a row's prediction at another place than
-             ///< the loss scored it at; to be refused too
+  Leak,      ///< there is a witness of a leak
+  NotProved, ///< neither a proof nor a witness, for example because the budget is exhausted;
+             ///< rejected like a leak
+  Misaligned ///< no leak, but generation would append a row's prediction at a position other than
+             ///< the one that the loss scores; rejected too
 };
 
 struct CausalVerdict {
   VerdictKind kind = VerdictKind::NotProved;
-  std::vector<std::string> modes; ///< proved: "eval", "train", "generate"
-  std::vector<ProvedLoss> losses; ///< of the modes proved
+  std::vector<std::string> modes; ///< the proved modes: "eval", "train", "generate"
+  std::vector<ProvedLoss> losses; ///< the losses of the proved modes
   std::vector<std::string> given; ///< axes that are known before the first token: no leak
-  int64_t obligations = 0;        ///< how many were decided to hold
-  int64_t exhausted = 0;          ///< not proved because so many operations were spent; else 0
-  std::vector<int64_t> factors;   ///< where steps draw their factor: proved with each
-  int64_t refusedFactor = 0;      ///< with which it was not; 0: none is drawn
-  std::string refusedMode;        ///< the mode that was not, if any
-  spec::SourceLocation place;     ///< of the stage at fault
-  std::string message;            ///< the mistake and its remedy; empty where proved
-  std::string remedy; ///< how `message` ends: a change of the module that was not done to a spec
+  int64_t obligations = 0;        ///< number of obligations that hold
+  /// The exhausted number of operations if that is why the model is not proved, else 0.
+  int64_t exhausted = 0;
+  /// If steps draw their factor: the factors for which the model is proved.
+  std::vector<int64_t> factors;
+  /// The factor for which the model is not proved; 0 if steps draw no factor.
+  int64_t refusedFactor = 0;
+  std::string refusedMode;    ///< the mode that is not proved, if any
+  spec::SourceLocation place; ///< location of the stage at fault
+  std::string message;        ///< the mistake and its remedy; empty if proved
+  /// The end of `message`: a remedy that changes the module and was not tried on the spec.
+  std::string remedy;
   std::optional<SpecFix> fix;
-  std::string noFix; ///< why a search found none; empty where none was looked for
+  std::string noFix; ///< the reason that a search found no fix; empty if there was no search
   std::optional<CausalWitness> witness;
-  std::vector<CausalWarning> warnings; ///< where proved: defects that do not leak
-  std::vector<CausalWarning> notes;    ///< where proved: facts
+  std::vector<CausalWarning> warnings; ///< defects of a proved model that do not leak
+  std::vector<CausalWarning> notes;    ///< facts about a proved model
 
   bool isProved() const { return kind == VerdictKind::Proved; }
-  /// Leaves the end of the message out: advice is then that of a search on the spec itself.
+  /// Removes the remedy from the message, if a search on the spec itself gives the advice.
   void dropRemedy();
   /// Formats the advice: "  advice: shift by 3, not 2, at a.json:4:7 ..."; empty if no fix was
   /// searched for.
   std::string formatFix() const;
-  /// Formats the verdict for people: the message at its place, then the witness read by read; one
+  /// Formats the verdict for users: the message at its location, then the witness read by read; one
   /// line if proved.
   std::string format() const;
   /// Formats the verdict without the result of a replay, which takes longer.
