@@ -46,7 +46,7 @@ static std::vector<ImportedVariant> readModel(MLIRContext &context, const CheckR
   return importVariants(*spec);
 }
 
-/// Returns why the requested outputs are impossible; empty if they are possible.
+/// Returns the reason that the requested outputs are impossible; empty if they are possible.
 static std::string findOutputMistake(const CheckRequest &request) {
   if (!request.certificate.empty() && isModelIR(request.spec)) {
     return request.spec + ": expected a spec for --certificate, found model IR; a certificate is "
@@ -66,8 +66,7 @@ static std::string findOutputMistake(const CheckRequest &request) {
   return "";
 }
 
-/// Writes the requested outputs: obligations whether or not they hold, but only the certificate of
-/// a proof.
+/// Writes the requested outputs: obligations for any verdict, the certificate only for a proof.
 static void writeOutputs(const CheckRequest &request, const std::vector<ImportedVariant> &variants,
                          StringRef text, bool proved) {
   if (!request.smt.empty()) {
@@ -85,8 +84,8 @@ static void writeOutputs(const CheckRequest &request, const std::vector<Imported
   }
 }
 
-/// Returns the variant of pictures and advice: the refused one, else the coarsest, which needs the
-/// largest shift.
+/// Returns the variant for pictures and advice: the rejected variant, else the coarsest, which
+/// needs the largest shift.
 static const ImportedVariant &selectVariant(const std::vector<ImportedVariant> &variants,
                                             const CausalVerdict &verdict) {
   auto refused = llvm::find_if(variants, [&](const ImportedVariant &variant) {
@@ -110,7 +109,7 @@ static StepSummary summarizeStep(func::FuncOp predict, int64_t operations) {
       continue;
     }
     std::string name = getOriginName(value);
-    if (step.isGiven) { // all at once, before the first token
+    if (step.isGiven) { // stored whole before the first token
       summary.states.push_back({name, step.ring, true, 0, 0, 0, step.ring});
       continue;
     }
@@ -170,7 +169,7 @@ static void check(const CheckRequest &request, CheckOutcome &result) {
   for (auto function : module.getOps<func::FuncOp>()) {
     result.ops = std::max<int64_t>(result.ops, llvm::range_size(function.getOps()));
   }
-  // Uses the factor that is compiled for generation if a hierarchy draws one.
+  // Draws the factor of generation if a hierarchy has several factors.
   ModuleOp generated = *variants.front().module;
   auto predict = generated.lookupSymbol<func::FuncOp>("predict");
   if (request.step && verdict.isProved() && predict &&

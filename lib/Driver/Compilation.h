@@ -11,15 +11,16 @@
 
 namespace sluice::driver {
 
-/// One compilation: stages in order, each of which may end it.
+/// One compilation: a sequence of stages, each of which may end it.
 class Compilation {
 public:
-  /// Inputs of weight gradients are kept, or made again where that is possible.
+  /// With `keepMaps`, stores the inputs of weight gradients; otherwise rematerializes them where
+  /// possible.
   Compilation(const CompileRequest &request, bool keepMaps)
       : request(request), keepMaps(keepMaps) {}
 
   Outcome run();
-  /// Returns the smallest possible arena if the budget cannot be met.
+  /// Returns the size of the smallest possible arena if the budget cannot be met.
   std::optional<int64_t> leastArena() const { return least; }
   /// Returns true if anything of the module is stored as bf16.
   bool hasBf16();
@@ -52,12 +53,12 @@ private:
   const bool keepMaps;
   std::optional<int64_t> least;
   mlir::MLIRContext context;
-  CompileInput input;         ///< the module of its first variant moves to `module` to be lowered
-  bool trainsOnTokens = true; ///< of the head, for the plan
-  mlir::OwningOpRef<mlir::ModuleOp> module; ///< of the first variant, then of all
+  CompileInput input;         ///< the module of its first variant is moved to `module` for lowering
+  bool trainsOnTokens = true; ///< true if the head trains on tokens, for the plan
+  mlir::OwningOpRef<mlir::ModuleOp> module; ///< module of the first variant, later of all variants
   std::string imported;                     ///< the modules as imported, for the reproducer
   std::string diagnostics;
-  std::string rejection; ///< message of a pass about the input, for the user
+  std::string rejection; ///< message of a pass that rejects the input, for the user
   Targets targets;
   ProofRecord proof;
   std::optional<LoweringWatch> watch;

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The road from a spec to an artifact.
+// The pipeline from a spec to an artifact.
 #include "Budget.h"
 #include "Compilation.h"
 #include "Factors.h"
@@ -39,7 +39,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// Before the work, since a compile may take seconds.
+/// Checks the output before the compilation, which may take seconds.
 std::optional<Outcome> Compilation::checkOutput() const {
   if (!request.emit.empty() || request.inMemory) {
     return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<Outcome> Compilation::checkCausal() {
                     spec::toString(verdict.place) + ": " + verdict.message +
                     "; compiled because of --allow-leak, and the artifact is marked as " + mark;
   }
-  // Certificates are about specs; a leak has none.
+  // Only specs have certificates, and only without a leak.
   bool certified = verdict.isProved() && !isModelIR(request.spec);
   proof = {verdict.isProved() ? "proved"
            : isOpen           ? "not-proved"
@@ -113,7 +113,7 @@ void Compilation::prepareReplay() {
   proof = {"leak-allowed", {}};
 }
 
-/// Compiler talk never reaches a user: it goes into a reproducer beside the artifact.
+/// Writes compiler diagnostics to a reproducer next to the artifact; they never reach a user.
 Outcome Compilation::internalError(const std::string &what) {
   std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
   std::string file = "// sluice compile " + request.spec + "\n";
@@ -149,7 +149,7 @@ static HashedAttentionOp findHashed(ModuleOp module, bool isSorted = false) {
   return found;
 }
 
-/// Labels that predictions read; null where losses alone do.
+/// Returns labels that predictions read; null if only losses read labels.
 static LabelsOp findReadLabels(ModuleOp module) {
   LabelsOp found;
   if (auto predict = module.lookupSymbol<func::FuncOp>("predict")) {
@@ -183,7 +183,8 @@ static std::string findUncompiled(ModuleOp model) {
   return "";
 }
 
-/// Compares dependences after a pass with the ones before the first; `pass` is empty before that.
+/// Compares the dependences after a pass with the dependences before the first pass; `pass` is
+/// empty before the first pass.
 std::optional<Outcome> Compilation::watchPass(StringRef pass, ModuleOp lowered) {
   if (!request.verifyEachCausality) {
     return std::nullopt;
@@ -214,15 +215,15 @@ std::optional<Outcome> Compilation::watchPass(StringRef pass, ModuleOp lowered) 
   return std::nullopt;
 }
 
-/// Continues after each pass: compares dependences, merges factors, and compares what kernels and
-/// memory need with the limits.
+/// Runs after each pass: compares dependences, merges factors, and checks the needs of kernels and
+/// memory against the limits.
 std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
                                                AnalysisManager analyses) {
   if (auto failure = watchPass(pass, lowered)) {
     return failure;
   }
   if (lowered != *module) {
-    return std::nullopt; // another factor
+    return std::nullopt; // a module of another factor
   }
   if (pass == "sluice-separate-places") {
     if (failed(mergeVariants(lowered, input.variants))) {
@@ -252,13 +253,13 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
   return std::nullopt;
 }
 
-/// Runs the pipeline, up to the stage to print. `lowered` is the module of generation or, for
-/// dispatches alone, the module of another factor.
+/// Runs the pipeline up to the stage to print. `lowered` is the module of generation, or the module
+/// of another factor, which is lowered to dispatches only.
 std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
   PipelineOptions options;
   options.emit = getStage(request.emit).value_or(Stage::Plan);
   options.targets = request.targets;
-  // An artifact has one step.
+  // Only the module of generation has a step.
   options.hasStep = proof.verdict == "proved" && request.generationRows > 0 && lowered == *module;
   options.operations = request.operations;
   options.generationRows = request.generationRows;
@@ -285,7 +286,8 @@ std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
   return rejection.empty() ? internalError() : badInput(rejection);
 }
 
-/// Lowers every factor: the others to dispatches, which become part of the module of generation.
+/// Lowers every factor. Modules of other factors are lowered to dispatches, which are merged into
+/// the module of generation.
 std::optional<Outcome> Compilation::lowerModels() {
   bool isCompiled = !emits("model") && !emits("step") && !emits("gradient");
   module = std::move(input.variants.front().module);
@@ -336,7 +338,7 @@ std::optional<Outcome> Compilation::keepToBudget(const KernelSet &generated,
   return std::nullopt;
 }
 
-/// CPU objects, and what GPUs get.
+/// Lowers kernels to CPU objects and to code for GPUs.
 std::optional<Outcome> Compilation::lowerKernels(std::vector<std::string> &objects,
                                                  std::vector<Blob> &blobs) {
   SmallVector<cpu::ObjectRequest> requests;
@@ -365,7 +367,8 @@ std::optional<Outcome> Compilation::lowerKernels(std::vector<std::string> &objec
   return std::nullopt;
 }
 
-/// A product that was measured to be faster in the library is named so; its kernel stays.
+/// Records the library algorithm for each product that was measured to be faster in the library.
+/// The generated kernel remains in the artifact.
 void Compilation::chooseLibraries(KernelSet &generated) const {
   for (KernelRecord &record : generated.records) {
     for (KernelRecord::DeviceVariant &variant : record.deviceVariants) {
@@ -473,8 +476,9 @@ bool Compilation::hasBf16() {
       .wasInterrupted();
 }
 
-/// Maps that are made again take less memory in all, but more at once where they are made: a budget
-/// that this misses may be met by keeping them. In bf16 that would move gradients.
+/// Compiles within the memory budget. Rematerialized maps need less memory in total, but more where
+/// they are computed, so a budget that is too small with them may be met without them. Tries this
+/// in f32 only, because it would change the gradients of bf16.
 static Outcome compileWithin(const CompileRequest &request) {
   Compilation made(request, /*keepMaps=*/false);
   Outcome outcome = made.run();

@@ -15,13 +15,14 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// Returns "spec.json:7:5: --target sm_80", at the precision of the spec or the place for one.
+/// Returns "spec.json:7:5: --target sm_80", with the location of the precision in the spec, or of
+/// the place for one.
 static std::string getPrecisionPlace(const ParsedSpec &spec, const Targets &targets) {
   return spec::toString(spec.getPlace("precision")) + ": --target " +
          targets.gpus.front()->chip.str();
 }
 
-/// Explains why f32 that was requested has no code for GPUs.
+/// Returns the message that GPUs have no code for the requested f32.
 static std::string explainPrecision(const ParsedSpec &spec, const Targets &targets,
                                     const std::string &asked) {
   return getPrecisionPlace(spec, targets) +
@@ -29,7 +30,8 @@ static std::string explainPrecision(const ParsedSpec &spec, const Targets &targe
          "; give --precision bf16, or leave out the GPU targets";
 }
 
-/// An artifact has one precision, so that all its targets compute the same model.
+/// Describes the precision of a compile for GPUs. An artifact has one precision, so that all its
+/// targets compute the same model.
 static std::string describePrecision(const ParsedSpec &spec, const Targets &targets) {
   return getPrecisionPlace(spec, targets) +
          ": the spec computes in f32 and GPU code multiplies bf16, so that the whole artifact "
@@ -43,7 +45,7 @@ static bool multipliesBf16(const ParsedSpec &spec) {
   return (*precisions.begin()).getCompute() == spec::StorageType::bf16;
 }
 
-/// Rejects ops that do not compile, of an imported spec or of model IR.
+/// Rejects ops of an imported spec or of model IR that cannot be compiled.
 static std::optional<Outcome> checkLimits(CompileInput &input, const ParsedSpec *spec) {
   int64_t period = 1;
   for (ImportedVariant &variant : input.variants) {

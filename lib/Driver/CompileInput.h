@@ -11,16 +11,17 @@ namespace sluice::driver {
 
 inline Outcome badInput(const std::string &message) { return {2, "", message}; }
 
-/// A spec or a model IR, as it was read.
+/// An imported spec or model IR.
 struct CompileInput {
   std::string text;
-  std::optional<llvm::json::Object> facts; ///< of the spec, for the plan
-  std::string sizesPlace;                  ///< place of the sizes in the spec
-  std::vector<ImportedVariant> variants;   ///< the one of generation first
-  std::string notice;                      ///< message for the user of a compile that succeeds
+  std::optional<llvm::json::Object> facts; ///< facts of the spec, for the plan
+  std::string sizesPlace;                  ///< location of the sizes in the spec
+  /// Variants to compile; the variant of generation is first.
+  std::vector<ImportedVariant> variants;
+  std::string notice; ///< message for the user after a successful compile
 };
 
-/// Reads the spec or the model IR of the request. Returns an outcome if the compilation ends there.
+/// Reads the spec or the model IR of the request. Returns an outcome if the compilation ends here.
 std::optional<Outcome> readInput(const CompileRequest &request, const Targets &targets,
                                  mlir::MLIRContext &context, CompileInput &input);
 

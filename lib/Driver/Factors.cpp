@@ -39,7 +39,8 @@ std::vector<ImportedVariant> driver::importVariants(const ParsedSpec &spec,
   return variants;
 }
 
-/// Moves what `from` has and `to` lacks; whether what both have is alike.
+/// Moves symbols that only `from` has to `to`. Returns false if the modules disagree about a symbol
+/// that both have.
 static bool mergeSymbols(ModuleOp from, ModuleOp to) {
   for (Operation &op : llvm::make_early_inc_range(*from.getBody())) {
     if (!isa<ScaleOp, ParameterOp>(op)) {
@@ -47,7 +48,7 @@ static bool mergeSymbols(ModuleOp from, ModuleOp to) {
     }
     Operation *known = to.lookupSymbol(SymbolTable::getSymbolName(&op));
     if (!known && isa<ParameterOp>(op) && !cast<ParameterOp>(op).getFrozen()) {
-      return false; // all are trained with any factor
+      return false; // all trained parameters exist for every factor
     }
     if (!known) {
       op.moveBefore(to.getBody(), to.getBody()->begin());
@@ -64,7 +65,7 @@ LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant
   for (ImportedVariant &variant : variants) {
     factors.push_back(variant.factor);
     if (!variant.module) {
-      continue; // `merged`
+      continue; // the module that became `merged`
     }
     if (!mergeSymbols(*variant.module, merged)) {
       return failure();

@@ -27,7 +27,7 @@ static void (*endProcess)(const char *message, int status) = nullptr;
 static void endOutOfMemory(void *, const char *, bool) { endProcess("out of memory", 1); }
 
 static void endFatally(void *, const char *reason, bool) {
-  // The reason ends in the system's own text.
+  // The reason ends with the text of the operating system.
   bool isMachine = llvm::StringRef(reason).contains("pthread_create");
   endProcess(reason, isMachine ? 1 : 3);
 }

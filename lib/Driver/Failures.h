@@ -9,8 +9,8 @@
 
 namespace sluice::driver {
 
-/// Runs `job`. What the file wrapper throws becomes an outcome: 2 where the user named something
-/// wrong, 1 where the machine failed.
+/// Runs `job` and converts the exceptions of file accesses to an outcome: status 2 for a mistake of
+/// the user, 1 for a system failure.
 Outcome explainFailures(const std::function<Outcome()> &job);
 
 } // namespace sluice::driver

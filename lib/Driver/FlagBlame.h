@@ -7,9 +7,9 @@
 
 namespace sluice::driver {
 
-/// Puts flags before the message of a spec that is not proved: the one that wrote the value at its
-/// place, or all where the spec without them is proved. `changed` is the spec with `settings` put
-/// in; `readOriginal` reads it without them.
+/// Names flags at the start of the message about a spec that is not proved: the flag that set the
+/// value at the message's location, or all flags if the spec is proved without them. `changed` is
+/// the spec with `settings` applied; `readOriginal` reads it without them.
 void blameSettings(CausalVerdict &verdict, const std::string &changed,
                    const std::vector<spec::SpecOverride> &settings,
                    const std::function<std::optional<ParsedSpec>()> &readOriginal);

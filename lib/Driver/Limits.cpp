@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
-/// Maximum positions of a batch: temporaries and the launches' items grow with them.
+/// Maximum number of positions of a batch: temporaries and the work items of launches grow with it.
 constexpr int64_t mostPositions = int64_t(1) << 28;
 
 std::optional<spec::Diagnostic> driver::findLargeBatch(const ParsedSpec &spec) {
@@ -30,7 +30,7 @@ std::optional<spec::Diagnostic> driver::findLargeBatch(const ParsedSpec &spec) {
     return spec::Diagnostic{spec.getPlace("context"), describe("", length)};
   }
   for (auto input : model.getBody().getOps<spec::InputOp>()) {
-    std::optional<int64_t> length = input.getLength(); // of tokens
+    std::optional<int64_t> length = input.getLength(); // length in tokens
     if (length && batch > mostPositions / *length) {
       return spec::Diagnostic{
           getKeyPlace(input, ""),
@@ -99,8 +99,8 @@ static std::optional<CompileRefusal> findLargeResult(Operation &op) {
 }
 
 /// Finds a factor that makes the period of a step too long: the least common multiple of all
-/// factors, over which the runtime counts. `period` is the least common multiple of the factors so
-/// far.
+/// factors, over which the runtime counts. `period` is the least common multiple of the factors
+/// that were checked earlier.
 static std::optional<CompileRefusal> findCoarseScale(Operation &op, int64_t &period) {
   constexpr int64_t mostTokens = int64_t(1) << 20;
   for (Value result : op.getResults()) {
@@ -163,7 +163,7 @@ static std::optional<CompileRefusal> findLargeTable(Operation &op) {
   }
   auto type = cast<RankedTensorType>(table.getType());
   int64_t columns = type.getDimSize(1);
-  // Sinusoids are one table, of the longest axis that has them.
+  // Sinusoids share one table, whose length is the longest axis that uses them.
   int64_t rows = position ? getPositions(&op, position.getResult().getType()) : type.getDimSize(0);
   if (__int128(rows) * columns * int64_t(sizeof(float)) <= mostConstantBytes) {
     return std::nullopt;
@@ -182,8 +182,8 @@ static std::optional<CompileRefusal> findLargeTable(Operation &op) {
                                         : " or turn \"rotary\" off")};
 }
 
-/// Windows of many groups whose rows are stored side by side: the kernel of their gradients has
-/// code for each group.
+/// Finds windows of many groups whose rows are concatenated: the kernel of their gradients has code
+/// for each group.
 static std::optional<CompileRefusal> findLongWindow(Operation &op) {
   constexpr int64_t mostGroups = 64;
   auto shorten = dyn_cast<ShortenOp>(op);
@@ -201,8 +201,8 @@ static std::optional<CompileRefusal> findLongWindow(Operation &op) {
                             std::to_string(group.factor) + "; make the window smaller"};
 }
 
-/// Finds groups that read a linear upsample through position maps only: their rows would be columns
-/// of rows at a stride that no access has.
+/// Finds groups that read a linear upsample only through position maps: their rows would be columns
+/// of rows at a stride that no access supports.
 static std::optional<CompileRefusal> findUpsampledGroups(Operation &op) {
   std::string groups = describeGroups(op);
   auto flow = groups.empty() ? CausalFlowInterface()

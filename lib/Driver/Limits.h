@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Finds valid specs that this compiler does not accept, and plans that exceed a limit, before
-// anything is compiled.
+// Finds valid specs that this compiler does not support, and plans that exceed a limit, before any
+// code is generated.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"
@@ -8,14 +8,15 @@
 
 namespace sluice::driver {
 
-/// Returns a message with its place for a batch of more positions than kernels count; none if it
-/// has fewer. Must be called before the import, which lists the rows of a rule's table one by one.
+/// Returns a message with its location for a batch with more positions than kernels support; none
+/// if it has fewer. Must be called before the import, which enumerates the rows of a rule's table.
 std::optional<spec::Diagnostic> findLargeBatch(const ParsedSpec &spec);
 
 /// The reason why an op of a valid model cannot be compiled.
 struct CompileRefusal {
   mlir::Operation *op = nullptr;
-  llvm::StringRef key; ///< of the op's stage, whose value is at fault; empty: the stage
+  /// Key of the op's stage that sets the rejected value; empty for the stage itself.
+  llvm::StringRef key;
   std::string message;
 };
 

@@ -100,7 +100,7 @@ static std::string findUncompilableAttention(func::FuncOp function) {
 }
 
 /// Returns the error of inputs that cannot be compiled: the first argument must be the tokens, and
-/// each given axis may have one more argument.
+/// each given axis may have one further argument.
 static std::string findUncompilableInputs(func::FuncOp function) {
   SmallPtrSet<Attribute, 4> scales;
   for (BlockArgument argument : function.getArguments()) {

@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Returns the last op of a stage, or of a part of one: its result is the stage's.
+/// Returns the last op of a stage or of a part of a stage; its result is the result of the stage.
 static Operation *findLast(func::FuncOp function, StringRef stage) {
   Operation *last = nullptr;
   for (Operation &op : function.getBody().front()) {
@@ -37,7 +37,7 @@ static Value toF32(OpBuilder &b, Value x) {
   return op.getResult();
 }
 
-/// Makes `predict` return the logits of all rows instead of the last one.
+/// Changes `predict` to return the logits of all rows instead of the last row.
 static void keepLogits(func::FuncOp predict) {
   for (LastOp last : llvm::make_early_inc_range(predict.getOps<LastOp>())) {
     auto one = cast<SequenceType>(last.getResult().getType());

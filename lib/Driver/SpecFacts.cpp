@@ -52,7 +52,7 @@ static json::Array getNames(spec::ModelOp model) {
   return names;
 }
 
-/// Returns one origin of each stage that @predict computes rows of.
+/// Returns one origin of each stage whose rows @predict computes.
 static SmallVector<OriginAttr> listComputed(ModuleOp imported) {
   SmallVector<OriginAttr> computed;
   llvm::StringSet<> stages;
@@ -66,8 +66,8 @@ static SmallVector<OriginAttr> listComputed(ModuleOp imported) {
   return computed;
 }
 
-/// Returns the stage that computes the rows of `stage`: another one where it has no ops, as dropout
-/// outside training.
+/// Returns the stage that computes the rows of `stage`: an earlier stage if it has no ops, such as
+/// dropout outside training.
 static Operation *findComputed(Operation *stage, ArrayRef<OriginAttr> computed) {
   auto isComputed = [&](Operation *at) {
     return llvm::any_of(computed, [&](OriginAttr origin) { return origin.isWithin(getPath(at)); });
@@ -78,7 +78,7 @@ static Operation *findComputed(Operation *stage, ArrayRef<OriginAttr> computed) 
   return stage;
 }
 
-/// Returns the type of the result; of a stage without one, of its input.
+/// Returns the type of the result or, for a stage without a result, of the input.
 static spec::StreamType getStream(Operation *stage) {
   auto result = stage->getNumResults() > 0
                     ? dyn_cast<spec::StreamType>(stage->getResult(0).getType())
@@ -106,8 +106,8 @@ static json::Array getStreams(spec::ModelOp expanded, ModuleOp imported) {
   return streams;
 }
 
-/// Returns the name of the op of a boundaries stage whose result has the numbers: the last one
-/// before bits are cut.
+/// Returns the name of the op of a boundaries stage whose result has the numbers: the last op
+/// before the bits of segments.
 static std::string getBitsName(spec::BoundariesOp cut) {
   bool isForced = cut.beginsSegments() && cut.getRule() != spec::SegmentRule::every;
   const char *part = cut.getPredictor()                               ? ".out"
@@ -160,7 +160,8 @@ json::Object driver::getSpecFacts(const ParsedSpec &spec, int64_t factor, Module
 bool driver::trainsOnTokens(ModuleOp imported) {
   auto function = imported.lookupSymbol<func::FuncOp>("train");
   function = function ? function : imported.lookupSymbol<func::FuncOp>("evaluate");
-  Value losses = function.getBody().front().getTerminator()->getOperand(0); // the head's lead
+  // The loss of the head is first.
+  Value losses = function.getBody().front().getTerminator()->getOperand(0);
   while (auto weighted = losses.getDefiningOp<MapOp>()) {
     losses = weighted.getInputs().front();
   }

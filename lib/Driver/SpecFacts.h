@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The parts of a plan that are facts of the spec.
+// Facts of a spec that its plan includes.
 #pragma once
 
 #include "sluice/Conversion/ParseSpec.h"
@@ -11,12 +11,13 @@
 namespace sluice::driver {
 
 /// Returns the object "facts" of a plan (docs/plan-and-artifact.md). Levels that draw a factor have
-/// `factor`; 0: the least one. The ops of `imported`, the spec's module, decide which stage
-/// computes the rows of a stream; null: each its own.
+/// `factor`, or the smallest factor if it is 0. The ops of `imported`, the module of the spec,
+/// determine which stage computes the rows of a stream; if it is null, each stage computes its own
+/// rows.
 llvm::json::Object getSpecFacts(const ParsedSpec &spec, int64_t factor, mlir::ModuleOp imported);
 
-/// Returns true where the head of an imported module is trained against the text's own tokens: not
-/// with smoothed labels or numbers of an input.
+/// Returns true if the head of an imported module is trained on the tokens of the text: neither on
+/// smoothed labels nor on numbers of an input.
 bool trainsOnTokens(mlir::ModuleOp imported);
 
 } // namespace sluice::driver

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Pasts of bytes, kept small: an access that another stands for is dropped.
+// Compact histories of bytes: an access is dropped if another access makes it redundant.
 #include "Blocks.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -30,8 +30,8 @@ uint32_t Blocks::getNumberOfSet(const Set &set) {
   return at->second;
 }
 
-/// Returns true if every access that conflicts with `other` conflicts with `one`, so that whoever
-/// knows of `one` knows of both.
+/// Returns true if every access that conflicts with `other` conflicts with `one`, and a thread that
+/// is ordered after `one` is ordered after both.
 static bool standsFor(const PastAccess &one, const PastAccess &other) {
   return covers(one.access, other.access) &&
          std::includes(other.covered.begin(), other.covered.end(), one.covered.begin(),

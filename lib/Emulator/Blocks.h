@@ -9,11 +9,13 @@
 
 namespace sluice::emulator {
 
-/// Accesses of one block; equal ones are taken together.
+/// Accesses of one block; equal accesses share an entry.
 struct PastAccess {
   uint32_t block = 0, site = 0;
   Access access = Access::Read;
-  Releases covered; ///< who acquired one of these comes after it; none: no block ever does
+  /// A thread that acquired one of these releases is ordered after the access; empty if no block
+  /// is.
+  Releases covered;
 
   auto key() const { return std::tie(block, site, access, covered); }
   bool operator<(const PastAccess &other) const { return key() < other.key(); }
@@ -29,7 +31,8 @@ public:
 
   struct Step {
     uint32_t next = 0;
-    const PastAccess *conflict = nullptr; ///< that the access is not ordered after
+    /// An access that the new access is not ordered after; null if there is none.
+    const PastAccess *conflict = nullptr;
   };
   /// Adds an access of this block. Drops entries that it is ordered after and covers, unless
   /// `keeps`.
@@ -38,7 +41,7 @@ public:
   uint32_t fold(uint32_t past, uint32_t number, llvm::ArrayRef<AccessEvent> events, uint32_t block);
 
 private:
-  using Set = std::vector<uint32_t>; ///< positions in `accesses`
+  using Set = std::vector<uint32_t>; ///< indices in `accesses`
   uint32_t getNumberOfSet(const Set &set);
   uint32_t getNumberOfSet(const PastAccess &access);
   void insert(Set &set, const PastAccess &access);
@@ -48,7 +51,7 @@ private:
   std::map<PastAccess, uint32_t> numbersOfAccesses;
   std::vector<Set> sets;
   std::map<Set, uint32_t> numbersOfSets;
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> folded; ///< in this block
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> folded; ///< cached results of this block
 };
 
 } // namespace sluice::emulator

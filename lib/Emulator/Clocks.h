@@ -35,10 +35,11 @@ public:
     return time <= (agent == thread + threads() ? owner.copies : (*owner.base)[agent]);
   }
 
-  /// Makes `thread` know of its copies up to `time`.
+  /// Extends the knowledge of `thread` to its copies up to `time`.
   void learnCopies(unsigned thread, Time time);
 
-  /// Makes all of `into`, which are among `from`, know everything that all of `from` know.
+  /// Extends the knowledge of all threads in `into`, a subset of `from`, to the knowledge of all
+  /// threads in `from`.
   void join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into);
   void release(unsigned thread, Knowledge &into);
   /// Releases only effects of the thread's copies up to `time`.
@@ -54,7 +55,7 @@ private:
   std::vector<Owner> owners;
 };
 
-/// Kind of an access, in bits: it writes, it is atomic, it is atomic for other blocks.
+/// Kind of an access, as bits: it writes, it is atomic, it is atomic for other blocks.
 enum class Access : uint8_t { Read = 0, Write = 1, Atomic = 7 };
 inline Access makeAccess(bool writes, bool atomic, bool strong) {
   return static_cast<Access>(int(writes) | int(atomic) << 1 | int(strong) << 2);
@@ -69,8 +70,7 @@ inline bool covers(Access later, Access earlier) {
          isStrong(later) <= isStrong(earlier);
 }
 
-/// One access, in 64 bits; 0 is none. A thread and block would take hours for 2^26
-/// synchronizations.
+/// One access, in 64 bits; 0 is none. A thread or block would take hours for 2^26 synchronizations.
 class AccessEvent {
 public:
   AccessEvent() = default;
@@ -97,7 +97,7 @@ class Histories {
 public:
   explicit Histories(const Clocks &clocks) : clocks(clocks) { reset(); }
 
-  /// Forgets all: numbers given so far mean the empty history from now on.
+  /// Resets all histories: earlier numbers denote the empty history from now on.
   void reset();
 
   /// Returns true if no access of the current block is in the history.
@@ -111,8 +111,8 @@ public:
     uint32_t next = 0;
     AccessEvent conflict; ///< an access that `event` is not ordered after
   };
-  /// Adds an event. `thread` is the one whose knowledge counts: the event's own, or the one that
-  /// issued a copy.
+  /// Adds an event. `thread` is the thread whose knowledge counts: the event's own thread, or the
+  /// thread that issued a copy.
   const Step &add(uint32_t history, AccessEvent event, unsigned thread) {
     history = history < first ? 0 : history;
     uint64_t key = uint64_t(history) << 32 | clocks.now(thread);
@@ -128,9 +128,9 @@ private:
   Step compute(uint32_t history, AccessEvent event, unsigned thread);
 
   const Clocks &clocks;
-  uint32_t first = 1, count = 0;   ///< numbers of this block: first to first + count - 1
-  std::vector<AccessEvent> events; ///< of all histories, one after the other
-  std::vector<size_t> starts;      ///< where in `events` each begins, and the last one ends
+  uint32_t first = 1, count = 0;   ///< numbers of this block: `first` to `first + count - 1`
+  std::vector<AccessEvent> events; ///< events of all histories, contiguous
+  std::vector<size_t> starts; ///< start of each history in `events`, then the end of the last one
 
   /// Recent results; losing an entry costs a second number for the same set.
   struct Recent {

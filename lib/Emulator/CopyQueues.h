@@ -14,7 +14,7 @@ class Machine;
 struct Copy {
   uint64_t to, from;
   uint32_t site;
-  uint8_t bytes, fromBytes; ///< the remaining bytes become zeros
+  uint8_t bytes, fromBytes; ///< bytes that are copied; the remaining bytes become zeros
   bool landed;
 };
 
@@ -27,7 +27,7 @@ public:
   void copy(uint32_t site, uint64_t to, uint64_t from, uint32_t bytes, uint32_t fromBytes);
   void commit();
   void wait(uint32_t mostPending);
-  /// Arrives at the mbarrier object once the thread's copies are complete. They complete now, which
+  /// Arrives at the mbarrier object once the thread's copies complete. They complete at once, which
   /// is one of the possible times.
   void arriveAfter(uint32_t site, uint64_t address, bool counted);
   /// Completes the copies of a thread that ends. Reports copies that it did not wait for.
@@ -35,9 +35,9 @@ public:
 
 private:
   struct Queue {
-    std::vector<std::vector<Copy>> groups; ///< committed, not waited for
-    std::vector<Copy> open;                ///< not committed
-    Time first = 1;                        ///< the time of groups[0], or of `open`
+    std::vector<std::vector<Copy>> groups; ///< committed groups that are not yet waited for
+    std::vector<Copy> open;                ///< copies that are not yet committed
+    Time first = 1;                        ///< time of groups[0], or of `open`
   };
   Queue &getQueue();
 

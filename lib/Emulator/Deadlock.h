@@ -12,7 +12,7 @@ namespace sluice::emulator {
 struct Wait {
   enum class For { Nothing, Lanes, Barrier, Mbarrier } what = For::Nothing;
   uint32_t site = 0;
-  uint64_t which = 0; ///< mask of lanes, number or address of the barrier
+  uint64_t which = 0; ///< mask of lanes, or number or address of the barrier
 };
 
 /// A violation of the first thread that waits forever.

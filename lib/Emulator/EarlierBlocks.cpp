@@ -38,8 +38,8 @@ void EarlierBlocks::check(Region &region, unsigned thread, const Touch &touch, u
       ++i;
       continue;
     }
-    // Another thread may learn of a copy's bytes without the knowledge of the issuing thread, and
-    // atomics of this block do not conflict with each other.
+    // A copy's bytes may become known without the knowledge of the issuing thread, and atomics of
+    // this block do not conflict with each other.
     bool keeps = touch.copy || touch.atomic;
     Blocks::Step step = blocks.add(before, thread, access, keeps);
     if (step.conflict && !isReported) {

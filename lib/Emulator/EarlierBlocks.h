@@ -22,9 +22,9 @@ public:
     block = number;
     blocks.startBlock();
   }
-  /// Adds bytes that this block touched first.
+  /// Adds bytes that this block accesses for the first time.
   void addTouched(Region &region, uint64_t offset, uint64_t bytes);
-  /// Adds the accesses of this block, which ends, to the past of the touched bytes.
+  /// Adds the accesses of this block to the histories of its bytes, when the block ends.
   void addBlock(const Histories &histories);
   /// Checks an access of this block against the accesses of earlier blocks to the same bytes.
   void check(Region &region, unsigned thread, const Touch &touch, uint64_t offset);

@@ -30,7 +30,7 @@ struct Emulator::Implementation {
   std::vector<Buffer> tables;
 };
 
-/// Generates code for this machine without its bf16 instructions, which flush subnormal numbers.
+/// Creates a JIT for the host without its bf16 instructions, which flush subnormal numbers.
 static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -43,8 +43,9 @@ static llvm::Expected<std::unique_ptr<LLJIT>> makeJit() {
   }
   machine->addFeatures({"-avx512bf16", "-avxneconvert", "-avx10.2"});
   machine->getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  // A kernel's IR is optimized already, and mostly calls builtins: better machine code would take
-  // longer to compile than it saves, even in tests whose blocks run for seconds.
+  // Disables optimization: a kernel's IR is optimized already, and mostly calls builtins. Better
+  // machine code would take longer to compile than it saves, even in tests whose blocks run for
+  // seconds.
   machine->setCodeGenOptLevel(llvm::CodeGenOptLevel::None);
   auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit) {
@@ -77,7 +78,7 @@ template <typename T> static llvm::Error find(LLJIT &jit, llvm::StringRef symbol
 llvm::Expected<std::unique_ptr<Emulator>>
 Emulator::create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
                  llvm::StringRef kernel) {
-  // Owns both in the right order: a module dies before its context.
+  // Owns both in the right order: a module is destroyed before its context.
   llvm::orc::ThreadSafeModule owner(std::move(module), std::move(context));
   llvm::Module &rewritten = *owner.getModuleUnlocked();
   auto made = std::make_unique<Implementation>();

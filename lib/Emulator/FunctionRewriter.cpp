@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Instructions of a GPU kernel become native.
+// Rewrites the instructions of a GPU kernel for the host.
 #include "FunctionRewriter.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -181,7 +181,7 @@ static Value *fromResult(IRBuilder<> &builder, Value *value, Type *type) {
   return builder.CreateBitCast(builder.CreateTrunc(value, bits), type);
 }
 
-/// Calls `builtin` instead. A struct comes back through memory, for C and LLVM return structs
+/// Calls `builtin` instead. Returns a struct through memory, because C and LLVM return structs
 /// differently.
 void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
   IRBuilder<> builder(&call);
@@ -202,7 +202,7 @@ void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
   FunctionCallee callee = module.getOrInsertFunction(("emulator." + builtin.name).str(),
                                                      FunctionType::get(returned, types, false));
   CallInst *replacement = builder.CreateCall(callee, arguments);
-  // The threads of a warp must meet at one place, so the call must not be duplicated.
+  // Prevents duplication of the call, because the threads of a warp must meet at one call site.
   replacement->addFnAttr(Attribute::Convergent);
   replacement->addFnAttr(Attribute::NoDuplicate);
   if (memory) {
@@ -256,7 +256,7 @@ Error FunctionRewriter::rewriteCall(CallBase &call) {
   if (builtin->function) {
     callBuiltin(call, *builtin);
   } else {
-    call.eraseFromParent(); // A hint for the backend.
+    call.eraseFromParent(); // a hint for the backend
   }
   return Error::success();
 }
@@ -301,7 +301,7 @@ void FunctionRewriter::describeBlock(BasicBlock &block) {
   program.blocks.push_back(std::move(count));
 }
 
-/// Checks for local arrays that fit the small stacks of fibers, each with a guard page below.
+/// Checks that local arrays fit the small stacks of fibers, each with a guard page below.
 Error FunctionRewriter::checkStack(Function &function) {
   constexpr uint64_t mostBytes = 64 * 1024;
   uint64_t bytes = 0;

@@ -12,8 +12,8 @@
 
 namespace sluice::emulator {
 
-/// Makes functions of a module native: intrinsics and inline assembly become calls of builtins, and
-/// memory accesses announce themselves. Adds their sites and blocks to a program.
+/// Makes functions of a module executable on the host: intrinsics and inline assembly become calls
+/// of builtins, and a call precedes each memory access. Adds their sites and blocks to a program.
 class FunctionRewriter {
 public:
   FunctionRewriter(llvm::Module &module, Program &program);

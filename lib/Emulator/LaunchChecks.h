@@ -10,7 +10,7 @@
 
 namespace sluice::emulator {
 
-/// Reports a violation of the launch itself, which belongs to no instruction.
+/// Reports a violation of the launch itself, which has no instruction.
 using LaunchComplaint = llvm::function_ref<void(ViolationKind, const std::string &)>;
 
 /// Reports each limit of the driver that `launch` exceeds, and each argument that contradicts the

@@ -35,7 +35,7 @@ Dim3 Machine::threadIndex(unsigned thread) const { return unflatten(thread, laun
 
 void Machine::complain(ViolationKind kind, uint32_t site, const std::string &message,
                        uint64_t address) {
-  // Thousands of threads make the same mistake: the first one is reported.
+  // Reports only the first violation at a site, because thousands of threads make the same mistake.
   if (reported[{static_cast<int>(kind), site}]++ == 0) {
     bool inThread = threads.count() > 0;
     report.violations.push_back({kind, program.kernel, block,
@@ -105,7 +105,7 @@ void Machine::touchShared(unsigned thread, uint64_t address, uint64_t bytes, boo
   this->touch(thread, touch);
 }
 
-/// Runs in the thread itself, after its last instruction.
+/// Runs on the ending thread, after its last instruction.
 void Machine::endThread() {
   copies.endThread();
   meetings.endLane();
@@ -159,7 +159,7 @@ void Machine::pause(Wait wait) {
   }
 }
 
-/// Adds how often each basic block was entered.
+/// Adds the number of entries of each basic block.
 static void addCoverage(const Program &program, llvm::ArrayRef<uint64_t> counts,
                         Counters &counters) {
   for (auto [info, entered] : llvm::zip(program.blocks, counts)) {

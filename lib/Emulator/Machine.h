@@ -38,7 +38,7 @@ public:
   bool isShared(uint64_t address) const { return arena.contains(address); }
   bool isGlobal(uint64_t address) { return !isShared(address) && memory.find(address, 1); }
 
-  // Accesses: Memory's checks and the counters, for the running thread unless one is named.
+  // Accesses: checks by Memory and counters, for the running thread unless a thread is given.
   void access(uint64_t address, uint64_t bytes, uint32_t site);
   void fence(uint32_t site);
   void touch(unsigned thread, const Touch &touch);

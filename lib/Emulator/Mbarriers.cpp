@@ -101,7 +101,7 @@ bool Mbarriers::wait(uint32_t site, uint64_t address, uint64_t phase, bool isPar
     bool next = uint64_t(last + 1) % 2 == phase % 2;
     wanted = last + next;
     if (last == -2) {
-      wanted = phase % 2 ? -1 : 0; // "the phase before the first" is complete
+      wanted = phase % 2 ? -1 : 0; // phase -1, before the first phase, counts as complete
     }
   }
   auto complete = [&] { return int64_t(barrier->phase) > wanted; };

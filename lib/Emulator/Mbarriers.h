@@ -15,7 +15,8 @@ struct Mbarrier {
   uint32_t expected = 0, pending = 0;
   int64_t transactions = 0;
   uint64_t phase = 0;
-  Knowledge next, known; ///< released in the current phase, and in the last complete one
+  /// Knowledge released in the current phase, and in the last complete phase.
+  Knowledge next, known;
   std::vector<unsigned> waiting;
   std::map<unsigned, int64_t> seen; ///< the last phase that each thread waited for
 };

@@ -39,8 +39,8 @@ static uint8_t getBufferFlags(const Buffer &buffer) {
   llvm_unreachable("a new kind of writes");
 }
 
-/// Buffers that overlap share one region. What one buffer permits or initializes holds for its
-/// bytes.
+/// Adds a buffer. Overlapping buffers share one region, and the permissions and initialization of
+/// each buffer apply to its bytes.
 void Memory::addGlobal(std::vector<Buffer> buffers) {
   Region region;
   region.begin = reinterpret_cast<uint64_t>(buffers.front().data);
@@ -108,7 +108,7 @@ void Memory::startBlock(uint32_t number) {
     if (region.shared) {
       std::memset(region.flags.get(), Region::Writable, region.bytes);
       std::memset(region.history.get(), 0, region.bytes * sizeof(uint32_t));
-      // Fills with numbers that are unlikely to be data: quiet NaN as f32, f16 and bf16.
+      // Fills memory with a pattern that is unlikely to be data: quiet NaN as f32, f16 and bf16.
       std::memset(reinterpret_cast<void *>(region.begin), 0xff, region.bytes);
     }
   }
@@ -182,7 +182,8 @@ void Memory::touch(unsigned thread, const Touch &touch) {
   }
 }
 
-/// Flags that all have and flags that any has; four at a time, for most accesses are of words.
+/// Returns the flags that all bytes have, and the flags that some byte has. Processes four bytes at
+/// once, because most accesses are of words.
 static std::pair<uint8_t, uint8_t> fold(const uint8_t *flags, uint64_t count) {
   uint32_t all = ~0u, any = 0;
   uint64_t i = 0;
@@ -211,7 +212,7 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   if (touch.reads && !(all & Region::Initialized)) {
     complain(ViolationKind::Uninitialized, touch,
              "expected bytes that something has written before");
-    // Reports a byte only once.
+    // Marks the bytes as initialized, so that each byte is reported only once.
     std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= Region::Initialized; });
   }
   if (touch.reads && !(all & Region::Read)) {
@@ -232,7 +233,8 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= done; });
 }
 
-/// Bytes of one access mostly have the same history, so each run of equal ones is looked up once.
+/// Checks an access against the other threads of the block. Bytes of one access mostly have the
+/// same history, so each run of equal histories is looked up once.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
   Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
   AccessEvent event =

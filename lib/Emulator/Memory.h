@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Shadow memory: for every byte that a kernel may touch, whether it is initialized, who may write
-// it, and who has accessed it.
+// Shadow memory: for every byte that a kernel may access, whether it is initialized, which writes
+// are permitted, and the history of accesses.
 #pragma once
 
 #include "EarlierBlocks.h"
@@ -17,10 +17,10 @@ public:
   void prepare(const EmulatedLaunch &launch, llvm::ArrayRef<Buffer> tables);
   /// Clears shared memory for a block; `block` counts from 1.
   void startBlock(uint32_t block);
-  /// Ends a block: its accesses become history.
+  /// Ends a block, and adds its accesses to the histories.
   void endBlock();
 
-  /// Complains of whatever is wrong with the access. `thread` is the one whose clock counts.
+  /// Reports every violation of the access. `thread` is the thread whose clock applies.
   void touch(unsigned thread, const Touch &touch);
 
   /// Marks the bytes of an mbarrier object at `address`, or unmarks them.
@@ -30,7 +30,7 @@ public:
   Region *find(uint64_t address, uint64_t bytes);
   /// Describes an address: "'name' + 12", or relative to the nearest name.
   std::string describe(uint64_t address) const;
-  /// Complains of bytes that had to be written and were not.
+  /// Reports bytes that the launch had to write and did not.
   void finish();
   /// Counts the bytes of the launch's buffers that were touched.
   void countDistinct(Counters &counters) const;
@@ -47,8 +47,8 @@ private:
   Histories histories;
   Complaint complain;
   EarlierBlocks earlier;
-  std::vector<Region> regions;  ///< by address
-  std::vector<Region *> nearby; ///< a site's last region
+  std::vector<Region> regions;  ///< sorted by address
+  std::vector<Region *> nearby; ///< the last region of each site
   bool severalBlocks = false;
 };
 

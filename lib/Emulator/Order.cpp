@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Releases and acquisitions, by atomics themselves and by adjacent fences.
+// Releases and acquires, by atomics themselves and by adjacent fences.
 #include "Order.h"
 
 #include <algorithm>
@@ -70,7 +70,8 @@ Releases Order::covering(Agent agent, Time time) const {
   return result;
 }
 
-/// Advances the thread's time, so that its later accesses are not in the snapshot.
+/// Takes a snapshot of the thread's knowledge, and advances the thread's time, so that its later
+/// accesses are not in the snapshot.
 Order::Snapshot Order::take(unsigned thread) {
   Snapshot snapshot;
   snapshot.others = knownTo(thread);
@@ -93,7 +94,7 @@ void Order::leave(unsigned thread, uint64_t address, Snapshot &here, Snapshot *d
     if (device->number == none) {
       device->number = first + static_cast<uint32_t>(released.size());
       released.push_back(device->clock);
-      device->others.push_back(device->number); // the greatest so far
+      device->others.push_back(device->number); // the largest number
     }
     unite(launch[address], device->others);
   }

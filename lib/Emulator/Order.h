@@ -11,17 +11,17 @@
 
 namespace sluice::emulator {
 
-/// Numbers of releases of a launch, ascending. A thread that acquires one acquires all releases
-/// that the releasing thread knew of, so sets are closed.
+/// Numbers of releases of a launch, ascending. A thread that acquires one release acquires all
+/// releases that the releasing thread knew of, so sets are closed.
 using Releases = std::vector<uint32_t>;
 
 class Order {
 public:
   explicit Order(Clocks &clocks) : clocks(clocks) {}
   void startLaunch();
-  void startBlock(); ///< after its clocks were reset
+  void startBlock(); ///< called after the clocks are reset
 
-  /// Records an atomic that read, wrote or both. The contents after a store do not depend on the
+  /// Records an atomic that reads, writes or both. The contents after a store do not depend on the
   /// overwritten bytes.
   void atomic(unsigned thread, uint64_t address, const Site &site, bool global);
   /// Records a fence. After a releasing fence, the thread's later atomics release all accesses
@@ -37,18 +37,19 @@ public:
 private:
   /// Knowledge of a thread at some time, to be released.
   struct Snapshot {
-    Knowledge clock; ///< null: nothing
+    Knowledge clock; ///< null if nothing is released
     Releases others;
-    uint32_t number = none; ///< of the release, once an atomic of device scope has made it one
+    uint32_t number = none; ///< number of the release, once an atomic of device scope performs it
   };
   struct Seen {
     Knowledge here;
     Releases others;
   };
   struct Fenced {
-    Snapshot block, device; ///< by the last fence of at least that scope
+    Snapshot block, device; ///< snapshots by the last fence of at least that scope
   };
-  /// Thread `thread` acquired `releases` at `time`: whoever knows of that time knows of them.
+  /// Thread `thread` acquired `releases` at `time`: every thread whose knowledge includes that time
+  /// knows the releases.
   struct Acquired {
     unsigned thread;
     Time time;
@@ -62,13 +63,15 @@ private:
   void leave(unsigned thread, uint64_t address, Snapshot &block, Snapshot *device);
 
   Clocks &clocks;
-  std::map<uint64_t, Releases> launch; ///< what reading an address of global memory gives
-  std::map<uint64_t, Knowledge> block; ///< likewise, of this block's own releases
-  std::vector<Acquired> acquired;      ///< in this block
-  std::vector<Knowledge> released;     ///< in this block: numbers `first` and up
+  /// Releases that a read of an address of global memory acquires.
+  std::map<uint64_t, Releases> launch;
+  /// Knowledge that a read acquires from releases of this block.
+  std::map<uint64_t, Knowledge> block;
+  std::vector<Acquired> acquired;  ///< acquisitions in this block
+  std::vector<Knowledge> released; ///< releases in this block, with numbers from `first` on
   uint32_t first = 0;
   std::vector<Fenced> fenced; ///< by thread
-  std::vector<Seen> seen;     ///< by thread: knowledge that a fence will acquire
+  std::vector<Seen> seen;     ///< by thread: knowledge that a later fence acquires
 };
 
 } // namespace sluice::emulator

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Facts of a kernel's module after its compilation: instructions that may be blamed, shared
-// memory, parameters, basic blocks.
+// Facts of a kernel's module after its compilation: instructions for reports, shared memory,
+// parameters, basic blocks.
 #pragma once
 
 #include "sluice/Emulator/Emulator.h"
@@ -18,13 +18,13 @@ struct Site {
   uint32_t bytes = 0, align = 1;
   bool reads = false, writes = false, atomic = false;
   bool acquires = false, releases = false;
-  Scope scope = Scope::Device; ///< of atomics and fences
+  Scope scope = Scope::Device; ///< scope of atomics and fences
 };
 
 /// Shared memory: one global of address space 3.
 struct SharedGlobal {
   std::string name;
-  uint64_t bytes = 0, align = 1; ///< bytes are 0 where the launch gives the size
+  uint64_t bytes = 0, align = 1; ///< bytes are 0 if the launch specifies the size
   bool dynamic = false;
   uint64_t address = 0;
 };
@@ -44,12 +44,12 @@ struct Table {
 
 struct Program {
   std::string kernel;
-  std::vector<Site> sites; ///< 0 is no thread
+  std::vector<Site> sites; ///< site 0 denotes no instruction
   std::vector<Parameter> parameters;
   std::vector<SharedGlobal> shared;
   std::vector<Table> tables;
   std::vector<BlockCount> blocks;
-  std::vector<uint32_t> requiredThreads; ///< x, y, z; empty where any number will do
+  std::vector<uint32_t> requiredThreads; ///< x, y, z; empty if any number is allowed
 };
 
 /// Maximum shared memory of a block on sm_90 (227 KB); sm_80 has 163 KB.

@@ -14,7 +14,7 @@ namespace sluice::emulator {
 struct Region {
   uint64_t begin = 0, bytes = 0;
   bool shared = false;
-  bool written = false; ///< some byte may be written: only then can accesses conflict
+  bool written = false; ///< true if some byte may be written; accesses conflict only then
   std::vector<Buffer> buffers;
 
   enum Flag : uint8_t {
@@ -29,7 +29,8 @@ struct Region {
   template <typename T> using Shadow = std::unique_ptr<T[], void (*)(void *)>;
   Shadow<uint8_t> flags{nullptr, std::free};
   Shadow<uint32_t> history{nullptr, std::free};
-  Shadow<uint32_t> past{nullptr, std::free}; ///< of global memory: accesses of earlier blocks
+  /// Histories of accesses of earlier blocks, for global memory.
+  Shadow<uint32_t> past{nullptr, std::free};
 
   bool contains(uint64_t address, uint64_t size) const {
     return address - begin < bytes && size <= bytes - (address - begin);
@@ -40,15 +41,15 @@ struct Region {
 struct Touch {
   uint64_t address = 0, bytes = 0, align = 1;
   bool reads = false, writes = false, atomic = false;
-  bool strong = false;  ///< an atomic that other blocks see as one
-  bool barrier = false; ///< an mbarrier instruction, on its object
-  bool copy = false;    ///< by the thread's asynchronous copies, at time `copyTime`
+  bool strong = false;  ///< an atomic that is atomic for other blocks too
+  bool barrier = false; ///< an mbarrier instruction accesses its object
+  bool copy = false; ///< an asynchronous copy of the thread accesses the bytes, at time `copyTime`
   Time copyTime = 0;
   uint32_t site = 0;
 };
 
-/// `complaint(kind, touch, message)` reports a wrong access. It does not return for accesses that
-/// are out of bounds or misaligned.
+/// Reports a violation: `complaint(kind, touch, message)`. Does not return for accesses that are
+/// out of bounds or misaligned.
 using Complaint = std::function<void(ViolationKind, const Touch &, const std::string &)>;
 
 } // namespace sluice::emulator

@@ -6,9 +6,10 @@
 
 namespace sluice::emulator {
 
-/// Makes the module native: intrinsics and inline assembly become calls of the emulator, memory
-/// accesses announce themselves, shared globals become addresses, and the kernel is entered at
-/// `entryName(const uint64_t *arguments)`. Basic blocks count themselves in `countsName`.
+/// Makes the module executable on the host: intrinsics and inline assembly become calls of the
+/// emulator, a call precedes each memory access, shared globals become addresses, and the kernel is
+/// entered at `entryName(const uint64_t *arguments)`. Entries of basic blocks are counted in
+/// `countsName`.
 llvm::Expected<Program> rewrite(llvm::Module &module, llvm::StringRef kernel,
                                 const SharedArena &arena);
 constexpr const char *entryName = "emulator.entry", *countsName = "emulator.counts";

@@ -19,8 +19,8 @@ Stacks::~Stacks() {
   }
 }
 
-/// Returns the stacks of earlier launches of this thread. New ones cost a system call and two page
-/// faults each.
+/// Returns the stacks of earlier launches of this thread, because new stacks cost a system call and
+/// two page faults each.
 static Stacks &unusedStacks() {
   static thread_local Stacks stacks;
   return stacks;
@@ -32,7 +32,8 @@ Threads::~Threads() {
   }
 }
 
-/// Pages come from the system as they are touched; the lowest of every stack never does.
+/// Allocates stacks. The system provides pages when they are first accessed; the lowest page of
+/// every stack is a guard.
 void Threads::growStacks(unsigned count) {
   if (count > stacks.count) {
     std::swap(stacks, unusedStacks());
@@ -92,7 +93,7 @@ void Threads::finish() {
 
 void Threads::wake(unsigned thread) { ready[thread / lanes] |= 1u << thread % lanes; }
 
-/// Returns a number past the last warp if no thread is ready.
+/// Returns the next warp; a number past the last warp if no thread is ready.
 unsigned Threads::pick() {
   auto warps = static_cast<unsigned>(ready.size());
   if (schedule == Schedule::WarpAlone && ready[warp]) {

@@ -40,12 +40,12 @@ public:
   /// Starts `count` threads, each of which will call `body` once.
   void start(unsigned count, std::function<void()> body);
 
-  /// Runs until no thread can, or one called `stop`.
+  /// Runs threads until none is ready, or one calls `stop`.
   void run();
 
   /// Suspends the running thread until another thread wakes it.
   void suspend();
-  /// Ends the block in the running thread at once; nothing is unwound.
+  /// Ends the block from the running thread at once, without unwinding.
   [[noreturn]] void stop();
   /// Ends the running thread.
   [[noreturn]] void finish();

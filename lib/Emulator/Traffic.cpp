@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Requests of warps, counted.
+// Counts the requests of warps.
 #include "Traffic.h"
 
 #include "Threads.h"
@@ -43,8 +43,8 @@ static void countUnits(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint6
   units.erase(llvm::unique(units), units.end());
 }
 
-/// Lanes go together as far as 128 bytes reach; each pass serves one word a bank, to any number of
-/// lanes.
+/// Counts passes over the banks. One pass covers lanes whose accesses fit in 128 bytes, and serves
+/// one word per bank, to any number of lanes.
 static uint64_t countPasses(llvm::ArrayRef<uint64_t> addresses, uint64_t bytes, uint64_t &least) {
   uint64_t together = std::min<uint64_t>(lanes, std::max<uint64_t>(1, passBytes / bytes));
   uint64_t passes = 0;
@@ -94,12 +94,12 @@ void Traffic::count(uint32_t site, llvm::ArrayRef<Request> requests) {
   total.leastUnits += least;
 }
 
-/// An instruction that copies reads global memory before it writes shared memory; lanes that read
-/// nothing only write.
+/// Returns the order of a request: an instruction that copies reads global memory before it writes
+/// shared memory, and lanes that read nothing only write.
 static uint64_t getTrafficKey(uint32_t site, bool shared) { return 2 * uint64_t(site) + shared; }
 
-/// Lanes that diverged are put together where they are at the same instruction again, the earliest
-/// first: exact for structured code, an estimate otherwise.
+/// Groups lanes that diverged if they are at the same instruction, the earliest instruction first:
+/// exact for structured code, an estimate otherwise.
 void Traffic::flush(unsigned warp) {
   size_t first = size_t(warp) * lanes, end = std::min(first + lanes, queues.size());
   size_t heads[lanes] = {};

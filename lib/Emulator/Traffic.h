@@ -7,15 +7,15 @@
 
 namespace sluice::emulator {
 
-/// Collects the accesses of a warp's lanes between two points where they meet, because lanes run
-/// one after the other here.
+/// Collects the accesses of a warp's lanes between two points where the lanes meet, because lanes
+/// run one after the other here.
 class Traffic {
 public:
   Traffic(const Program &program, Counters &counters);
   void start(unsigned threads);
   void record(unsigned thread, uint32_t site, uint64_t address, uint32_t bytes, bool shared);
   void flush(unsigned warp);
-  /// Gives the sites' counts to the counters.
+  /// Adds the counts of all sites to the counters.
   void finish();
 
 private:
@@ -27,7 +27,7 @@ private:
 
   const Program &program;
   Counters &counters;
-  std::vector<std::vector<Request>> queues; ///< of each thread
+  std::vector<std::vector<Request>> queues; ///< requests of each thread
   std::vector<SiteTraffic> sites;
 };
 

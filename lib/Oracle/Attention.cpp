@@ -14,7 +14,7 @@ namespace {
 
 using NumberLines = std::vector<Numbers>; ///< [positions][head size]
 
-/// Common to both directions: one row of the batch and one query head.
+/// The state that both directions share: one row of the batch and one query head.
 template <typename Op> class Head {
 public:
   Head(Op op, const OracleLaunch &launch, int64_t batch, int64_t head)
@@ -76,7 +76,7 @@ public:
   int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }
   int64_t valueColumn() const { return int64_t(op.getValueColumn()) + keyHead * size; }
   int64_t row(int64_t p) const { return batch * positions + p; }
-  /// Positions [first, second) whose rows are valid.
+  /// Returns the positions [first, second) whose rows are valid.
   std::pair<int64_t, int64_t> run() const {
     int64_t first = rows.position(row(0)), last = first;
     while (last - first < positions && rows.isValid(row(last - first))) {
@@ -163,8 +163,7 @@ public:
   const DomainRows rows;
   Body scoreBody;
   int64_t batch, head, size, positions, keyPositions; ///< number of queries and keys
-  int64_t queries, keys, keyHead;                     ///< valid queries and keys; number of the
-                                                      ///< key/value head
+  int64_t queries, keys, keyHead; ///< valid queries and keys; index of the key/value head
   bool isBf16 = false;
   NumberLines q, k, v;
   NumberLines positionQueries, distances; ///< empty without rows by distance
@@ -375,7 +374,7 @@ LogicalResult AttentionGradients::add(Head<dispatch::AttentionBackwardOp> &head)
   return success();
 }
 
-/// Returns true for rows of an axis of segments after the rows of a text, which are unused.
+/// Returns true for rows of an axis of segments that follow the rows of a text, which are unused.
 bool AttentionGradients::isNobodys(unsigned result, int64_t row, int64_t positions) {
   dispatch::DomainAttr domain = op.getResultDomain(result);
   int64_t batch = row / positions, factor = domain ? domain.getFactor() : 0;

@@ -15,8 +15,8 @@ template <> Number sluice::scalar::evaluate(Elementary function, Number x) {
   return isWave ? gentle(x, exact) : monotone(x, exact);
 }
 
-/// Error bounds of an f32 evaluation; a comparison of numbers closer than their errors is
-/// undecided.
+/// Arithmetic with error bounds of an f32 evaluation. A comparison of numbers that are closer than
+/// their errors is undecided.
 template <> struct sluice::scalar::Arithmetic<Number> {
   static Number add(Number x, Number y) { return oracle::add(x, y); }
   static Number subtract(Number x, Number y) { return oracle::subtract(x, y); }
@@ -61,7 +61,7 @@ template <> struct sluice::scalar::Arithmetic<Number> {
   static Number join(Number x, Number y) { return {0, std::max(x.error, y.error)}; }
   static Scalar<Number> select(Scalar<Number> condition, Scalar<Number> x, Scalar<Number> y) {
     Scalar<Number> chosen = condition.integer != 0 ? x : y;
-    if (!isSure(condition.real)) { // either of the two
+    if (!isSure(condition.real)) { // either branch may be taken
       chosen.real.error = std::abs(x.real.value - y.real.value) +
                           std::abs(double(x.integer - y.integer)) + join(x.real, y.real).error;
     }
@@ -106,7 +106,7 @@ bool sluice::oracle::draws(const OracleLaunch &launch, int64_t id, uint64_t elem
                             uint64_t(launch.firstStream + id), element) < rate;
 }
 
-/// Returns columns, positions and random numbers, which are exact.
+/// Returns the results of ops that read columns, positions and random numbers, which are exact.
 Numbers Body::ofPlace(Operation &op) const {
   if (isa<dispatch::PositionOp>(op)) {
     return {{double(place.position), 0}};
@@ -143,7 +143,7 @@ static Numbers computeMaximum(const Numbers &numbers, size_t columns) {
   return greatest;
 }
 
-/// Number i belongs to column i mod `columns`.
+/// Reduces numbers by column: number i belongs to column i mod `columns`.
 static Numbers reduce(dispatch::ReduceKind kind, const Numbers &numbers, size_t columns) {
   if (kind == dispatch::ReduceKind::Max) {
     return computeMaximum(numbers, columns);
@@ -173,7 +173,7 @@ Body::Body(Block &block, const OracleLaunch &launch) : block(block), launch(laun
   }
 }
 
-/// Numbers the op's result. Sets it if it is a constant; any other op becomes a step.
+/// Assigns a number to the op's result. Sets it if it is a constant; any other op becomes a step.
 void Body::addStep(Operation &op, llvm::DenseMap<Value, size_t> &numbers) {
   Value result = op.getResult(0);
   size_t number = numbers[result] = values.size();

@@ -67,8 +67,8 @@ ValueComparison::~ValueComparison() {
 void ValueComparison::count(double found, Number expected) {
   double ulp = std::exp2(std::floor(std::log2(std::abs(expected.value))) - 7);
   bool isLast = std::isfinite(ulp) && ulp > 0 && expected.error < ulp / 64;
-  // Equal values round alike (equal rows, biases after their first step), so each rounded number
-  // counts once.
+  // Counts each rounded number once, because equal values round alike (equal rows, biases after
+  // their first step).
   if (memory.isBf16() && isLast && counted.insert(found).second) {
     ++judgement.results[result].rounded;
     signedUlps += (found - expected.value) / ulp * (expected.value < 0 ? -1 : 1);
@@ -101,8 +101,7 @@ void ValueComparison::judge(int64_t row, int64_t column, Number stored, double f
   }
   ++own.checked;
   own.unbounded += std::isinf(bound) ? 1 : 0;
-  // Without a bound any finite number is correct, but a finite number must not become infinite or
-  // NaN.
+  // Accepts any finite number without a bound, but a finite number must not become infinite or NaN.
   bool isRight =
       std::isfinite(stored.value)
           ? std::abs(found - stored.value) <= bound || (std::isinf(bound) && !std::isnan(found))
@@ -157,7 +156,7 @@ int64_t DomainRows::validRows() const {
   return valid;
 }
 
-/// Four standard deviations of the mean of roundings to nearest, each uniform over an ulp.
+/// Returns four standard deviations of the mean of roundings to nearest, each uniform over an ulp.
 static double biasAllowed(int64_t rounded) { return 4 * 0.29 / std::sqrt(double(rounded)); }
 
 bool ResultJudgement::isBiased() const {

@@ -20,7 +20,7 @@ public:
   int64_t rows() const { return rowCount; }
   int64_t width() const { return columnCount; }
   bool isBf16() const { return ofBf16; }
-  /// Exact, because errors are counted for computed values, not for stored ones.
+  /// Returns a stored number; it is exact, because only computed values have errors.
   Number at(int64_t row, int64_t column) const {
     return {numbers[size_t(row * columnCount + column)], 0};
   }
@@ -39,9 +39,10 @@ public:
   ~ValueComparison();
 
   const TensorRows &stored() const { return memory; }
-  /// Element (row, column) should be `expected`, with one rounding to bf16 if it is stored as bf16.
+  /// Checks that element (row, column) is `expected`, with one rounding to bf16 if it is stored as
+  /// bf16.
   void check(int64_t row, int64_t column, Number expected);
-  /// The sum of a column over all rows should be `expected`, in f32.
+  /// Checks that the sum of a column over all rows is `expected`, in f32.
   void checkSum(int64_t column, Number expected);
 
 private:
@@ -77,15 +78,14 @@ public:
   }
 
 private:
-  /// Start, count and length by row of the batch; null if the domain is not scheduled.
+  /// Returns start, count and length of a row of the batch; null if the domain is not scheduled.
   const int64_t *getRun(int64_t row) const {
     return schedule ? schedule + 3 * batch(row) : nullptr;
   }
 
   dispatch::DomainAttr domain;
-  const int64_t positionCount, domainFactor; ///< copied from the domain, since there are millions
-                                             ///< of rows
-                                             ///< rows
+  /// Copies of fields of the domain, which is too slow to query for millions of rows.
+  const int64_t positionCount, domainFactor;
   const OracleLaunch &launch;
   const int64_t *schedule = nullptr;
 };

@@ -16,9 +16,8 @@ constexpr double bf16Unit = 0x1p-8;    ///< the same in bf16
 constexpr double sumUnit = 0x1p-23;    ///< error of one step of a sum: tensor cores may truncate
                                        ///< instead of rounding
 constexpr double elementary = 0x1p-21; ///< relative error of an elementary function: 4 ulp
-constexpr double division = 0x1p-22;   ///< relative error of a quotient: 2 ulp, the bound of
-                                       ///< div.full in the PTX ISA
-                                       ///< ISA
+/// Relative error of a quotient: 2 ulp, the bound of div.full in the PTX ISA.
+constexpr double division = 0x1p-22;
 
 /// The result of exact arithmetic, and the maximum error of an f32 evaluation. Integers and
 /// booleans are exact values; a boolean with an error may be either.
@@ -75,7 +74,7 @@ public:
     return {value, error + double(terms + splits) * sumUnit * (magnitude + error)};
   }
 
-  /// Upper bound on any partial sum, whatever the order of its terms.
+  /// Returns an upper bound of any partial sum, for any order of its terms.
   double most() const { return total().error + magnitude; }
 
 private:

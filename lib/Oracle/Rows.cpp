@@ -203,8 +203,8 @@ void RowPass::judgeRow(unsigned result, int64_t row, const Numbers &yielded, boo
   }
 }
 
-/// The target chooses which rows each partial sum covers. Checks the total of the partial sums, and
-/// that none is larger than all of its terms allow.
+/// Checks the total of the partial sums, and that none is larger than its terms allow; the target
+/// chooses the rows of each partial sum.
 void RowPass::judgeColumns(unsigned result) {
   const TensorRows &stored = results[result]->stored();
   for (size_t column = 0; column < columnSums[result].size(); ++column) {

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The facts of a spec for programs that have the spec alone, such as a run's. No MLIR in this
-// header.
+// Facts of a spec for programs that only have the spec, such as the spec of a run. This header uses
+// no MLIR.
 #pragma once
 
 #include "sluice/Runtime/Plan/Plan.h"
@@ -9,18 +9,18 @@
 
 namespace sluice::driver {
 
-/// A spec as the plan of its artifact would have it.
+/// Facts of a spec as in the plan of its artifact.
 struct SpecDescription {
   runtime::ModelFacts model;
   runtime::SpecFacts facts;
 };
 
-/// Returns the error of a spec in memory with `settings` applied; none where it is valid.
+/// Returns the error of a spec in memory with `settings` applied; none if it is valid.
 std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std::string &file,
                                               const std::vector<spec::SpecOverride> &settings);
 
-/// Reads the spec at `path`, without compiling it; none where the file is no valid spec. Throws
-/// JobError where the machine cannot read.
+/// Reads the spec at `path` without compiling it; none if the file is not a valid spec. Throws
+/// JobError if the file cannot be read because of a system failure.
 std::optional<SpecDescription> describeSpec(const std::string &path);
 
 } // namespace sluice::driver

@@ -24,24 +24,25 @@ struct Dim3 {
 enum class Writes {
   None, ///< an input
   Any,
-  AtMostOnce, ///< an output of which some elements may stay as they are
-  Once        ///< an output: every byte, exactly once
+  AtMostOnce, ///< an output; some elements may remain unwritten
+  Once        ///< an output; every byte is written exactly once
 };
 
-/// Global memory that the launch may touch; everything else is out of bounds. Buffers may overlap:
-/// shared bytes may be written as often as any of the buffers allows.
+/// Global memory that the launch may access; all other accesses are out of bounds. Buffers may
+/// overlap: the most permissive buffer determines how often shared bytes may be written.
 struct Buffer {
   std::string name;
   void *data = nullptr;
   uint64_t bytes = 0;
   Writes writes = Writes::None;
-  bool initialized = true; ///< else a byte must be written before it is read
+  bool initialized = true; ///< if false, a byte must be written before it is read
 };
 
 struct EmulatedLaunch {
   Dim3 grid, block;
   uint64_t dynamicSharedBytes = 0;
-  /// One per parameter: the bits of a scalar, or a pointer (for `byval`, to the aggregate).
+  /// Arguments, one per parameter: the bits of a scalar, or a pointer (for `byval`, a pointer to
+  /// the aggregate).
   std::vector<uint64_t> arguments;
   std::vector<Buffer> buffers;
 };
@@ -49,19 +50,19 @@ struct EmulatedLaunch {
 /// Choice of the thread that runs next. No schedule preempts: a thread runs until it must wait.
 enum class Schedule {
   InOrder,  ///< the first thread that can run
-  Random,   ///< any
-  WarpAlone ///< a random warp runs until all of it waits, before any other does
+  Random,   ///< any thread
+  WarpAlone ///< a random warp runs until all its threads wait
 };
 
 /// Time at which the bytes of a cp.async arrive.
 enum class Copies { Early, Late, Random };
 
 struct Options {
-  uint64_t seed = 0; ///< also of the order of blocks; 0 keeps the natural one
+  uint64_t seed = 0; ///< seeds the order of blocks too; 0 keeps the natural order
   Schedule schedule = Schedule::InOrder;
   Copies copies = Copies::Late;
-  unsigned mostViolations = 16; ///< the launch stops there
-  bool countTraffic = true;     ///< sectors and bank conflicts
+  unsigned mostViolations = 16; ///< the launch stops at this number
+  bool countTraffic = true;     ///< count sectors and bank conflicts
 };
 
 enum class ViolationKind {
@@ -72,13 +73,13 @@ enum class ViolationKind {
   NeverWritten,
   Race,              ///< between threads of a block
   BlockConflict,     ///< between blocks of a launch
-  UnwaitedCopy,      ///< with an asynchronous copy that nobody waited for
-  PendingCopy,       ///< a thread ends before its copies do
-  BarrierDivergence, ///< some threads wait for others that never come
+  UnwaitedCopy,      ///< with an asynchronous copy that no thread waited for
+  PendingCopy,       ///< a thread ends before its copies complete
+  BarrierDivergence, ///< some threads wait for threads that never arrive
   AbsentLane,        ///< a warp-wide operation without all of its lanes
   Mbarrier,
-  AliasedArguments, ///< parameters that claim `noalias`
-  Limit,            ///< of the architecture
+  AliasedArguments, ///< parameters that are declared `noalias`
+  Limit,            ///< a limit of the architecture
   Argument          ///< the launch does not fit the kernel
 };
 llvm::StringRef name(ViolationKind kind);
@@ -86,42 +87,42 @@ llvm::StringRef name(ViolationKind kind);
 struct Violation {
   ViolationKind kind;
   std::string kernel;
-  Dim3 block, thread;      ///< indices, from 0; without meaning where no instruction is to blame
-  std::string instruction; ///< LLVM IR; empty where the launch is to blame
-  std::string location;    ///< of the source, where the module has debug locations
-  std::string address;     ///< buffer and byte offset, empty where none
+  Dim3 block, thread;      ///< indices from 0; unused if no instruction is at fault
+  std::string instruction; ///< LLVM IR; empty if the launch is at fault
+  std::string location;    ///< source location, if the module has debug locations
+  std::string address;     ///< buffer and byte offset; empty if there is none
   std::string message;     ///< the expected and the found value
 
   std::string str() const;
 };
 
-/// Accesses of one instruction, warp by warp (a profiler calls them requests).
+/// Accesses of one instruction, counted per warp (profilers call them requests).
 struct SiteTraffic {
   std::string instruction;
   uint64_t requests = 0, bytes = 0;
   uint64_t units = 0;      ///< sectors of 32 bytes (global), passes over the banks (shared)
-  uint64_t leastUnits = 0; ///< for as many bytes, had they lain side by side
+  uint64_t leastUnits = 0; ///< minimum for the same number of bytes, if they were contiguous
 };
 
-/// A basic block, and how often threads entered it.
+/// A basic block, and the number of times that threads entered it.
 struct BlockCount {
   std::string name;
-  uint64_t instructions = 0; ///< in it, of LLVM IR
+  uint64_t instructions = 0; ///< number of LLVM IR instructions in the block
   uint64_t barriers = 0, tensorInstructions = 0;
   uint64_t entered = 0;
 };
 
 struct Counters {
   uint64_t blocks = 0, threads = 0;
-  uint64_t instructions = 0;       ///< of LLVM IR, of all threads
-  uint64_t tensorInstructions = 0; ///< of warps
+  uint64_t instructions = 0;       ///< LLVM IR instructions of all threads
+  uint64_t tensorInstructions = 0; ///< tensor-core instructions of warps
   uint64_t tensorFlops = 0;
   uint64_t barriers = 0;     ///< completions of a barrier of the block
   uint64_t warpBarriers = 0; ///< completions of bar.warp.sync
   uint64_t globalReadBytes = 0, globalWrittenBytes = 0;
   uint64_t sharedReadBytes = 0, sharedWrittenBytes = 0;
-  /// Numbers of bytes of the launch's buffers that were read and written, each byte counted once:
-  /// the traffic of memory under a perfect cache.
+  /// Numbers of distinct bytes of the launch's buffers that were read and written: the traffic of
+  /// memory under a perfect cache.
   uint64_t distinctReadBytes = 0, distinctWrittenBytes = 0;
   uint64_t globalRequests = 0, globalSectors = 0, leastSectors = 0;
   uint64_t sharedRequests = 0, sharedPasses = 0, leastPasses = 0;
@@ -138,14 +139,14 @@ struct Report {
   std::vector<Violation> violations;
   Counters counters;
   bool passed() const { return violations.empty(); }
-  std::string str() const; ///< violations, one a line
+  std::string str() const; ///< returns the violations, one per line
 };
 
-/// A kernel, compiled for this machine.
+/// A kernel, compiled for the host.
 class Emulator {
 public:
-  /// Fails where the module has no such kernel or uses an intrinsic, inline assembly or library
-  /// function that the emulator does not know.
+  /// Fails if the module has no such kernel, or uses an intrinsic, inline assembly or library
+  /// function that the emulator does not support.
   static llvm::Expected<std::unique_ptr<Emulator>>
   create(std::unique_ptr<llvm::Module> module, std::unique_ptr<llvm::LLVMContext> context,
          llvm::StringRef kernel);
@@ -154,7 +155,7 @@ public:
                                                           llvm::StringRef kernel);
   ~Emulator();
 
-  /// Runs every block, one after the other. Not for several threads at once on one emulator.
+  /// Runs the blocks one after the other. An emulator must not be used by several threads at once.
   Report launch(const EmulatedLaunch &launch, const Options &options = {});
 
 private:

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Determines the bytes that a launch of a dispatch writes, and the bytes that it must not depend
-// on, from its op and the valid rows.
+// Determines the bytes that a launch of a dispatch writes, and the bytes on which it must not
+// depend, from its op and the valid rows.
 #pragma once
 
 #include "mlir/IR/Operation.h"

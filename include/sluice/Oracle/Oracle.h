@@ -18,39 +18,41 @@ namespace sluice::oracle {
 /// rows.
 struct ExpectedElement {
   unsigned result = 0;
-  int64_t row = 0, column = 0; ///< of the stored tensor, seen as rows
+  int64_t row = 0, column = 0; ///< position in the stored tensor, viewed as rows
   double value = 0, bound = 0;
 };
 
-/// A launch that ran. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
-/// rank 3 are padded); operands have their contents before the launch.
+/// A completed launch. Buffers hold tensors as they are stored (docs/plan-and-artifact.md: rows of
+/// rank 3 are padded); operands have the contents from before the launch.
 struct OracleLaunch {
   std::vector<const void *> operands, results;
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
-  /// For a domain on an axis of segments, instead of `length`: one per row of the batch.
+  /// Lengths that replace `length` for a domain on an axis of segments: one per row of the batch.
   const int64_t *lengths = nullptr;
-  int64_t firstRow = 0; ///< of the batch in its update, where the dispatch draws by that
+  /// Index of the first row of the batch in its update, if random numbers are indexed by the
+  /// update.
+  int64_t firstRow = 0;
   /// Number of partial sums that a kernel may add at the end of a long sum.
   int64_t splits = 0;
-  /// Receives every judged element, whether or not it is correct; may be empty.
+  /// Receives every checked element, correct or not; may be empty.
   std::function<void(const ExpectedElement &)> observe = {};
 };
 
-/// An element that is farther from its value than rounding explains.
+/// An element whose error is larger than rounding can cause.
 struct Mismatch {
   unsigned result = 0;
-  int64_t row = 0, column = 0; ///< as an Expectation's
+  int64_t row = 0, column = 0; ///< position as in ExpectedElement
   double found = 0, expected = 0, bound = 0;
 };
 
 /// The judgement of one result.
 struct ResultJudgement {
-  int64_t checked = 0;    ///< elements
-  int64_t mismatches = 0; ///< of them
-  int64_t unbounded = 0;  ///< of them, those that f32 cannot be held to any bound for
-  /// bf16 results whose only error is their last rounding: the number of different values, and
-  /// their mean error in units of the last place, positive away from zero. Rounding to nearest
-  /// keeps it within 4 * 0.29 / sqrt(n) of zero.
+  int64_t checked = 0;    ///< number of elements
+  int64_t mismatches = 0; ///< number of mismatches among them
+  int64_t unbounded = 0;  ///< number of elements for which f32 has no error bound
+  /// bf16 results whose only error is their last rounding: the number of distinct values, and their
+  /// mean error in units of the last place, positive away from zero. The mean error of rounding to
+  /// nearest is within 4 * 0.29 / sqrt(n) of zero.
   int64_t rounded = 0;
   double meanSignedUlps = 0;
   bool isBiased() const;
@@ -58,16 +60,16 @@ struct ResultJudgement {
 
 struct Judgement {
   std::vector<ResultJudgement> results;
-  std::vector<Mismatch> worst; ///< the first of each result, at most a few
+  std::vector<Mismatch> worst; ///< the first mismatches of each result, a few at most
   bool passed() const;
-  bool isBiased() const;   ///< any result's roundings are
-  bool isWrong() const;    ///< any element is a mismatch
-  std::string str() const; ///< what failed, one line each
+  bool isBiased() const;   ///< true if the roundings of a result are biased
+  bool isWrong() const;    ///< true if there is a mismatch
+  std::string str() const; ///< describes the failures, one per line
 };
 
-/// Judges the results of `dispatch`, any kernel op of the dialect. Elements that a launch may leave
-/// alone (rows that are not valid) are not judged, unless they must be zero. Fails with a
-/// diagnostic on the op where a body holds something unknown.
+/// Judges the results of `dispatch`, any kernel op of the dialect. Ignores elements that a launch
+/// need not write (invalid rows), unless they must be zero. Fails with a diagnostic on the op if a
+/// body contains an unknown op.
 llvm::FailureOr<Judgement> judge(mlir::Operation *dispatch, const OracleLaunch &launch);
 
 } // namespace sluice::oracle

@@ -33,7 +33,7 @@ struct F16 {
   }
 };
 
-/// The 13 lowest bits are ignored.
+/// Ignores the 13 lowest bits.
 struct Tf32 {
   static constexpr unsigned perRegister = 1;
   static double read(uint32_t bits, unsigned) { return llvm::bit_cast<float>(bits & ~0x1fffu); }
@@ -46,8 +46,8 @@ template <typename Element, unsigned Inner> struct MatrixProduct {
   float c[4];
   float d[4];
 
-  /// Products are exact in float64, and so, nearly, are their sums: they are rounded to f32 once at
-  /// the end. A tensor core rounds or truncates more often.
+  /// Computes products exactly in float64, and their sums nearly so: each sum is rounded to f32
+  /// once, at the end. A tensor core rounds or truncates more often.
   static void perform(Machine &machine, void *const *brought, uint32_t) {
     double a[rows][Inner], b[Inner][columns];
     constexpr unsigned each = Element::perRegister;
@@ -115,7 +115,8 @@ static uint16_t *getRow(void *const *brought, unsigned matrix, unsigned row) {
       static_cast<MatrixMove *>(brought[matrix * 8 + row])->address);
 }
 
-/// Lane 8 m + r has the address of row r of matrix m; the other lanes' addresses are unused.
+/// Reads the address of row r of matrix m from lane 8 m + r; the addresses of other lanes are
+/// unused.
 template <unsigned Count, bool Writes>
 static void touchRows(Machine &machine, void *const *brought, uint32_t) {
   unsigned first = machine.thread() / lanes * lanes;

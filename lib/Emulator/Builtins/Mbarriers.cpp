@@ -28,8 +28,8 @@ static void expectBytes(uint32_t site, uint64_t address, uint32_t bytes) {
 static void completeBytes(uint32_t site, uint64_t address, uint32_t bytes) {
   objects().arrive(site, address, 0, -int64_t(bytes), false);
 }
-/// Waits as long as needed, and so succeeds whenever it can. A thread that polls and does other
-/// work meanwhile would see failures on a GPU that it does not see here.
+/// Waits until the phase completes, so a test succeeds whenever it can. On a GPU, a thread that
+/// polls and does other work meanwhile may observe failures that do not occur here.
 template <bool Parity> static uint32_t waitFor(uint32_t site, uint64_t address, uint64_t phase) {
   return objects().wait(site, address, phase, Parity, true);
 }

@@ -84,7 +84,7 @@ static uint32_t toBf16(float x) {
 static uint32_t toF16(float x) {
   return std::isnan(x) ? 0x7fff : llvm::bit_cast<uint16_t>(static_cast<_Float16>(x));
 }
-/// The first operand goes to the upper half.
+/// Rounds two numbers to one register, with the first operand in the upper half.
 template <uint32_t (*Round)(float)> static uint32_t roundPair(uint32_t, float high, float low) {
   return Round(high) << 16 | Round(low);
 }
@@ -114,7 +114,8 @@ static uint32_t highHalf(uint32_t, uint32_t x, uint32_t y) {
 static uint32_t highHalfSigned(uint32_t, uint32_t x, uint32_t y) {
   return static_cast<uint32_t>(int64_t(int32_t(x)) * int32_t(y) >> 32);
 }
-/// Implements the call that code without bf16 instructions makes; the result is passed as a float.
+/// Implements the call that LLVM emits for code without bf16 instructions; the result is passed as
+/// a float.
 static float truncateToBf16(float x) { return llvm::bit_cast<float>(toBf16(x)); }
 static void ignore(uint32_t) {}
 static void ignoreOne(uint32_t, uint32_t) {}

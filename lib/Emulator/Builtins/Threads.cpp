@@ -241,7 +241,7 @@ template <Scope Reach> static void fence(uint32_t) {
   machine.order.fence(machine.thread(), Reach, true, true);
 }
 
-/// Ignores operations about other warps, multiprocessors or time: clocks have all the order on
+/// Ignores operations about other warps, multiprocessors or time: the clocks model all orderings on
 /// which a kernel may rely.
 static void nothing(uint32_t) {}
 static void sleepNow(uint32_t, uint32_t) {}

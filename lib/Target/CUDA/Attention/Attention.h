@@ -58,7 +58,6 @@ struct AttentionShape : AttentionSizes {
   int64_t partWidth, parts;
   int64_t width;                  ///< head width in shared memory: all parts; zeros after `head`
                                   ///< columns
-                                  ///< columns
   int64_t queryFactor, keyFactor; ///< scale factors of the domains of queries and keys
   /// Set if the score region is score * factor, or its derivative g * factor; the scaling is then
   /// free for each score. With rows by distance the region is (score + product) * factor, and the
