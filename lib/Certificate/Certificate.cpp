@@ -38,7 +38,8 @@ static std::string getDisplayName(Operation *op) {
   return origin ? origin.getName() : "unnamed";
 }
 
-/// Tokens of a given axis have the name of the axis.
+/// Returns the name of a value's op, or "tokens" for tokens; tokens of a given axis have the name
+/// of the axis.
 static std::string getDisplayName(Value value) {
   if (Operation *op = value.getDefiningOp()) {
     return getDisplayName(op);
@@ -49,7 +50,8 @@ static std::string getDisplayName(Value value) {
   return isGiven(function, type) ? scale.getAxis().str() : "tokens";
 }
 
-/// A map that takes every k-th row from its first operand has a separate op name.
+/// Returns the name of a value's op in the certificate. A map that takes every k-th row from its
+/// first operand has a separate name.
 static std::string spellOp(Value value) {
   auto flow = dyn_cast_or_null<CausalFlowInterface>(value.getDefiningOp());
   if (auto map = dyn_cast_or_null<MapOp>(value.getDefiningOp())) {
@@ -105,7 +107,7 @@ private:
            spell(term.at, "p") + ")";
   }
 
-  /// `terms` are the symbols after the length's.
+  /// Formats an expression; `terms` are the symbols after the length.
   static std::string spell(AffineExpr expression, const std::string &p,
                            ArrayRef<std::string> terms = {}) {
     if (auto symbol = dyn_cast<AffineSymbolExpr>(expression)) {
@@ -136,20 +138,22 @@ private:
   const llvm::DenseMap<Value, int64_t> &numbers;
 };
 
-/// The rows of a relation, in the words of the grammar.
+/// The rows of a relation, as the words of the grammar.
 struct RowsRead {
-  bool isWord = true; ///< nothing else is in it
+  bool isWord = true; ///< true if the words describe the whole relation
   bool isAt = false, isClipped = false;
-  AffineExpr first, last; ///< of p and terms
+  AffineExpr first, last; ///< expressions of p and of terms
   int64_t from = 0, step = 1;
-  /// Only rows p = start + every i or, with `isOff`, all others; all rows if `every` is 0.
+  /// Restricts the rows to p = start + every i or, with `isOff`, to all other rows; an `every` of 0
+  /// means all rows.
   int64_t every = 0, start = 0;
   bool isOff = false;
 
   explicit RowsRead(IntegerSet relation);
 
 private:
-  /// Returns true if a constraint is one of the words other than first and last.
+  /// Records a constraint that is a word other than first and last; returns false for any other
+  /// constraint.
   bool takeWord(AffineExpr constraint, bool isEquality);
   bool takeChoice(AffineExpr constraint, bool isEquality);
   void settleStep();
@@ -185,11 +189,11 @@ private:
   llvm::raw_string_ostream out{text};
   int64_t lines = 0;
   llvm::DenseMap<Value, int64_t> numbers;
-  llvm::DenseMap<StringAttr, int64_t> cuts; ///< by axis of segments: the value of their ends
+  llvm::DenseMap<StringAttr, int64_t> cuts; ///< the value with the ends of segments, by axis
 };
 } // namespace
 
-/// Recognizes (p + a) mod k = 0, or its negation (p + a) mod k - 1 >= 0.
+/// Records (p + a) mod k = 0, or its negation (p + a) mod k - 1 >= 0.
 bool RowsRead::takeChoice(AffineExpr constraint, bool isEquality) {
   AffineExpr p = getAffineDimExpr(0, constraint.getContext());
   auto part = dyn_cast<AffineBinaryOpExpr>(isEquality ? constraint : constraint + 1);
@@ -229,8 +233,8 @@ bool RowsRead::takeWord(AffineExpr constraint, bool isEquality) {
   return !isEquality && constraint == n - 1 - q;
 }
 
-/// Rewrites every `step`-th row, counted back from the last one, in terms of the first one that is
-/// read.
+/// Expresses a read of every `step`-th row, counted back from the last row, in terms of the first
+/// row that is read.
 void RowsRead::settleStep() {
   if (step == 1) {
     return;
@@ -283,7 +287,7 @@ std::string BoundSpeller::spell(IntegerSet relation, ArrayRef<SegmentTerm> terms
   RowsRead rows(relation);
   if (!rows.isWord || (rows.isClipped ? rows.isAt : !rows.first || !rows.last) ||
       (rows.every > 0 && !rows.isAt)) {
-    return "unknown"; // to every checker
+    return "unknown"; // every checker treats the read as unknown
   }
   SmallVector<std::string> words;
   for (const SegmentTerm &term : terms) {
@@ -345,7 +349,7 @@ void Writer::obligation(const Obligation &obligation) {
   }
 }
 
-/// Writes each value, its bound and the obligations of its op; the conclusions last.
+/// Writes each value, its bound and the obligations of its op, followed by the conclusions.
 void Writer::mode(const ModeProof &proof) {
   numbers.clear();
   Scales scales(proof.function);
@@ -364,7 +368,7 @@ void Writer::mode(const ModeProof &proof) {
   line("end", proof.mode, proof.bounds.size(), "values", proof.obligations.size(), "obligations");
 }
 
-/// Samples come from a row that a loss scored against the next token.
+/// Writes that generation samples from a row that a loss scores against the next token.
 void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
   if (!predict) {
@@ -378,21 +382,22 @@ void Writer::generation(ModuleOp module, const ModeProof &evaluate) {
   }
 }
 
-/// Returns true if only the bits of segments' ends are read. A step then stores their number.
+/// Returns true if the op reads only bits of segments. A step then stores the number of bits.
 static bool isOfBits(const StepRead &read) {
   auto segments = dyn_cast<SegmentsInterface>(read.reader);
   return segments && segments.readsBits(read.operand);
 }
 
-/// Returns the frontier in steps: a row that waits for k segments is computed where segment k - 1
-/// ends. If streams are cut again, a segment ends at the step of the row with its bit.
+/// Returns the frontier in steps: a row that waits for k segments is computed at the step where
+/// segment k - 1 ends. If segments are segmented again, a segment ends at the step of the row with
+/// its bit.
 static Frontier buildStepFrontier(const StepPlan &plan, const StepSchedule &schedule) {
   if (!schedule.cut) {
     return {schedule.due, nullptr, {}};
   }
   Frontier steps;
   AffineExpr row = getAffineDimExpr(0, schedule.due.front().getContext());
-  if (schedule.first == 0) { // the first step has rows that wait for none
+  if (schedule.first == 0) { // the first step has rows that wait for no segment
     steps.candidates.push_back(getAffineConstantExpr(0, row.getContext()));
   }
   EndBound end;
@@ -412,12 +417,12 @@ static Frontier buildStepFrontier(const StepPlan &plan, const StepSchedule &sche
   return steps;
 }
 
-/// Writes two obligations per read: that the row was computed, and that it is still stored.
+/// Writes two obligations per read: the row was computed, and it is still stored.
 int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool isFinal) {
   int64_t count = 0;
   for (const StepRead &read : reads) {
     if (isOfBits(read) && !cast<SegmentsInterface>(read.reader).makesSegmentation()) {
-      continue; // given by ends
+      continue; // ends of segments select the row
     }
     ++count;
     std::string name = reader + (isFinal ? "" : " " + std::to_string(read.operand));
@@ -440,7 +445,7 @@ void Writer::step(const ModeProof &evaluate) {
   }
   line("mode", "step");
   int64_t obligations = 0;
-  llvm::DenseMap<Value, bool> areBits; // alone
+  llvm::DenseMap<Value, bool> areBits; // true for values of which only bits are read
   for (const auto &[value, step] : plan->values) {
     for (const StepRead &read : step.reads) {
       areBits.try_emplace(read.source, true).first->second &= isOfBits(read);

@@ -50,10 +50,10 @@ std::string spell(AffineExpr expression, StringRef p) {
   }
 }
 
-/// Ends of segments of one query, as uninterpreted functions e0, e1 ...
+/// Ends of segments in one query, as uninterpreted functions e0, e1 ...
 class Ends {
 public:
-  /// "(e0 argument)"
+  /// Returns the end of a segment: "(e0 argument)".
   std::string at(SegmentOp cut, const std::string &argument) {
     auto [function, isNew] = functions.try_emplace(cut, functions.size());
     applied.insert({function->second, argument});
@@ -203,7 +203,7 @@ private:
   void negate(const ModeProof &proof, const Obligation &obligation);
 
   std::string text;
-  std::string body; ///< of one query
+  std::string body; ///< body of the current query
   llvm::raw_string_ostream out{body};
   Ends ends;
   int64_t count = 0;
@@ -283,7 +283,7 @@ void Exporter::negate(const ModeProof &proof, const Obligation &obligation) {
     out << "(assert (> u p))\n";
     break;
   }
-  out << "(assert (>= u 0))\n"; // -1 is below every row's first token
+  out << "(assert (>= u 0))\n"; // -1 is below the first token of every row
 }
 
 void Exporter::query(const std::string &what, const Obligation &obligation, bool expected,

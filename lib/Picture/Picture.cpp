@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bands as SVG. Colours and fonts are attributes, not style sheets: the text is put into other
-// pages as it is.
+// Renders bands as SVG. Colors and fonts are attributes instead of style sheets, because the text
+// is embedded in other pages.
 #include "sluice/Picture/Picture.h"
 #include "Svg.h"
 #include <algorithm>
@@ -38,14 +38,14 @@ bool isLeak(const Picture &picture, int64_t token) {
 
 bool isNextTo(const PictureEdge &edge) { return edge.above == edge.below + 1; }
 
-/// Neighbouring positions `from` to `to` that read the same run `first` to `last`.
+/// Adjacent positions `from` to `to` that read the same run `first` to `last`.
 struct Joined {
   int64_t from, to, first, last;
   bool marked;
 };
 
-/// Positions that read the same run, seen ones apart from the others: a group is one shape, and so
-/// are the rows of an upsampling.
+/// Joins adjacent positions that read the same run, with seen positions separate from the others: a
+/// group is one shape, and so are the rows of an upsampling.
 std::vector<Joined> joinReads(const Picture &picture, const PictureEdge &edge) {
   std::vector<Joined> joined;
   for (const PictureEdge::PictureRead &read : edge.reads) {
@@ -80,7 +80,7 @@ public:
   std::string draw();
 
 private:
-  //===-- Where things are
+  //===-- Coordinates
   double x(double token) const { return left + cell * token; }
   double bandTop(size_t band) const {
     return height - bottom - boxHeight - static_cast<double>(band) * (boxHeight + gap);
@@ -91,7 +91,7 @@ private:
     const std::vector<int64_t> &starts = picture.bands[band].starts;
     auto f = static_cast<double>(picture.bands[band].factor),
          n = static_cast<double>(picture.length);
-    if (!starts.empty()) { // open segments end with the text
+    if (!starts.empty()) { // the text ends open segments
       auto at = [&](int64_t i) {
         return i + 1 < static_cast<int64_t>(starts.size())
                    ? std::min(n, static_cast<double>(starts[static_cast<size_t>(i)]))
@@ -128,9 +128,9 @@ private:
   double drawAdvice(double y);
 
   const Picture &picture;
-  std::vector<size_t> laneOf; ///< of edges that skip bands
+  std::vector<size_t> laneOf; ///< lanes of edges that skip bands
   size_t lanes = 0;
-  double left = 210; ///< room for labels
+  double left = 210; ///< space for labels
   double cell, width, height;
 };
 
@@ -164,7 +164,8 @@ void Drawing::drawBand(size_t band) {
   const PictureBand &what = picture.bands[band];
   out += startTag("g", attributes("class", "band"));
   if (what.place.line > 0) {
-    spec::SourceLocation place = what.place; // the picture does not depend on the file's folder
+    // The picture does not depend on the folder of the file.
+    spec::SourceLocation place = what.place;
     place.file = place.file.substr(place.file.rfind('/') + 1);
     out += element("title", escapeXml(spec::toString(place)));
   }
@@ -184,7 +185,7 @@ void Drawing::drawBand(size_t band) {
 // Edges
 //===----------------------------------------------------------------------===//
 
-/// Lanes at the right of the edges that skip bands: short ones inside.
+/// Assigns the edges that skip bands to lanes on the right, short edges innermost.
 void Drawing::assignLanes() {
   laneOf.assign(picture.edges.size(), 0);
   std::vector<size_t> skipping;
@@ -218,7 +219,7 @@ void Drawing::assignLanes() {
   }
 }
 
-/// Draws groups and upsampled rows as shapes, shifts as arrows, others as lines.
+/// Draws groups and upsampled rows as shapes, shifts as arrows, and other reads as lines.
 void Drawing::drawReads(const PictureEdge &edge) {
   bool isGroup = edge.kind == PictureEdge::Kind::Group;
   const PictureBand &upper = picture.bands[edge.above], &lower = picture.bands[edge.below];
@@ -251,7 +252,8 @@ void Drawing::drawReads(const PictureEdge &edge) {
   }
 }
 
-/// Draws the latest position's reads as a shaded fan; with a window, the earliest's too.
+/// Draws the reads of the latest position as a shaded fan and, with a window, also the reads of the
+/// earliest position.
 void Drawing::drawAttention(const PictureEdge &edge) {
   std::vector<PictureEdge::PictureRead> reads;
   for (const PictureEdge::PictureRead &read : edge.reads) {
@@ -291,7 +293,7 @@ void Drawing::drawEdge(const PictureEdge &edge) {
   }
 }
 
-/// Draws an edge that skips bands to the right of them. Its label is next to a gap, where no other
+/// Draws an edge that skips bands on the right of the bands. Its label is at a gap where no other
 /// edge ends.
 void Drawing::drawLane(const PictureEdge &edge, size_t lane) {
   double right = x(static_cast<double>(picture.length)),
@@ -339,8 +341,8 @@ void Drawing::drawTokens() {
        ink, 12, at > width * 0.7 ? "end" : "middle", true);
 }
 
-/// Draws the leak. Reads that only depend on a token's existence have no path from that token: a
-/// dashed line.
+/// Draws the leak. A read that only depends on the existence of a token has no path from that
+/// token, and is a dashed line.
 void Drawing::drawLeak() {
   auto at = [&](size_t i) {
     auto [band, position] = picture.leakPath[i];
@@ -392,7 +394,7 @@ std::string Drawing::drawHead(double total) {
   return out + body;
 }
 
-/// Returns the entries for the marks of this picture.
+/// Returns the legend entries for the marks of this picture.
 std::vector<Drawing::PictureEntry> Drawing::legend() const {
   std::vector<PictureEntry> entries = {{PictureEntry::Box, seen, seen, "read by the row"},
                                        {PictureEntry::Box, empty, line, "not read"}};

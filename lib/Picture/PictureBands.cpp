@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bands and how they read one another; which positions of them a row reads.
+// Builds bands and the edges between them, with the positions that a row reads.
 #include "PictureBands.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
@@ -18,7 +18,7 @@ using namespace sluice;
 // Words
 //===----------------------------------------------------------------------===//
 
-/// Returns true if the bits of these ends or counts begin segments.
+/// Returns true if the bits that define these ends or counts begin segments.
 static bool beginSegments(Value endsOrCounts) {
   auto cut = endsOrCounts.getDefiningOp<SegmentOp>();
   return cut && BoundaryRules(cut->getParentOfType<func::FuncOp>()).begins(cut);
@@ -58,7 +58,7 @@ static std::string nameOfMask(AttentionOp op, IntegerSet mask) {
                       : "own mask";
 }
 
-/// Names a mask: "causal from 3" if keys begin at row 3.
+/// Returns the name of a mask: "causal from 3" if keys begin at row 3.
 static std::string nameOfMask(AttentionOp op) {
   auto [strided, first] = splitFirstKey(op.getMask());
   auto [mask, stride] = splitStride(strided);
@@ -66,14 +66,14 @@ static std::string nameOfMask(AttentionOp op) {
          (first > 0 ? " from " + std::to_string(first) : "");
 }
 
-/// Returns "4" or, with a different window, "4, window 8".
+/// Returns the name of a group: "4" or, with a different window, "4, window 8".
 static std::string nameOfGroup(RowGroup group) {
   return std::to_string(group.factor) +
          (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
 }
 
 ScanName sluice::findScan(Operation *op) {
-  StringRef part = getOriginPart(op); // "smooth.8.before"
+  StringRef part = getOriginPart(op); // a part such as "smooth.8.before"
   for (StringRef kind : {"smooth", "greatest"}) {
     if (part.starts_with((kind + ".").str())) {
       return {getOriginStage(op), kind};
@@ -151,7 +151,7 @@ static bool readsSequence(Operation *op, unsigned operand) {
          !isOfBoundaries(op->getOpOperand(operand)) && flow.getRelation(operand).has_value();
 }
 
-/// Returns true if a row reads the row of the segment at its count.
+/// Returns true if a row reads the row of the segment that its count selects.
 static bool readsItsSegment(const BandSource &source) {
   auto findScale = [](Value value) { return cast<SequenceType>(value.getType()).getScale(); };
   auto segments = dyn_cast_if_present<SegmentsInterface>(source.reader);
@@ -168,8 +168,8 @@ BandSource Bands::findSource(Operation *op, unsigned operand) const {
   return source;
 }
 
-/// Returns the band of a value that is read position by position. Only here a map that is not
-/// stored gets its own band.
+/// Returns the band of a value that is read position by position. Creates a separate band for a map
+/// that is not stored.
 int Bands::bandFor(Value value) {
   auto found = known.find(value);
   if (found != known.end() || !isLazy(value.getDefiningOp())) {
@@ -192,7 +192,7 @@ int Bands::makeBand(Operation *op, std::vector<BandSource> sources) {
   return static_cast<int>(drafts.size()) - 1;
 }
 
-/// Drops the position of an attention's query, which is in its mask.
+/// Drops an attention's read of its own position, if another read of the same band includes it.
 void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
   for (size_t i = 0; isa<AttentionOp>(op) && i < sources.size(); ++i) {
     bool isCovered =
@@ -206,8 +206,8 @@ void Bands::dropOwnPosition(Operation *op, std::vector<BandSource> &sources) {
   }
 }
 
-/// Notes one operand among the sources, and among `pointwise` the band that the op may join. A sum
-/// of an upsampled stream and another is an upsampling into a band of its own.
+/// Adds one operand to the sources, and to `pointwise` the band that the op may join. A sum of an
+/// upsampled stream and another stream is an upsampling into a separate band.
 void Bands::addSource(Operation *op, unsigned operand, SmallVector<int> &pointwise,
                       std::vector<BandSource> &sources) {
   BandSource source = findSource(op, operand);
@@ -233,7 +233,7 @@ void Bands::addSource(Operation *op, unsigned operand, SmallVector<int> &pointwi
 }
 
 /// Returns the only band that is read, or the band of an attention whose input is added to it; -1
-/// if the op begins a band.
+/// if the op needs a new band.
 int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
   if (sources == 1 && pointwise.size() == 1) {
     return pointwise[0];
@@ -251,18 +251,19 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
     return -1;
   }
   attention.residual = true;
-  attention.values.clear(); // values before the sum are inside
+  attention.values.clear(); // values before the sum are inside the band
   return high;
 }
 
-/// Adds a pass of a scan to its band: the passes are one band, and each of its rows reads the rows
-/// of all passes. The other rows show the segments; how they are computed is not drawn.
+/// Adds a pass of a scan to its band: all passes share one band, and each row of the band reads the
+/// rows of all passes. The other rows represent the segments; their computation is not drawn.
 bool Bands::addToScan(Operation *op) {
   ScanName of = findScan(op);
   if (of.kind.empty()) {
     return false;
   }
-  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3; // x, the rest of it, x before
+  // X, the other operands of the pass, x before.
+  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3;
   if (!isPass) {
     return true;
   }
@@ -278,8 +279,8 @@ bool Bands::addToScan(Operation *op) {
   return true;
 }
 
-/// Joins the band that it reads position by position. A residual sum joins the attention's; any
-/// other reader of several bands, or of other positions, begins one.
+/// Adds the op to the band that it reads position by position. A residual sum joins the band of the
+/// attention; any other op that reads several bands, or other positions, gets a new band.
 void Bands::add(Operation *op) {
   if (addToScan(op)) {
     return;
@@ -308,7 +309,7 @@ void Bands::add(Operation *op) {
   }
 }
 
-/// Merges a layer into the next one if only that one reads it and has the same mask.
+/// Merges a layer into the next layer if only that layer reads it and both have the same mask.
 void Bands::mergeLayers() {
   for (size_t above = 0; above < drafts.size(); ++above) {
     SmallVector<size_t> below;
@@ -337,7 +338,7 @@ void Bands::mergeLayers() {
   }
 }
 
-/// Names tokens that are not predicted: a given axis has a name.
+/// Returns the name of tokens that are not predicted: the name of the given axis.
 static std::string nameOfTokens(func::FuncOp function, Value argument) {
   auto type = cast<SequenceType>(argument.getType());
   if (!isGiven(function, type)) {
@@ -350,7 +351,7 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
   auto function = loss->getParentOfType<func::FuncOp>();
   llvm::DenseSet<Operation *> live = {loss};
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    // Values that only locate segments are drawn as segments.
+    // Values that only define segments are drawn as segments.
     if (llvm::any_of(op.getUses(), [&](OpOperand &use) {
           return live.contains(use.getOwner()) && !isOfBoundaries(use);
         })) {
@@ -382,8 +383,8 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
 // Reads
 //===----------------------------------------------------------------------===//
 
-/// Adds the positions of the root that `position` of the edge's upper band reads: for layers
-/// through all merged ones, for other ops through their maps.
+/// Adds the positions of the root that `position` of the edge's upper band reads: through all
+/// merged layers for layers, through the maps for other ops.
 void Bands::appendReads(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
                         PictureEdge &edge) const {
   Value top = draft.op->getResult(0), root = source.root;
@@ -416,7 +417,7 @@ void Bands::appendReads(const ReachGraph &graph, const BandDraft &draft, const B
   }
 }
 
-/// Returns the index among the drawn bands.
+/// Returns the index of a band among the drawn bands.
 size_t Bands::getBandIndex(size_t draft) const {
   size_t index = 0;
   for (size_t i = 0; i < draft; ++i) {

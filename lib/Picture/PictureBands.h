@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Turns a function into bands. An op that works position by position joins the band that it reads;
+// Converts a function to bands. An op that works position by position joins the band that it reads;
 // maps that are not stored become edges; consecutive layers of one kind are one band.
 #pragma once
 
@@ -8,30 +8,31 @@
 
 namespace sluice {
 
-/// The scan of which an op is a pass, "smooth" or "greatest" of a stage: every row combines itself
-/// and the rows before it, by doubling shifts. Empty for any other op.
+/// The scan that an op is a pass of, "smooth" or "greatest" of a stage: every row combines itself
+/// and earlier rows, with doubling shifts. Empty for any other op.
 struct ScanName {
   llvm::StringRef stage, kind;
   bool operator==(const ScanName &) const = default;
 };
 ScanName findScan(mlir::Operation *op);
 
-/// A band while it is built.
+/// A band under construction.
 struct BandDraft {
-  mlir::Operation *op = nullptr; ///< that made it; of a scan its last; null for tokens
+  /// The op that computes the band, for a scan its last op; null for tokens.
+  mlir::Operation *op = nullptr;
   std::string label;
-  std::string mask; ///< of an attention
+  std::string mask; ///< mask of an attention
   int64_t layers = 0;
   bool residual = false;
-  llvm::SmallVector<mlir::Value> values; ///< at its top
-  bool merged = false;                   ///< into a band above
-  bool isScan = false;                   ///< passes that each read all below up to a row
+  llvm::SmallVector<mlir::Value> values; ///< values that the band computes
+  bool merged = false;                   ///< merged into a band above
+  bool isScan = false; ///< passes of a scan: a row reads all lower rows up to its own
 };
 
 /// One read of a band: the stored value at the end of a chain of maps.
 struct BandSource {
   mlir::Value root;
-  std::vector<mlir::Operation *> maps; ///< from the reader down
+  std::vector<mlir::Operation *> maps; ///< from the reader to the root
   mlir::Operation *reader = nullptr;
   unsigned operand = 0;
 };
@@ -62,11 +63,11 @@ private:
   void appendReads(const ReachGraph &graph, const BandDraft &draft, const BandSource &source,
                    PictureEdge &edge) const;
 
-  mutable CrossEntropyOp loss; ///< whose accessors are not const
+  mutable CrossEntropyOp loss; ///< mutable, because its accessors are not const
   std::vector<BandDraft> drafts;
-  std::vector<std::pair<size_t, BandSource>> edges; ///< band above, source
+  std::vector<std::pair<size_t, BandSource>> edges; ///< index of the upper band, and the source
   llvm::DenseMap<mlir::Value, int> known;
-  ScanName scan; ///< of the band that was made last
+  ScanName scan; ///< scan of the last new band
 };
 
 } // namespace sluice

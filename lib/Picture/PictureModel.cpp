@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Chooses the row and the number of tokens of a picture.
+// Selects the row and the number of tokens of a picture.
 #include "sluice/Picture/PictureModel.h"
 #include "PictureBands.h"
 #include "sluice/Explain/BlindSpots.h"
@@ -17,11 +17,11 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Maximum number of tokens; more would be too narrow to see.
+/// Maximum number of tokens; more tokens would be too narrow to see.
 constexpr int64_t widest = 256;
 
-/// Returns the number of tokens of the largest shift. Passes of a scan are ignored: they reach as
-/// far as the context, and show no more than the scan.
+/// Returns the size of the largest shift in tokens. Ignores the passes of a scan: they reach as far
+/// as the context, and give no more information than the scan.
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
@@ -146,8 +146,8 @@ static std::optional<Picture> pictureOfText(CrossEntropyOp loss, std::optional<i
   return picture;
 }
 
-/// Adds the tokens that a row of a leak reads but must not, and the path from the witness's token
-/// to the row.
+/// Adds the tokens that a row of a leak must not read and does, and the path from the witness's
+/// token to the row.
 static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64_t token) {
   picture.leak = token;
   const std::vector<bool> &tokens = picture.bands.front().seen;
@@ -166,8 +166,8 @@ static void addLeak(Picture &picture, const Bands &bands, FoundLeak &leak, int64
   }
 }
 
-/// Draws a leak under the boundaries that show it: its reads, and by the path the tokens that a
-/// boundary depends on.
+/// Draws a leak under the boundaries that demonstrate it: its reads, and along the path the tokens
+/// on which a boundary depends.
 static std::optional<Picture>
 pictureOfSegmentLeak(func::FuncOp function, const CausalWitness &witness, std::string &error) {
   Boundaries boundaries;
@@ -205,7 +205,7 @@ static std::optional<Picture> pictureOfLeak(func::FuncOp function, const CausalW
             std::to_string(widest);
     return std::nullopt;
   }
-  int64_t period = computePeriod(function); // of whole groups, if they fit
+  int64_t period = computePeriod(function); // a period of whole groups, if they fit
   int64_t usual = period == 0 || period > widest ? 0 : lengthFor(leak->loss, period);
   length = usual <= widest ? std::max(length, usual) : length;
   Bands bands(leak->loss);

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Marks of a picture, as SVG text. Colours and fonts are attributes, not style sheets: the text is
-// put into other pages as it is.
+// Formats marks of a picture as SVG. Colors and fonts are attributes instead of style sheets,
+// because the text is embedded in other pages.
 #pragma once
 
 #include "sluice/Support/Markup.h"
@@ -14,7 +14,7 @@ namespace sluice::svg {
 /// Formats a number with one decimal.
 std::string number(double value);
 
-/// Shapes are appended to `out`. The first word of a mark is its class.
+/// Appends shapes to `out`. The first word of a mark is its class.
 class Canvas {
 protected:
   void add(const std::string &element) { out += element + "\n"; }

@@ -48,8 +48,8 @@ private:
 
   std::vector<Linear> rows;
   std::vector<RefutationStep> steps;
-  std::map<std::vector<int64_t>, size_t> active; ///< the tightest row for each vector of
-                                                 ///< coefficients
+  /// The tightest row for each vector of coefficients.
+  std::map<std::vector<int64_t>, size_t> active;
   size_t variables = 0;
   std::optional<size_t> contradiction;
   bool isTooLarge = false;
@@ -78,7 +78,7 @@ void Elimination::offer(size_t index) {
   }
   if (common > 1 && !steps[index].parts.empty()) {
     steps[index].divisor = common;
-  } else if (common > 1) { // a given row is kept: its quotient is a new row
+  } else if (common > 1) { // keeps a given row, and adds its quotient as a new row
     RefutationStep step;
     step.parts = {{index, 1}};
     step.divisor = common;
@@ -184,7 +184,7 @@ bool Elimination::run() {
 
 void Elimination::take(std::vector<Linear> &out, std::vector<RefutationStep> &outSteps,
                        size_t given) const {
-  if (*contradiction < given) { // repeated, so that it is the last
+  if (*contradiction < given) { // repeats the row, so that it is the last
     outSteps.push_back({});
     outSteps.back().parts = {{*contradiction, 1}};
     outSteps.back().row = rows[*contradiction];

@@ -23,7 +23,7 @@ using namespace mlir;
 using namespace sluice;
 
 namespace {
-/// Up to `fewCandidates` are kept as they are, and more are merged; a value with more than
+/// Up to `fewCandidates` candidates are kept unchanged, and more are merged; a value with more than
 /// `mostCandidates` after merging has no bound.
 constexpr size_t fewCandidates = 3, mostCandidates = 8;
 /// Sums beyond this could overflow.
@@ -35,7 +35,7 @@ constexpr size_t fewFloors = 3, mostFloors = 32;
 constexpr int64_t longestTable = 4096;
 } // namespace
 
-/// Adds a candidate unless another covers it; drops those that it covers.
+/// Adds a candidate unless another candidate covers it; removes the candidates that it covers.
 static void addCandidate(Frontier &frontier, AffineExpr candidate) {
   auto covers = [](AffineExpr larger, AffineExpr smaller) {
     AffineExpr difference = simplifyAffineExpr(smaller - larger, 1, 0);
@@ -139,7 +139,8 @@ static bool neverFalls(AffineExpr expression) {
 /// Adds the tokens that result positions need through one operand.
 static void addOperand(Operation *op, const PositionReads &reads, const Frontier &source,
                        Frontier &result) {
-  if (source.unbounded || source.needsNothing()) { // no token reaches it: all of it may be read
+  // No token reaches the source, so all of it may be read.
+  if (source.unbounded || source.needsNothing()) {
     result.unbounded = source.unbounded;
     return;
   }
@@ -172,11 +173,11 @@ static void addOperand(Operation *op, const PositionReads &reads, const Frontier
   }
 }
 
-/// Computes the frontier of one result of an op. Unless `isExact`, a map counts as reading every
-/// operand at its own row.
+/// Computes the frontier of one result of an op. Without `isExact`, a map counts as reading its own
+/// row of every operand.
 static Frontier computeFrontier(OpResult value, const Scales &scales,
                                 const DenseMap<Value, Frontier> &known, bool isExact) {
-  constexpr int64_t cost = 50; // of an operand at least
+  constexpr int64_t cost = 50; // minimum cost of an operand
   Frontier result;
   Operation *op = value.getOwner();
   auto flow = dyn_cast<CausalFlowInterface>(op);
@@ -200,7 +201,7 @@ static Frontier computeFrontier(OpResult value, const Scales &scales,
       reads.latest = getAffineDimExpr(0, op->getContext());
     }
     if (mentionsLength(*reads.relation) && !ObligationDecider().isSteady(*reads.relation)) {
-      result.unbounded = op; // the rows that are read change as the sequence grows
+      result.unbounded = op; // the set of rows that are read changes as the sequence grows
       return result;
     }
     Frontier source = known.at(operand.get());
@@ -244,7 +245,7 @@ static DenseMap<Value, Frontier> composeFrontiers(func::FuncOp function, const S
   return known;
 }
 
-/// Returns true if some map does not read every operand at each of its rows.
+/// Returns true if some map reads an operand only at some of its rows.
 static bool hasChoices(func::FuncOp function) {
   return llvm::any_of(function.getOps<MapOp>(), [](MapOp map) {
     return llvm::any_of(llvm::seq(map->getNumOperands()), [&](unsigned operand) {
@@ -254,7 +255,7 @@ static bool hasChoices(func::FuncOp function) {
   });
 }
 
-/// Returns true if a loss, or the last row that is sampled from, needs more than its own tokens.
+/// Returns true if a loss, or the last row, from which generation samples, needs later tokens.
 static bool isLate(func::FuncOp function, const Scales &scales,
                    const DenseMap<Value, Frontier> &frontiers) {
   if (findViolation(function, frontiers)) {
@@ -272,8 +273,8 @@ static bool isLate(func::FuncOp function, const Scales &scales,
   });
 }
 
-/// Bounds that follow a choice between rows have more divisions, and fewer steps can be inverted.
-/// So they are computed only if the bounds over all rows show a row that needs later tokens.
+/// Computes exact bounds of maps that choose between rows only if the simple bounds find a row that
+/// needs later tokens: exact bounds have more divisions, and fewer steps can be derived from them.
 DenseMap<Value, Frontier> sluice::computeFrontiers(func::FuncOp function) {
   Scales scales(function);
   DenseMap<Value, Frontier> frontiers = composeFrontiers(function, scales, /*isExact=*/false);

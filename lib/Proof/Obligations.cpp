@@ -41,8 +41,8 @@ static void collectReads(Operation &op, OpResult value, const Scales &scales,
   }
 }
 
-/// Collects that a stored value exists as its tokens do. Rows of segments exist at every length,
-/// but the position where one ends must exist.
+/// Adds the obligation that a stored value exists once its tokens do. Rows of segments exist at
+/// every length, but the position where a segment ends must exist.
 static void collectExistence(OpResult value, const Scales &scales,
                              std::vector<Obligation> &obligations) {
   Operation *op = value.getOwner();
@@ -65,7 +65,8 @@ static void collectConclusions(CrossEntropyOp loss, std::vector<Obligation> &obl
   obligations.push_back({ObligationKind::PrefixInvariance, loss, 0, {}, row, {}, 0, {}});
 }
 
-/// Values that reach no prediction need no bound, and may have none.
+/// Collects values backward from the predictions, because other values need no bound and may have
+/// none.
 DenseSet<Value> sluice::collectLive(func::FuncOp function) {
   DenseSet<Value> live;
   for (CrossEntropyOp loss : getLossOps(function)) {
@@ -251,8 +252,8 @@ static SmallVector<IntegerSet> negate(const ModeProof &proof, const Obligation &
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Number of questions that the Presburger library decides before periods decide others: some 20
-/// ms. Sets with more than `manyFloors` divisions can take it minutes.
+/// Number of questions that the Presburger library decides before periods decide the others: some
+/// 20 ms. The library can take minutes for sets with more than `manyFloors` divisions.
 constexpr size_t mostAsked = 400, manyFloors = 6;
 /// Maximum number of divisions of a set that the library decides if periods cannot.
 constexpr size_t mostFloorsAsked = 24;
@@ -289,7 +290,7 @@ bool ObligationDecider::readsUpTo(const Obligation &obligation, AffineExpr lates
   return findPoint(question.get()).kind == IntegerPoint::None;
 }
 
-/// Holds if the relation has a point, Vacuous if it has none. Tries a few points before it
+/// Returns Holds if the relation has a point, Vacuous if it has none. Tries a few points before it
 /// searches.
 Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
   AffineExpr latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
@@ -309,14 +310,14 @@ Decision::Kind ObligationDecider::decideVacuity(const Obligation &obligation) {
   }
 }
 
-/// Replaces q by the latest position that is read, which is exact if the operand's bound never
-/// falls; the remaining question is about one integer p.
+/// Replaces q by the latest position that is read, which is exact if the operand's bound is
+/// non-decreasing; the remaining question has one integer variable p.
 Decision ObligationDecider::decideByPeriod(const ModeProof &proof, const Obligation &obligation) {
   const Frontier &bound = proof.bounds.find(obligation.value)->second;
   AffineExpr p = getAffineDimExpr(0, obligation.op->getContext()), latest = p;
   bool everywhere = isLazy(obligation.value);
-  SmallVector<AffineExpr> larger, always; // fails if one of `larger` is above the bound where all
-                                          // of `always` are >= 0
+  // Fails if an expression of `larger` is above the bound where all of `always` are >= 0.
+  SmallVector<AffineExpr> larger, always;
   if (obligation.kind == ObligationKind::Read) {
     latest = cast<CausalFlowInterface>(obligation.op).getLatest(obligation.operand);
     if (!latest || !readsUpTo(obligation, latest)) {

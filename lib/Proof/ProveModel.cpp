@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Row p may need tokens up to p, but not the target p + offset.
+/// Finds a row p that needs tokens after p, or its target p + offset.
 std::optional<BoundViolation> sluice::findViolation(func::FuncOp function,
                                                     const DenseMap<Value, Frontier> &frontiers) {
   AffineExpr p = getAffineDimExpr(0, function.getContext());
@@ -38,7 +38,7 @@ bool sluice::isCausal(func::FuncOp function) {
 
 std::optional<OpenObligation>
 sluice::findOpenObligation(const ModeProof &proof, ObligationDecider &decider, int64_t &held) {
-  constexpr int64_t cost = 100; // minimum of one decision
+  constexpr int64_t cost = 100; // minimum cost of a decision
   for (const Obligation &obligation : proof.obligations) {
     Decision decision =
         spendWork(cost) ? decider.decide(proof, obligation) : Decision{Decision::Undecided};

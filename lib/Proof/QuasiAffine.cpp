@@ -92,7 +92,7 @@ bool isSmall(const Fraction &x) {
 
 } // namespace
 
-/// Searches for p >= 0 with e(p) > 0. Divisions by large numbers that bounds do not decide are left
+/// Searches for p >= 0 with e(p) > 0. Leaves divisions by large numbers that bounds do not decide
 /// to the Presburger library.
 static CommonPoint findPositive(AffineExpr expression) {
   constexpr size_t fewFloors = 4;
@@ -113,8 +113,9 @@ static CommonPoint findPositive(AffineExpr expression) {
   }
 }
 
-/// With a falling slope, e(p) can be positive only for p below high / -slope; with slope 0, one
-/// period decides; with a rising slope, e(p) is positive for some p up to -low / slope + 1.
+/// Decides by slope: with a falling slope, e(p) can be positive only for p below high / -slope;
+/// with slope 0, one period is sufficient; with a rising slope, e(p) is positive for some p up to
+/// -low / slope + 1.
 SignAnswer sluice::isNeverPositive(AffineExpr expression, bool wantFirst) {
   std::optional<AffineShape> shape = findShape(expression);
   if (!shape || !isSmall(shape->slope) || !isSmall(shape->low) || !isSmall(shape->high)) {

@@ -28,7 +28,8 @@ using Wide = __int128;
 constexpr int64_t mostOperations = 2'000'000;
 /// Bound beyond which the search is abandoned.
 constexpr Wide largestSum = Wide{1} << 50;
-/// Maximum number of classes into which a division splits another; of more, only some are tried.
+/// Maximum number of classes into which a division splits another class; only some of more classes
+/// are tried.
 constexpr int64_t mostClasses = int64_t{1} << 16;
 constexpr size_t mostFloors = 400;
 /// Maximum number of points of a class that are tried one by one.
@@ -81,7 +82,7 @@ struct ResidueInterval {
   Wide first, last = unlimited;
 };
 
-/// The fraction num / den; den is 0 if it is not known.
+/// The fraction num / den; den is 0 if the fraction is unknown.
 struct Ratio {
   Wide num = 0, den = 1;
 };
@@ -89,7 +90,7 @@ struct Ratio {
 class ResidueSearch {
 public:
   explicit ResidueSearch(bool everywhere) : everywhere(everywhere) {}
-  /// Returns false if an expression has another form or its numbers are too large.
+  /// Adds a demanded expression. Returns false if it has another form or its numbers are too large.
   bool add(AffineExpr expression);
   CommonPoint run();
 
@@ -107,17 +108,17 @@ private:
   void visitClass(size_t known, int64_t k, int64_t classes, const ResidueLine &inner);
 
   bool everywhere;
-  std::vector<Floor> floors; ///< inner ones first
+  std::vector<Floor> floors; ///< inner floors first
   std::map<Floor, size_t> numbers;
-  std::vector<Sum> demanded; ///< each to be at least 0
+  std::vector<Sum> demanded; ///< sums that must be at least 0
   std::vector<Ratio> slopes; ///< slopes of all atoms, as functions of the integer itself
   std::vector<Ratio> demandedSlopes;
-  std::vector<bool> isUsed;                 ///< for all atoms: is part of a demanded sum
+  std::vector<bool> isUsed;                 ///< for each atom: true if it is part of a demanded sum
   llvm::SmallVector<ResidueLine, 16> lines; ///< lines of the atoms that are lines on the class
   std::vector<ResidueRange> ranges;         ///< bounds of all atoms, computed for each class
   int64_t operations = 0;
   bool isGivenUp = false;
-  ResidueInterval interval; ///< for the current class: the t that may be points
+  ResidueInterval interval; ///< for the current class: the values of t that may be points
   std::optional<int64_t> found;
 };
 
@@ -326,7 +327,7 @@ bool ResidueSearch::isExcluded(size_t known) {
     Wide high = computeRange(demanded[i]).high, scaled, slope;
     const Ratio &ratio = demandedSlopes[i];
     if (ratio.den == 0) {
-      continue; // its slope is not known
+      continue; // the slope is unknown
     }
     if (ratio.num == 0) {
       if (high < 0) {
@@ -372,7 +373,7 @@ bool ResidueSearch::tryPoint(Wide x) {
   return true;
 }
 
-/// Handles a class on which every function is a line: its points are an interval.
+/// Handles a class on which every function is a line, so that its points form an interval.
 void ResidueSearch::visitLines() {
   interval = ResidueInterval(everywhere);
   for (const Sum &sum : demanded) {
@@ -432,7 +433,7 @@ void ResidueSearch::visit(size_t known) {
     }
     auto common = std::gcd(static_cast<int64_t>(slope < 0 ? -slope : slope), divisor);
     int64_t classes = divisor / common;
-    // A falling function leaves few points.
+    // A falling function has few points.
     if (interval.last - interval.first < std::max(classes, fewPoints)) {
       const ResidueLine own = lines[0];
       const ResidueInterval few = interval;
@@ -462,7 +463,7 @@ CommonPoint ResidueSearch::run() {
   measure();
   lines = {{1, 0}};
   ranges.resize(floors.size() + 1);
-  // Most questions with a point have one near 0, or far out where a slope decides.
+  // Tries points near 0 and far out first: most questions with a point have one there.
   constexpr Wide near = 32, far = Wide{1} << 40;
   bool isEmpty = isExcluded(0);
   for (Wide x = 0; !isEmpty && !found && x < far; x = x < near ? x + 1 : 4 * x) {

@@ -8,7 +8,7 @@ using namespace sluice;
 Scales::Scales(func::FuncOp function) {
   auto module = function->getParentOfType<ModuleOp>();
   DenseMap<StringAttr, FlatSymbolRefAttr> axisOfScale,
-      cutScale; // a scale's axis; the scale that an axis cuts
+      cutScale; // the axis of a scale, and the scale that the axis segments
   for (auto scale : module.getOps<ScaleOp>()) {
     axisOfScale[scale.getSymNameAttr()] = scale.getAxisAttr();
   }

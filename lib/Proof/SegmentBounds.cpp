@@ -80,8 +80,8 @@ static void addThroughEnd(const CutTerm &term, AffineExpr place, const Frontier 
   }
 }
 
-/// Returns the distance of g(M) below M - 1, the last segment that a row knows to be closed; none
-/// if g(M) is not below it.
+/// Returns the distance of g(M) below M - 1, the last segment that is known to be closed at the
+/// row; none if g(M) is not below it.
 static std::optional<int64_t> computeSlack(AffineExpr closed, AffineExpr read) {
   AffineExpr ahead = simplifyAffineExpr(read - closed, 1, 0);
   if (auto constant = dyn_cast<AffineConstantExpr>(ahead)) {
@@ -139,7 +139,7 @@ bool sluice::addThroughTerms(const PositionReads &reads, const Frontier &source,
     addThroughEnd(*cut, place, source, result);
     return true;
   }
-  return false; // no term ends the rows that are read
+  return false; // no term limits the rows that are read
 }
 
 void sluice::addOwnEnd(Value ends, int64_t factor, Frontier &result) {

@@ -22,7 +22,8 @@ public:
   /// Adds the relation's terms as numbers. For a count M = c(t): e(M - 1) <= t < e(M), or with
   /// `before`, t < 0 and M = 0. Returns false if a term has no segmentation.
   bool addTerms(ArrayRef<SegmentTerm> terms, bool before);
-  /// Returns an expression as a linear form, with `d0` for d0, q for d1, n for s0 and the terms.
+  /// Returns an expression as a linear form, with `d0` for d0, q for d1, n for s0, and the terms
+  /// for the other symbols.
   Linear of(AffineExpr expression, const Linear &d0);
   Linear of(const EndBound &bound, const Linear &at);
   /// Requires that `number` is above max(-1, bound at `at`).
@@ -39,8 +40,7 @@ private:
 
 } // namespace
 
-/// Assumes a distance of at least 1 between boundaries: a larger one is only declared, and not
-/// relied on.
+/// Assumes a distance of at least 1 between boundaries, because a larger distance is only declared.
 size_t FormulaBuilder::getFunctionIndex(SegmentOp cut) {
   auto known = llvm::find(cuts, cut);
   if (known == cuts.end()) {
@@ -74,7 +74,7 @@ Linear FormulaBuilder::of(AffineExpr expression, const Linear &d0) {
   case AffineExprKind::CeilDiv:
     return formula.buildFloor(left * -1, by) * -1;
   default:
-    return left - formula.buildFloor(left, by) * by; // mod
+    return left - formula.buildFloor(left, by) * by; // the remainder
   }
 }
 
@@ -196,7 +196,8 @@ static void addQuestions(const ModeProof &proof, const Obligation &obligation,
 
 SegmentQuestions sluice::askBySegments(const ModeProof &proof, const Obligation &obligation) {
   SegmentQuestions questions;
-  // Counts of two positions, one of them before 0, would need further domains.
+  // Supports one term with a count: counts of two positions, one of them before 0, would need
+  // further domains.
   questions.isComplete = llvm::count_if(obligation.terms, [](const SegmentTerm &term) {
                            return term.kind == SegmentTerm::Count;
                          }) <= 1;

@@ -132,7 +132,8 @@ public:
   Answer run();
 
 private:
-  /// Returns true if it refutes the case; false if it found a solution (`found`) or gave up.
+  /// Returns true if the case is refuted; false if a solution is found (`found`) or the search is
+  /// abandoned.
   bool refuteCase(Refutation &why, int depth);
   bool split(const Linear &on, Refutation &why, int depth);
   void add(RefutationStep step, Refutation &why);

@@ -54,7 +54,7 @@ Repeat sluice::added(Repeat x, Repeat y) {
 }
 
 namespace {
-/// The period, and a bound |e(p)| <= slope |p| + constant.
+/// A period, and a bound |e(p)| <= slope |p| + constant.
 struct Measure {
   Repeat repeat;
   double slope = 0, constant = 0;
@@ -83,7 +83,7 @@ static std::optional<Measure> measure(AffineExpr expression, int64_t longest) {
   } else if (x && c > 0) {
     auto by = static_cast<double>(c);
     bool isMod = binary.getKind() == AffineExprKind::Mod;
-    Repeat repeat = divided(x->repeat, c); // a ceiling repeats as the floor does
+    Repeat repeat = divided(x->repeat, c); // the ceiling has the period of the floor
     result = isMod ? Measure{{repeat.period, 0}, 0, by}
                    : Measure{repeat, x->slope / by, x->constant / by + 1};
   }
@@ -151,8 +151,8 @@ void Staircase::shorten() {
   }
 }
 
-/// Uses floor((p + period - t) / period), which rises by one at every t modulo the period, t from 1
-/// on.
+/// Sums terms floor((p + period - t) / period) with t >= 1, each of which rises by one at every t
+/// modulo the period.
 std::optional<AffineExpr> Staircase::toExpression(MLIRContext *context, size_t mostFloors) const {
   AffineExpr p = getAffineDimExpr(0, context);
   if (repeat.period == 1) {

@@ -44,8 +44,8 @@ struct StepQuestion {
 };
 } // namespace
 
-/// Returns the latest step at which rows are due: closed-segment counts 0 and 1 may both be reached
-/// at the first step.
+/// Returns the schedule at the latest steps: closed-segment counts 0 and 1 may both be reached at
+/// the first step.
 static StepSchedule atLatest(StepSchedule schedule) {
   if (schedule.cut) {
     schedule.due.push_back(getAffineConstantExpr(1, schedule.due.front().getContext()));
@@ -54,8 +54,8 @@ static StepSchedule atLatest(StepSchedule schedule) {
 }
 
 /// Returns the reads at `step`, a candidate of the reader: the step at which its row p is due. The
-/// length is the length at that step or any later one, because the rows that are read must not
-/// depend on it; an op that runs at every step reads at its own length.
+/// length is the length at that step or any later one, because the set of rows that are read must
+/// not depend on it. An op that runs at every step reads at its own length.
 static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const StepRead &read) {
   StepQuestion question(step.getContext());
   question.requireAtMost(reader.due, question.p, step);
@@ -71,8 +71,8 @@ static StepQuestion readsAt(const StepSchedule &reader, AffineExpr step, const S
   return question.require(read.position);
 }
 
-/// Returns none if the set is empty. An undecided set counts as one with a point, so that the step
-/// is rejected.
+/// Returns none if the set is empty. Treats an undecided set like a set with a point, so that the
+/// step is rejected.
 StepDecider::Point StepDecider::findPoint(IntegerSet set, ArrayRef<AffineExpr> ofRow) {
   auto [entry, isNew] = known.try_emplace(set);
   if (!isNew) {
@@ -150,7 +150,7 @@ StepDecider::Point StepDecider::findNotDue(const StepSchedule &reader, const Ste
     for (AffineExpr due : source.due) {
       needed.push_back(due.replaceDims({read.position}));
     }
-    if (read.endsLazy) { // a position that is seen only at a later length
+    if (read.endsLazy) { // a position that is read only at a later length
       needed.push_back(domain.x * read.operandFactor);
     }
     for (AffineExpr later : needed) {

@@ -44,7 +44,8 @@ static bool readsComputedTensor(Operation *op) {
   });
 }
 
-/// Data decides the reads of an op only through counts and ends that are also its operands.
+/// Returns an error if data determines reads of an op other than through counts and ends of
+/// sluice.segment; empty if there is none.
 static std::string findHiddenCut(CausalFlowInterface op) {
   for (OpResult result : op->getResults()) {
     for (OpOperand &operand : op->getOpOperands()) {

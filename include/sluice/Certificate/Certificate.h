@@ -8,15 +8,15 @@
 
 namespace sluice {
 
-/// Collects the undecided proofs of every mode that a module trains or evaluates: "eval" of
-/// @evaluate, and "train" of @train if it exists.
+/// Collects the undecided proofs of every mode that a module trains or evaluates: "eval" from
+/// @evaluate, and "train" from @train if it exists.
 std::vector<ModeProof> collectProofs(mlir::ModuleOp module);
 
-/// Returns the certificate (docs/certificate.md) of a module imported from the spec `text`. It
-/// states the proof whether or not it holds; callers decide it before they write the certificate to
-/// a file. Every op must have the name that the importer gives. Bounds take at most `operations`,
-/// as for the verdict. The step takes at most as many again; if they are exhausted, the certificate
-/// has no step.
+/// Returns the certificate (docs/certificate.md) of a module imported from the spec `text`. The
+/// certificate states the proof whether or not it holds; callers decide it before they write the
+/// certificate to a file. Every op must have the name that the importer assigns. Bounds take at
+/// most `operations`, like the bounds of the verdict. The step takes at most the same number again;
+/// if it is exhausted, the certificate has no step.
 std::string formatCertificate(mlir::ModuleOp module, llvm::StringRef text,
                               int64_t operations = WorkBudget::defaultOperations);
 /// Returns a certificate with a part for each factor that steps draw; each part has its own budget.

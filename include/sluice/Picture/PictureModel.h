@@ -12,9 +12,9 @@ namespace sluice {
 
 /// Draws a checked module: a leak at its witness, another model at `row` of a short sequence, by
 /// default a row in the middle of a period of the scales. `text` defines the segments: a rule reads
-/// its bytes, and a predictor has a boundary at each byte before `|`, and an outer one before `||`.
-/// Without a text segments are regular. Returns nothing and sets `error` if the picture would be
-/// too wide, the module has no loss, or the text does not fit.
+/// its bytes, and a predictor has a boundary at each byte before `|`, and an outer boundary before
+/// `||`. Segments are regular without a text. Returns nothing and sets `error` if the picture would
+/// be too wide, the module has no loss, or the text does not fit.
 std::optional<Picture> makePicture(mlir::ModuleOp module, const CausalVerdict &verdict,
                                    std::optional<int64_t> row, std::string &error,
                                    const std::string &text = {});

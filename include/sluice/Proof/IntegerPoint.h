@@ -15,8 +15,8 @@ struct IntegerPoint {
   std::vector<int64_t> at; ///< Found: dims, then symbols, then the divisions of the set
 };
 /// Returns an integer point of `set`. The library's search cannot be interrupted, and its numbers
-/// can grow without bound where many divisors are coprime. So only sets within limits are searched,
-/// which takes milliseconds; other sets are Unknown. The current WorkBudget is charged for the size
+/// can grow without bound if many divisors are coprime. So only sets within limits, which take
+/// milliseconds, are searched; other sets are Unknown. Charges the current WorkBudget for the size
 /// of a set.
 IntegerPoint findIntegerPoint(mlir::IntegerSet set);
 IntegerPoint findIntegerPoint(const mlir::presburger::IntegerRelation &relation);

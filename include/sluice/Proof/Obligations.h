@@ -24,17 +24,18 @@ enum class ObligationKind {
 
 struct Obligation {
   ObligationKind kind;
-  mlir::Operation *op; ///< the op that reads (Read), defines (Exist) or scores (NoLeak,
-                       ///< PrefixInvariance);
-                       ///< the function (Token)
+  /// The op that reads (Read), defines (Exist) or scores (NoLeak, PrefixInvariance); the function
+  /// (Token).
+  mlir::Operation *op;
   unsigned operand = 0;
   mlir::Value source;        ///< Read, Steady: the operand
-  mlir::Value value;         ///< whose bound must hold
+  mlir::Value value;         ///< the value whose bound must hold
   mlir::IntegerSet relation; ///< Read, Steady: dims p, q, symbol n, the valid length of the source
-  int64_t bound = 0; ///< Token, Exist: the factor; NoLeak: the least o; Read: the source's factor
-                     ///< where it is lazy and ends at n, so that f q <= u_value(p) too; else 0
-  /// Read: what data decides in `relation`. Exist of the ends of segments: e(p), so that
-  /// f e(p) <= u_value(p).
+  /// Token, Exist: the factor; NoLeak: the smallest o; Read: the source's factor if it is lazy and
+  /// ends at n, so that f q <= u_value(p) too; else 0.
+  int64_t bound = 0;
+  /// Read: the terms of `relation` that depend on data. Exist of the ends of segments: e(p), so
+  /// that f e(p) <= u_value(p).
   llvm::SmallVector<SegmentTerm, 2> terms;
 };
 
@@ -45,7 +46,7 @@ struct ModeProof {
   /// Bounds of every sequence from which a prediction is computed, in order of definition.
   /// Sequences that no token of the target's axis reaches have no candidates.
   llvm::MapVector<mlir::Value, Frontier> bounds;
-  std::vector<Obligation> obligations; ///< in order of their ops; conclusions last
+  std::vector<Obligation> obligations; ///< in order of their ops, followed by the conclusions
 };
 
 /// Collects the bounds and obligations of a function, for the axis of the tokens that its losses

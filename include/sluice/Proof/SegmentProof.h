@@ -17,8 +17,8 @@ struct SegmentQuestion {
 /// Formulas of an obligation, which holds if none of them has a solution.
 struct SegmentQuestions {
   std::vector<SegmentQuestion> formulas;
-  SegmentQuestion domain; ///< the points that the obligation covers: it is vacuous if there are
-                          ///< none
+  /// The points that the obligation covers; it is vacuous if there are none.
+  SegmentQuestion domain;
   bool isComplete = true; ///< false if the obligation cannot be stated as formulas
 };
 SegmentQuestions askBySegments(const ModeProof &proof, const Obligation &obligation);

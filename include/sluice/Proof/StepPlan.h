@@ -31,8 +31,7 @@ struct StepSchedule {
 /// How a read crosses between tokens and their segments.
 enum class StepCrossing {
   None,
-  Count, ///< p of the relation is the number of closed segments, the reader's step
-         ///< included
+  Count, ///< p of the relation is the number of closed segments, including the reader's step
   Ends   ///< its terms are ends of segments; the proof of causality shows that the rows exist
 };
 
@@ -41,14 +40,15 @@ enum class StepCrossing {
 struct StepRead {
   mlir::Operation *reader = nullptr;
   unsigned operand = 0;
-  mlir::Value source; ///< stored, or the function's tokens
+  mlir::Value source; ///< a stored value, or the function's tokens
   /// Dims p, x, where x is a position of the reader's operand; symbol n, the operand's valid
   /// length. For an op on the scale of one position, p is the step.
   mlir::IntegerSet relation;
   mlir::AffineExpr position; ///< expression of d1 = x
-  int64_t operandFactor = 1; ///< of the operand's scale: at step t, n = floor(t / factor) + 1
-  bool endsLazy = false;     ///< the operand is lazy, and no position from n on is read
-  bool isOfStep = false;     ///< reads only rows that the same step computes
+  /// Factor of the operand's scale: at step t, n = floor(t / factor) + 1.
+  int64_t operandFactor = 1;
+  bool endsLazy = false; ///< the operand is lazy, and no position from n on is read
+  bool isOfStep = false; ///< reads only rows that the same step computes
   StepCrossing crossing = StepCrossing::None;
 };
 
@@ -64,7 +64,7 @@ struct StepValue {
   /// The rows exist before the first token, as the rows of a named input do: the value has no
   /// schedule and no reads. It is stored whole if a value with a schedule reads it.
   bool isGiven = false;
-  std::vector<StepRead> reads{}; ///< reads by the op that defines the value, in order of operands
+  std::vector<StepRead> reads{}; ///< reads of the op that defines the value, in order of operands
 };
 
 /// The step of a function: @predict, or @evaluate with its losses in place of the prediction.
