@@ -14,7 +14,7 @@ class Machine;
 struct Copy {
   uint64_t to, from;
   uint32_t site;
-  uint8_t bytes, fromBytes; ///< bytes that are copied; the remaining bytes become zeros
+  uint8_t bytes, fromBytes; ///< total size; bytes after the first `fromBytes` become zeros
   bool landed;
 };
 

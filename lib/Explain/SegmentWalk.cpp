@@ -39,7 +39,7 @@ public:
   /// on.
   std::optional<FoundLeak> find(size_t first, int64_t &budget);
 
-  Boundaries boundaries; ///< boundaries of the segmentations before `first`
+  Boundaries boundaries; ///< boundaries of the segmentations that are fixed so far
 
 private:
   int64_t countSegmentRows(Value value) const;

@@ -36,13 +36,13 @@ struct CompileRequest {
   std::string output;               ///< path of the artifact; empty with `emit` or `inMemory`
   std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
-  /// With `emit`: print the location of every op, which includes its origins.
+  /// With `emit`, also prints the location of every op, which includes its origins.
   bool emitLocations = false;
-  /// "f32" or "bf16" replaces the spec's precision.compute. If empty, the spec's precision applies;
-  /// a GPU target then requires bf16, which the outcome's message reports.
+  /// "f32" or "bf16" replaces the spec's precision.compute. If empty, the spec's precision applies,
+  /// except that a GPU target changes f32 to bf16, which the outcome's message reports.
   std::string precision = {};
   std::vector<LibraryProduct> libraryProducts = {}; ///< products whose kernels name the library
-  /// Returns the bytes of the artifact as the outcome's output, and writes no file.
+  /// If true, the outcome's output is the artifact, and no file is written.
   bool inMemory = false;
   bool allowLeak = false;
   /// Limit for the verdict, and again for the step.

@@ -73,7 +73,7 @@ enum class ViolationKind {
   NeverWritten,
   Race,              ///< between threads of a block
   BlockConflict,     ///< between blocks of a launch
-  UnwaitedCopy,      ///< with an asynchronous copy that no thread waited for
+  UnwaitedCopy,      ///< a conflict with an asynchronous copy that no thread waited for
   PendingCopy,       ///< a thread ends before its copies complete
   BarrierDivergence, ///< some threads wait for threads that never arrive
   AbsentLane,        ///< a warp-wide operation without all of its lanes

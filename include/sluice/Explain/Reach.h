@@ -18,10 +18,11 @@ using ReachSets = llvm::DenseMap<mlir::Value, llvm::BitVector>;
 
 class FixedSegments;
 
-/// Reads of a function at one length. On segments, rows have fixed contents, under `boundaries` or,
-/// without them, under regular boundaries (RegularSegments). Relations are solved once; a row then
-/// costs about one bit operation per position of each attention, and one word operation per 64
-/// positions of all other ops.
+/// Reads of a function at one length. On segments, only reads of the contents of rows count, not
+/// reads of counts or bits; segments have the given `boundaries`, or regular boundaries
+/// (RegularSegments) without them. Relations are solved once; a row then costs about one bit
+/// operation per position of each attention, and one word operation per 64 positions of all other
+/// ops.
 class ReachGraph {
 public:
   ReachGraph(mlir::func::FuncOp function, int64_t length,

@@ -10,7 +10,7 @@ namespace sluice {
 struct CutTerm {
   SegmentTerm::Kind kind;
   SegmentOp cut;
-  mlir::AffineExpr at; ///< of d0 = p
+  mlir::AffineExpr at; ///< an expression of d0 = p
 };
 /// Returns nothing if the term has no counts or ends of a sluice.segment.
 std::optional<CutTerm> resolveTerm(const SegmentTerm &term);

@@ -27,7 +27,7 @@ Repeat added(Repeat x, Repeat y);
 /// A function of one integer, stored as its values over a period.
 struct Staircase {
   Repeat repeat;
-  std::vector<int64_t> values; ///< at 0 ... period - 1
+  std::vector<int64_t> values; ///< values at 0 ... period - 1
 
   int64_t at(int64_t p) const;
   bool isNonDecreasing() const;
