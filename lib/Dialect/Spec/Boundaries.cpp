@@ -224,6 +224,21 @@ static LogicalResult verifyCutRows(BoundariesOp op) {
   return success();
 }
 
+/// Fails where a rule reads bytes and the vocabulary has other tokens.
+static LogicalResult verifyReadsBytes(BoundariesOp op) {
+  bool readsBytes =
+      op.getRule() == SegmentRule::whitespace || op.getRule() == SegmentRule::space_like;
+  int64_t vocabulary = getModel(op).getVocabulary();
+  if (readsBytes && vocabulary > 256) {
+    return emitKeyError(op, "rule")
+           << "expected a vocabulary of at most 256, whose tokens are bytes, for the rule "
+           << quote(stringifySegmentRule(*op.getRule())) << ", which reads bytes, found "
+           << vocabulary
+           << "; take the rule \"every\", \"entropy\" or \"labels\", or a vocabulary of bytes";
+  }
+  return success();
+}
+
 static LogicalResult verifyName(BoundariesOp op) {
   if (!isPlanName(op.getName())) {
     return emitKeyError(op, "name") << "expected a word of lower-case letters, digits and _ for "
@@ -245,7 +260,7 @@ static LogicalResult verifyDefaults(BoundariesOp op) {
 
 LogicalResult BoundariesOp::verify() {
   bool isFixed = getRule() == SegmentRule::every && !getPredictor();
-  if (failed(verifyName(*this)) || failed(verifyRule(*this)) ||
+  if (failed(verifyName(*this)) || failed(verifyRule(*this)) || failed(verifyReadsBytes(*this)) ||
       failed(getRatio() ? verifyRouter(*this) : verifyPredictor(*this)) ||
       failed(verifyMode(*this)) || failed(verifyDefaults(*this))) {
     return failure();

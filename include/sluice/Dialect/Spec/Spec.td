@@ -51,7 +51,7 @@ def Spec_ModelOp
     : Spec_Object<
           "model", "the spec",
           [VersionKey, TextKey<"name", "string", "the model's name", "file stem">,
-           IntegerKey<"vocabulary", "number of token ids; ids are bytes when it is 256 or more",
+           IntegerKey<"vocabulary", "number of token ids; a text's ids are its bytes",
                       "required", "2">,
            ContextKey<"capacity N: maximum number of tokens in one row of a batch", "required">,
            IntegerKey<"batch", "capacity B: maximum number of rows in a batch", "required">,
