@@ -304,7 +304,7 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   std::vector<Text> texts;
   for (const ByteFile &window : windows) {
     for (int64_t sample = 0; sample < options.completions; ++sample) {
-      texts.push_back({window.bytes.read(0, static_cast<size_t>(result.promptTokens)), sample});
+      texts.push_back({window.readTokens(0, result.promptTokens), sample});
     }
   }
   double written = 0, all = double(texts.size()) * double(result.tokens);
@@ -326,7 +326,7 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
     std::vector<std::vector<std::string>> completions;
     for (int64_t sample = 0; sample < options.completions; ++sample) {
       size_t text = i * size_t(options.completions) + size_t(sample);
-      completions.push_back(own.add(prompt, asText(texts[text].bytes)));
+      completions.push_back(own.add(prompt, toText(texts[text].tokens)));
     }
     bleu.add(reference.add(prompt, whole), completions);
   }
@@ -355,7 +355,8 @@ CompletionResult measureCompletions(Executor &executor, const std::vector<ByteFi
     std::span<const uint8_t> all = bytes;
     auto prompt = all.first(static_cast<size_t>(result.promptTokens));
     predictor.begin(0, {});
-    Predictor::Turn turn{0, prompt, nullptr};
+    const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+    Predictor::Turn turn{0, tokens, nullptr};
     auto expected = likeliest(predictor.predict({&turn, 1}), static_cast<size_t>(result.group));
     std::string_view whole = asText(bytes);
     result.prompts.push_back({std::string(whole.substr(0, prompt.size())),

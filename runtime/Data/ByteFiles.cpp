@@ -160,19 +160,6 @@ void unpack(ByteFile &file, const DataFormat &format, const ReadingOptions &read
   file.isDecompressed = true;
 }
 
-void checkIds(const ByteFile &file, int64_t vocabulary) {
-  if (vocabulary >= 256) {
-    return;
-  }
-  size_t wrong = file.bytes.find([&](uint8_t byte) { return byte >= vocabulary; });
-  if (wrong < file.bytes.size()) {
-    throw UserError(showName(file.path) + ": byte " + std::to_string(wrong) +
-                    ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
-                    ", found " + std::to_string(file.bytes.read(wrong, 1).front()) +
-                    "; raise the spec's vocabulary to 256 or clean the file");
-  }
-}
-
 std::string listNames(const std::vector<ByteFile> &files) {
   std::string names;
   for (size_t i = 0; i < std::min(files.size(), mostNamed); ++i) {
@@ -196,20 +183,23 @@ std::string describeJoining(const std::vector<ByteFile> &files) {
 /// Throws UserError because every file is too short.
 [[noreturn]] void refuseShort(const std::vector<ByteFile> &files, int64_t least,
                               const std::string &why) {
-  std::string expected = "expected at least " + describeCount(least, "byte") + " (" + why + ")";
+  bool hasIds = haveIds(files);
+  const char *unit = hasIds ? "token" : "byte";
+  std::string expected = "expected at least " + describeCount(least, unit) + " (" + why + ")";
   if (files.size() == 1) {
     throw UserError(showName(files.front().path) + ": " + expected + ", found " +
-                    std::to_string(files.front().bytes.size()) + "; give a longer file");
+                    std::to_string(files.front().tokenCount()) + "; give a longer file");
   }
-  size_t all = 0, longest = 0;
+  int64_t all = 0, longest = 0;
   for (const ByteFile &file : files) {
-    all += file.bytes.size();
-    longest = std::max(longest, file.bytes.size());
+    all += file.tokenCount();
+    longest = std::max(longest, file.tokenCount());
   }
   throw UserError(expected + " in a file, found " + std::to_string(files.size()) +
-                  " shorter files, of at most " +
-                  describeCount(static_cast<int64_t>(longest), "byte") + ": " + listNames(files) +
-                  "; " + describeJoining(files) + " (" + std::to_string(all) + " bytes)");
+                  " shorter files, of at most " + describeCount(longest, unit) + ": " +
+                  listNames(files) + "; " +
+                  (hasIds ? "concatenate their ids" : describeJoining(files)) + " (" +
+                  describeCount(all, unit) + ")");
 }
 
 } // namespace
@@ -261,18 +251,69 @@ ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOpti
   return file;
 }
 
+namespace {
+
+/// Opens a file of token ids, "uint16:FILE" or a NumPy array. Empty if `path` is neither.
+std::optional<ByteFile> openIds(const Path &path, const ReadingOptions &reading) {
+  auto [type, rest] = splitTokenPath(path);
+  bool isPrefixed = !type.empty();
+  if (isPrefixed && !reading.takesIds) {
+    throw UserError(showName(path) + ": expected a text, found token ids; train, eval and logits " +
+                    "read them (a text of this name is ./" + path.native() + ")");
+  }
+  if (!isPrefixed && (!reading.takesIds || reading.isRaw || isStream(path) || isFolder(path))) {
+    return std::nullopt;
+  }
+  if (isStream(rest)) {
+    throw UserError(showName(path) + ": expected a file of token ids, found a stream; write it " +
+                    "to a file first");
+  }
+  requireNoFolder(rest);
+  ByteFile file{path, FileContents::open(rest, "data file")};
+  if (isPrefixed) {
+    file.layout = makeUint16Layout(file.bytes, showName(path));
+    return file;
+  }
+  std::optional<TokenLayout> layout = findNpyIds(file.bytes, showName(path));
+  file.layout = layout.value_or(TokenLayout());
+  return layout ? std::optional(std::move(file)) : std::nullopt;
+}
+
+/// Throws UserError if some files are texts and others are token ids.
+void requireOneKind(const std::vector<ByteFile> &files, const ByteFile &other) {
+  if (files.empty() || files.front().isText() == other.isText()) {
+    return;
+  }
+  const ByteFile &text = other.isText() ? other : files.front(),
+                 &ids = other.isText() ? files.front() : other;
+  throw UserError(showName(other.path) + ": expected texts or token ids, found both: the text " +
+                  showName(text.path) + " and the ids " + showName(ids.path) +
+                  "; give files of one kind");
+}
+
+} // namespace
+
+std::vector<int32_t> ByteFile::readTokens(int64_t first, int64_t count) const {
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  readTokens(first, ids);
+  return ids;
+}
+
 std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
                                     int64_t least, const std::string &why,
                                     std::vector<ByteFile> *skipped, const ReadingOptions &reading) {
   std::vector<ByteFile> files, tooShort;
   for (const Path &path : paths) {
-    ByteFile file = openByteFile(path, "data file", reading);
-    checkIds(file, vocabulary);
-    if (!reading.isRaw) {
+    std::optional<ByteFile> ids = openIds(path, reading);
+    ByteFile file = ids ? std::move(*ids) : openByteFile(path, "data file", reading);
+    requireOneKind(files, file);
+    requireOneKind(tooShort, file);
+    checkIds(file.bytes, file.layout, vocabulary, showName(file.path));
+    if (!reading.isRaw && file.isText()) {
       std::vector<std::string> notes = describeOddities(file.bytes, vocabulary, showName(path));
       file.notes.insert(file.notes.end(), notes.begin(), notes.end());
     }
-    bool fits = static_cast<int64_t>(file.bytes.size()) >= least;
+    bool fits = file.tokenCount() >= least;
     (fits ? files : tooShort).push_back(std::move(file));
   }
   if (!tooShort.empty() && (!skipped || files.empty())) {
@@ -289,10 +330,15 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
   if (skipped.empty()) {
     return "";
   }
+  bool hasIds = haveIds(skipped);
   return "skipped " + std::to_string(skipped.size()) + " of " + std::to_string(files) +
-         " files, shorter than " + describeCount(least, "byte") + " (" + why +
+         " files, shorter than " + describeCount(least, hasIds ? "token" : "byte") + " (" + why +
          "): " + listNames(skipped) +
-         (skipped.size() > 1 ? "; to read them too, " + describeJoining(skipped) : "");
+         (skipped.size() > 1 && !hasIds ? "; to read them too, " + describeJoining(skipped) : "");
+}
+
+bool haveIds(const std::vector<ByteFile> &files) {
+  return !files.empty() && !files.front().isText();
 }
 
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files) {
@@ -314,6 +360,7 @@ std::vector<std::string> collectNotes(const std::vector<ByteFile> &files) {
 std::string hashFiles(const std::vector<ByteFile> &files) {
   std::string hashes;
   for (const ByteFile &file : files) {
+    hashes += (file.isText() ? "" : std::string(file.layout.typeName()) + ":");
     hashes += file.bytes.sha256Hex();
   }
   return sha256Hex(hashes);

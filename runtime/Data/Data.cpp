@@ -9,7 +9,7 @@
 
 namespace sluice::runtime {
 
-static constexpr const char *rowBytes = "the context and one byte to predict";
+static constexpr const char *rowTokens = "the context and one to predict";
 
 DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
   auto count = static_cast<uint64_t>(rowsPerEpoch());
@@ -49,7 +49,7 @@ int64_t drawFactor(const std::vector<int64_t> &factors, int64_t seed, int64_t st
 TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, int64_t context,
                            uint64_t seed, bool cyclic, const InputFiles &given,
                            const NumberInputs &numbers, const ReadingOptions &reading)
-    : files(readByteFiles(paths, vocabulary, context + 1, rowBytes, &skipped, reading)),
+    : files(readByteFiles(paths, vocabulary, context + 1, rowTokens, &skipped, reading)),
       vocabulary(vocabulary), context(context), seed(seed), cyclic(cyclic),
       labels(given, paths, files, skipped, numbers, reading) {
   if (files.empty()) {
@@ -57,7 +57,7 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
   }
   for (const ByteFile &file : files) {
     firstRow.push_back(totalRows);
-    auto size = static_cast<int64_t>(file.bytes.size());
+    int64_t size = file.tokenCount();
     int64_t rows = cyclic ? size / context : (size - 1) / context;
     // Using one row less than fits allows each epoch to cut at other offsets.
     totalRows += rows > 1 && !cyclic ? rows - 1 : rows;
@@ -66,23 +66,16 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
   contentHash = labels.hashWith(hashFiles(files));
 }
 
-int64_t TrainingData::bytes() const {
-  int64_t sum = 0;
-  for (const ByteFile &file : files) {
-    sum += static_cast<int64_t>(file.bytes.size());
-  }
-  return sum;
-}
-
 std::vector<std::string> TrainingData::notes() const {
   std::vector<std::string> list = collectNotes(files);
   if (!skipped.empty()) {
-    list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowBytes));
+    list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowTokens));
   }
-  if (vocabulary > 256) {
+  if (vocabulary > 256 && !haveIds(files)) {
     list.push_back("note: the vocabulary is " + std::to_string(vocabulary) +
                    ", but data are bytes: ids 256 to " + std::to_string(vocabulary - 1) +
-                   " never occur; a vocabulary of 256 is enough");
+                   " never occur; a vocabulary of 256 is enough, or give token ids: a .npy file, "
+                   "or uint16:FILE");
   }
   return list;
 }
@@ -93,7 +86,7 @@ TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
       permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
   auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
                                   firstRow.begin() - 1);
-  auto size = static_cast<int64_t>(files[file].bytes.size());
+  int64_t size = files[file].tokenCount();
   int64_t rows = firstRow[file + 1] - firstRow[file];
   // Number of possible starts of the first row.
   int64_t slack = cyclic ? size : size - rows * context;
@@ -101,22 +94,22 @@ TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
   return {file, (phase + (index - firstRow[file]) * context) % size};
 }
 
-std::vector<uint8_t> TrainingData::row(DataPosition position) const {
+std::vector<int32_t> TrainingData::row(DataPosition position) const {
   Place place = findDataPlace(position);
-  const FileContents &bytes = files[place.file].bytes;
-  std::vector<uint8_t> row(static_cast<size_t>(context + 1));
-  auto start = static_cast<size_t>(place.start);
-  size_t ahead = std::min(row.size(), bytes.size() - start);
-  bytes.read(start, std::span(row).first(ahead));
-  bytes.read(0, std::span(row).subspan(ahead)); // wraps around in a cyclic file
+  const ByteFile &file = files[place.file];
+  std::vector<int32_t> row(static_cast<size_t>(context + 1));
+  int64_t ahead = std::min(context + 1, file.tokenCount() - place.start);
+  file.readTokens(place.start, std::span(row).first(static_cast<size_t>(ahead)));
+  // Wraps around in a cyclic file.
+  file.readTokens(0, std::span(row).subspan(static_cast<size_t>(ahead)));
   return row;
 }
 
 DataPosition TrainingData::fill(DataPosition position, int64_t rows,
                                 const BatchInputs &into) const {
   for (int64_t i = 0; i < rows; ++i) {
-    std::vector<uint8_t> bytes = row(position);
-    std::copy(bytes.begin(), bytes.end(), into.tokens.begin() + i * (context + 1));
+    std::vector<int32_t> ids = row(position);
+    std::copy(ids.begin(), ids.end(), into.tokens.begin() + i * (context + 1));
     Place place = findDataPlace(position);
     labels.write(place.file, place.start, context, i, into);
     if (++position.index == totalRows) {

@@ -56,11 +56,12 @@ void requireLabels(const Plan &plan, const SourceFiles &files, bool areNeeded) {
 /// Reads labels, which are bytes "0" and "1", one per byte of the text.
 static ByteFile readLabels(const Path &path, const ByteFile &text, const ReadingOptions &reading) {
   ByteFile labels = openByteFile(path, "file of labels", reading);
-  if (labels.bytes.size() != text.bytes.size()) {
+  if (labels.tokenCount() != text.tokenCount()) {
+    const std::string unit = text.isText() ? "byte" : "token";
     throw UserError(showPath(path.native()) + ": expected as many labels as " +
-                    showPath(text.path.native()) + " has bytes, " +
-                    std::to_string(text.bytes.size()) + ", found " +
-                    std::to_string(labels.bytes.size()) + "; label i belongs to byte i");
+                    showPath(text.path.native()) + " has " + unit + "s, " +
+                    std::to_string(text.tokenCount()) + ", found " +
+                    std::to_string(labels.bytes.size()) + "; label i belongs to " + unit + " i");
   }
   size_t wrong = labels.bytes.find([](uint8_t b) { return b != '0' && b != '1'; });
   if (wrong < labels.bytes.size()) {

@@ -496,16 +496,22 @@ NpyHeader parseNpyHeader(std::span<const uint8_t> file) {
   return header;
 }
 
-bool NpyHeader::isF32() const {
-  std::string_view name = type;
-  if (!isText || name == "float32" || name == "single") {
-    return isText;
+/// Checks for one of the names of a type. `codes` may follow a mark of little-endian order.
+static bool hasType(const NpyHeader &header, std::initializer_list<std::string_view> names,
+                    std::initializer_list<std::string_view> codes) {
+  std::string_view name = header.type;
+  if (!header.isText || std::ranges::find(names, name) != names.end()) {
+    return header.isText;
   }
   if (!name.empty() && std::string_view("<=|").find(name[0]) != std::string_view::npos) {
     name.remove_prefix(1);
   }
-  return name == "f4" || name == "f";
+  return std::ranges::find(codes, name) != codes.end();
 }
+
+bool NpyHeader::isF32() const { return hasType(*this, {"float32", "single"}, {"f4", "f"}); }
+bool NpyHeader::isUint16() const { return hasType(*this, {"uint16", "ushort"}, {"u2", "H"}); }
+bool NpyHeader::isInt32() const { return hasType(*this, {"int32", "intc"}, {"i4", "i"}); }
 
 std::string NpyHeader::showShape() const {
   std::string text;

@@ -126,16 +126,16 @@ NumberFile readNumbers(const Path &path, const NumberInput &input, const ByteFil
   raw.isRaw = true; // an array is expected
   NumberFile file{path, openByteFile(path, "file of numbers", raw).bytes, 0, input.width};
   std::vector<int64_t> found = readHeader(file);
-  auto rows = static_cast<int64_t>(text.bytes.size());
+  int64_t rows = text.tokenCount();
   NpyHeader expected;
   expected.shape = {rows, input.width};
   if (found != expected.shape && (input.width > 1 || found != std::vector{rows})) {
     NpyHeader other;
     other.shape = found;
     throw UserError(showPath(file.path.native()) + ": expected an array of the shape " +
-                    expected.showShape() + ", a row for each byte of " +
-                    showPath(text.path.native()) + ", found " + other.showShape() +
-                    "; row i belongs to byte i");
+                    expected.showShape() + ", a row for each " +
+                    (text.isText() ? "byte" : "token") + " of " + showPath(text.path.native()) +
+                    ", found " + other.showShape() + "; row i belongs to it");
   }
   size_t size = static_cast<size_t>(rows * input.width) * sizeof(float);
   if (file.bytes.size() - file.start != size) {

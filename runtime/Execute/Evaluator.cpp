@@ -20,15 +20,18 @@ nlohmann::json EvaluationResult::lossesByName() const {
   }
   return named;
 }
-double FileScore::bitsPerByte() const {
-  return nats / std::numbers::ln2 / static_cast<double>(tokens);
+/// Returns bits per unit; empty if the number of units is unknown.
+static std::optional<double> computeBits(double nats, std::optional<int64_t> units) {
+  return units ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*units))
+               : std::nullopt;
 }
-double EvaluationResult::bitsPerToken() const {
-  return nats / std::numbers::ln2 / static_cast<double>(tokens);
-}
+
+double FileScore::bitsPerToken() const { return *computeBits(nats, tokens); }
+std::optional<double> FileScore::bitsPerByte() const { return computeBits(nats, bytes); }
+double EvaluationResult::bitsPerToken() const { return *computeBits(nats, tokens); }
+std::optional<double> EvaluationResult::bitsPerByte() const { return computeBits(nats, bytes); }
 std::optional<double> EvaluationResult::bitsPerCharacter() const {
-  return characters ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*characters))
-                    : std::nullopt;
+  return computeBits(nats, characters);
 }
 double EvaluationResult::wordPerplexity() const {
   return std::exp(nats / static_cast<double>(words));
@@ -103,10 +106,10 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
   int64_t longest = std::ranges::max_element(batch, shorter)->length;
   for (size_t row = 0; row < batch.size(); ++row) {
-    std::vector<uint8_t> bytes = file.bytes.read(static_cast<size_t>(batch[row].start),
-                                                 static_cast<size_t>(batch[row].length + 1));
-    auto end = std::ranges::copy(bytes, tokens.begin() + static_cast<int64_t>(row) * rowTokens).out;
-    std::fill_n(end, longest - batch[row].length, 0);
+    auto count = static_cast<size_t>(batch[row].length + 1);
+    std::span<int32_t> own = tokens.subspan(row * static_cast<size_t>(rowTokens));
+    file.readTokens(batch[row].start, own.first(count));
+    std::fill_n(own.begin() + batch[row].length + 1, longest - batch[row].length, 0);
     label(row, batch[row]);
   }
   executor.scalarI64("length") = longest;
@@ -115,8 +118,9 @@ double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Wind
     executor.run("evaluate");
   } catch (const RoomError &error) {
     const Window &window = batch[static_cast<size_t>(error.row)];
-    throw error.of(file.path.string() + ": the window of bytes " + std::to_string(window.start) +
-                   " to " + std::to_string(window.start + window.length - 1));
+    throw error.of(file.path.string() + ": the window of " +
+                   (file.isText() ? "bytes " : "tokens ") + std::to_string(window.start) + " to " +
+                   std::to_string(window.start + window.length - 1));
   }
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
@@ -181,6 +185,24 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   }
 }
 
+/// Counts the bytes, characters and words of the scored tokens [from, to) of a file, for the file
+/// and for all. The text of token ids is unknown.
+void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
+              int64_t to, const ModelFacts &model) {
+  if (!file.isText()) {
+    result.noCharacters = "the data are token ids, whose text is unknown";
+    return;
+  }
+  own.bytes = to - from;
+  result.bytes = result.bytes.value_or(0) + to - from;
+  addCharacters(result, file.bytes, from, to, file.path.string());
+  EvaluationResult alone;
+  addCharacters(alone, file.bytes, from, to, "");
+  judgeCharacters(alone, model);
+  own.characters = alone.characters;
+  result.words += countWords(file.bytes, static_cast<size_t>(from), static_cast<size_t>(to));
+}
+
 void requireFinite(const EvaluationResult &result) {
   if (!std::isfinite(result.nats)) {
     throw NotFiniteError(
@@ -234,12 +256,12 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   bool mayFill = executor.plan().verdict == "proved" && !executor.hasSegments();
   std::vector<LossSum> sums(executor.plan().losses.size());
   for (size_t file = 0; file < files.size(); ++file) {
-    auto size = static_cast<int64_t>(files[file].bytes.size());
+    int64_t size = files[file].tokenCount();
     if (options.mostTokens > 0) {
       size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
     }
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
-    FileScore own{files[file].path, 0, -result.tokens, {}};
+    FileScore own{files[file].path, 0, -result.tokens, {}, {}};
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
       while (last < windows.size() && last - first < batchRows &&
@@ -264,23 +286,16 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                  static_cast<double>(files.size()));
       }
     }
-    auto scored = static_cast<size_t>(std::max<int64_t>(0, size - 1 - model.first));
-    if (scored > 0) {
-      const FileContents &bytes = files[file].bytes;
-      addCharacters(result, bytes, 1 + model.first, size, files[file].path.string());
-      EvaluationResult alone;
-      addCharacters(alone, bytes, 1 + model.first, size, "");
-      judgeCharacters(alone, model);
+    if (size - 1 - model.first > 0) {
       own.tokens += result.tokens;
-      own.characters = alone.characters;
+      addUnits(result, own, files[file], 1 + model.first, size, model);
       result.files.push_back(std::move(own));
-      size_t first = 1 + static_cast<size_t>(model.first);
-      result.words += countWords(bytes, first, first + scored);
     }
   }
   if (result.tokens == 0) {
     throw UserError("expected at least " + std::to_string(model.first + 2) +
-                    " bytes to evaluate, found fewer; give a longer file");
+                    (haveIds(files) ? " tokens" : " bytes") +
+                    " to evaluate, found fewer; give a longer file");
   }
   judgeCharacters(result, model);
   addMeans(executor, sums, options.labels, result);
@@ -338,6 +353,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
                static_cast<double>(count));
     }
   }
+  result.bytes = result.tokens;
   judgeCharacters(result, executor.plan().model);
   addMeans(executor, sums, nullptr, result);
   requireFinite(result);
@@ -347,16 +363,14 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
 int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first) {
   int64_t count = 0;
   for (const ByteFile &file : files) {
-    count += std::max<int64_t>(0, static_cast<int64_t>(file.bytes.size()) - 1 - first);
+    count += std::max<int64_t>(0, file.tokenCount() - 1 - first);
   }
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
 }
 
 /// Runs the entry `predict` on a window of one file.
 static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
-  std::ranges::copy(
-      file.bytes.read(static_cast<size_t>(window.start), static_cast<size_t>(window.length)),
-      executor.tokens().begin());
+  file.readTokens(window.start, executor.tokens().first(static_cast<size_t>(window.length)));
   executor.scalarI64("length") = window.length;
   executor.scalarI64("rows") = 1;
   executor.run("predict");
@@ -375,8 +389,8 @@ static std::span<const float> finiteRow(Executor &executor, int64_t row) {
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
                    const NumberSink &rows, const std::function<void(double)> &progress) {
   EvaluationOptions options = complete(given, executor.plan().model);
-  auto size = static_cast<int64_t>(file.bytes.size());
-  // Cuts windows as if one more byte followed, which the last row predicts and no row reads.
+  int64_t size = file.tokenCount();
+  // Cuts windows as if one more token followed, which the last row predicts and no row reads.
   for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
     predictWindow(executor, file, window);
     for (int64_t row = window.firstScored; row < window.length; ++row) {
@@ -390,7 +404,7 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
 
 void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
                  const std::function<void(double)> &progress) {
-  int64_t context = executor.plan().model.context, size = static_cast<int64_t>(file.bytes.size());
+  int64_t context = executor.plan().model.context, size = file.tokenCount();
   for (int64_t start = 0; start < size; start += context) {
     Window window{start, std::min(context, size - start), 0};
     predictWindow(executor, file, window);
@@ -403,20 +417,22 @@ void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const
   }
 }
 
-int64_t countRows(int64_t bytes, int64_t context, int64_t factor) {
+int64_t countRows(int64_t tokens, int64_t context, int64_t factor) {
   auto countScaleRows = [&](int64_t length) { return (length + factor - 1) / factor; };
-  return bytes / context * countScaleRows(context) + countScaleRows(bytes % context);
+  return tokens / context * countScaleRows(context) + countScaleRows(tokens % context);
 }
 
 std::string describeProtocol(const EvaluationResult &result) {
   if (result.items > 0) {
     return std::to_string(result.items) + " " + result.noun + ", " + result.protocol;
   }
+  const std::string unit = result.bytes ? "byte" : "token";
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +
          "; each token is scored once, in the first window that reaches it; a file's first " +
-         (result.first == 0 ? "byte is" : std::to_string(result.first + 1) + " bytes are") +
-         " not scored; a token is a byte";
+         (result.first == 0 ? unit + " is"
+                            : std::to_string(result.first + 1) + " " + unit + "s are") +
+         " not scored; " + (result.bytes ? "a token is a byte" : "tokens are the ids of the data");
 }
 
 } // namespace sluice::runtime

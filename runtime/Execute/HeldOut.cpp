@@ -7,7 +7,7 @@
 
 namespace sluice::runtime {
 
-static constexpr const char *twoBytes = "one byte to predict from another";
+static constexpr const char *twoTokens = "one to predict from another";
 
 HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   if (files.data.empty() && files.inputs.empty()) {
@@ -20,7 +20,7 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   requireLabels(plan, files, /*areNeeded=*/false);
   items = openItems(files, plan, 0);
   if (!items) {
-    texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoBytes, &skipped, files.reading);
+    texts = readByteFiles(files.data, plan.model.vocabulary, 2, twoTokens, &skipped, files.reading);
     labels = LabelFiles(files.labels, files.data, texts, skipped,
                         chooseNumbers(plan, files, /*areTrained=*/false), files.reading);
   }
@@ -29,7 +29,7 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
 std::vector<std::string> HeldOut::notes() const {
   std::vector<std::string> list = items ? items->notes() : collectNotes(texts);
   if (!skipped.empty()) {
-    list.push_back(describeSkipped(skipped, texts.size() + skipped.size(), 2, twoBytes));
+    list.push_back(describeSkipped(skipped, texts.size() + skipped.size(), 2, twoTokens));
   }
   return list;
 }
@@ -47,12 +47,12 @@ EvaluationResult HeldOut::scoreEach(Executor &executor, const EvaluationOptions 
   };
   for (size_t i = factors.size(); i-- > 1; ++done) {
     executor.chooseFactor(factors[i]);
-    tell(factors[i], score(executor, options, advance).bitsPerByte());
+    tell(factors[i], score(executor, options, advance).bitsPerToken());
   }
   executor.chooseFactor({});
   EvaluationResult result = score(executor, options, advance);
   if (!factors.empty()) {
-    tell(factors.front(), result.bitsPerByte());
+    tell(factors.front(), result.bitsPerToken());
   }
   return result;
 }

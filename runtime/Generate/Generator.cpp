@@ -2,8 +2,10 @@
 #include "sluice/Runtime/Generate/Generator.h"
 
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -65,7 +67,7 @@ std::span<const float> Predictor::predict(std::span<const Turn> turns) {
 static const GivenLines noLines;
 
 std::span<const float> Predictor::recompute(const Turn &turn, int64_t from) {
-  std::span<const uint8_t> window = turn.text.subspan(static_cast<size_t>(from));
+  std::span<const int32_t> window = turn.text.subspan(static_cast<size_t>(from));
   executor.inputs().write(0, turn.given ? *turn.given : noLines);
   std::copy(window.begin(), window.end(), executor.tokens().begin());
   executor.scalarI64("length") = static_cast<int64_t>(window.size());
@@ -92,7 +94,7 @@ void Predictor::catchUp(const Turn &turn, bool moved) {
 }
 
 /// Recomputes the states of a row from `tokens`.
-void Predictor::refill(const Turn &turn, std::span<const uint8_t> tokens) {
+void Predictor::refill(const Turn &turn, std::span<const int32_t> tokens) {
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 0);
   int64_t &own = take[static_cast<size_t>(turn.row)];
@@ -178,9 +180,9 @@ class Writer {
 public:
   Writer(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
          const SamplingOptions &options, const std::vector<std::string> &stops,
-         const TextSink &sink)
+         const TextSink &sink, const TokenSpelling &spelling)
       : executor(executor), predictor(predictor), texts(texts), count(count), options(options),
-        stops(stops), sink(sink) {}
+        stops(stops), sink(sink), spelling(spelling) {}
 
   void run();
 
@@ -203,6 +205,7 @@ private:
   const SamplingOptions &options;
   const std::vector<std::string> &stops;
   const TextSink &sink;
+  const TokenSpelling &spelling;
   std::vector<Live> living;
   size_t waiting = 0; ///< the first text without a row
 };
@@ -238,10 +241,15 @@ void Writer::finish(Live &live, StopReason reason) {
 void Writer::draw(Live &live, std::span<const float> logits) {
   Text &text = texts[live.text];
   double uniform = drawUniform(options.seed, text.sample, text.drawn++);
-  auto byte = static_cast<uint8_t>(pickToken(logits, options, uniform, text.bytes));
-  text.bytes.push_back(byte);
+  auto token = static_cast<int32_t>(pickToken(logits, options, uniform, text.tokens));
+  text.tokens.push_back(token);
   ++live.written;
-  std::string free = live.filter.push(byte);
+  std::string free;
+  for (char byte : spelling.isBytes() ? toText({&token, 1}) : spelling.spell(token)) {
+    if (!live.filter.found()) {
+      free += live.filter.push(static_cast<uint8_t>(byte));
+    }
+  }
   if (!free.empty() && !sink.write(live.text, free)) {
     finish(live, StopReason::Reader);
   } else if (live.filter.found()) {
@@ -260,13 +268,14 @@ std::span<const float> Writer::predict(std::span<const Predictor::Turn> turns) {
       throw;
     }
     throw error.of("text " + std::to_string(live->text) + ", with " +
-                   std::to_string(texts[live->text].bytes.size()) + " bytes,");
+                   std::to_string(texts[live->text].tokens.size()) +
+                   (spelling.isBytes() ? " bytes," : " tokens,"));
   }
 }
 
 void Writer::run() {
   auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
-  auto ids = std::min<size_t>(vocabulary, 256);
+  auto ids = std::min(vocabulary, static_cast<size_t>(spelling.ids));
   std::vector<Predictor::Turn> turns;
   while (true) {
     seat();
@@ -275,11 +284,11 @@ void Writer::run() {
     }
     turns.clear();
     for (const Live &live : living) {
-      turns.push_back({live.row, texts[live.text].bytes, &texts[live.text].given});
+      turns.push_back({live.row, texts[live.text].tokens, &texts[live.text].given});
     }
     std::span<const float> logits = predict(turns);
     for (size_t i = 0; sink.read && i < living.size(); ++i) {
-      std::span<const uint8_t> text = turns[i].text;
+      std::span<const int32_t> text = turns[i].text;
       sink.read(living[i].text, static_cast<int64_t>(text.size()) - 1, text.back(),
                 predictor.segments(living[i].row));
     }
@@ -292,7 +301,45 @@ void Writer::run() {
 
 } // namespace
 
-void checkContinues(const Executor &executor, std::string_view prompt) {
+TokenSpelling spellIds(int64_t vocabulary) {
+  return {vocabulary, [](int32_t token) { return std::to_string(token) + " "; }};
+}
+
+std::vector<int32_t> parseTokenIds(const std::string &flag, std::string_view text,
+                                   int64_t vocabulary) {
+  constexpr std::string_view spaces = " \t\n\r";
+  std::vector<int32_t> ids;
+  for (size_t at = text.find_first_not_of(spaces); at < text.size();
+       at = text.find_first_not_of(spaces, at)) {
+    size_t end = std::min(text.find_first_of(spaces, at), text.size());
+    std::string_view word = text.substr(at, end - at);
+    int32_t id = -1;
+    auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || rest != word.data() + word.size() || id < 0 || id >= vocabulary) {
+      throw UserError(flag + ": word " + std::to_string(ids.size() + 1) +
+                      ": expected a token id from 0 to " + std::to_string(vocabulary - 1) +
+                      ", found " + quote(word) + "; separate ids by spaces, as in \"5 0 17\"");
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+std::string toText(std::span<const int32_t> tokens) {
+  std::string text(tokens.size(), 0);
+  std::ranges::transform(tokens, text.begin(), [](int32_t token) { return char(token); });
+  return text;
+}
+
+std::vector<int32_t> toTokens(std::string_view text) {
+  std::vector<int32_t> tokens(text.size());
+  std::ranges::transform(text, tokens.begin(), [](char byte) { return uint8_t(byte); });
+  return tokens;
+}
+
+void checkContinues(const Executor &executor, std::span<const int32_t> prompt,
+                    const std::string &unit) {
   const ModelFacts &model = executor.plan().model;
   if (model.group > 1) {
     throw UserError(executor.artifact().path() +
@@ -301,13 +348,13 @@ void checkContinues(const Executor &executor, std::string_view prompt) {
                     " tokens, which predicts the bag of the next group, not its order; upsample "
                     "what the head reads, and compile the spec again");
   }
-  checkPrompt(prompt, model.vocabulary);
+  checkPrompt(prompt, model.vocabulary, "the prompt", unit);
   if (prompt.empty()) {
-    throw UserError("expected a prompt of at least one byte, found none");
+    throw UserError("expected a prompt of at least one " + unit + ", found none");
   }
   if (static_cast<int64_t>(prompt.size()) <= model.first) {
-    throw UserError("expected a prompt of at least " + std::to_string(model.first + 1) +
-                    " bytes, as the model scores no row before that of token " +
+    throw UserError("expected a prompt of at least " + std::to_string(model.first + 1) + " " +
+                    unit + "s, as the model scores no row before that of token " +
                     std::to_string(model.first) + ", found " + std::to_string(prompt.size()) +
                     "; give a longer one");
   }
@@ -315,14 +362,13 @@ void checkContinues(const Executor &executor, std::string_view prompt) {
 
 void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
                 const SamplingOptions &options, const std::vector<std::string> &stops,
-                const TextSink &sink) {
+                const TextSink &sink, const TokenSpelling &spelling) {
   checkSampling(options);
   for (const Text &text : texts) {
-    checkContinues(executor,
-                   {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
+    checkContinues(executor, text.tokens, spelling.isBytes() ? "byte" : "token");
   }
   if (count > 0) {
-    Writer(executor, predictor, texts, count, options, stops, sink).run();
+    Writer(executor, predictor, texts, count, options, stops, sink, spelling).run();
     return;
   }
   for (size_t i = 0; sink.finish && i < texts.size(); ++i) {
@@ -342,9 +388,9 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
       std::vector<Predictor::Turn> turns;
       for (size_t row = 0; row < batch.size(); ++row) {
         Scored &text = batch[row];
-        if (size_t known = text.first + text.nats.size(); known < text.bytes.size()) {
+        if (size_t known = text.first + text.nats.size(); known < text.tokens.size()) {
           turns.push_back(
-              {static_cast<int64_t>(row), std::span(text.bytes).first(known), &text.given});
+              {static_cast<int64_t>(row), std::span(text.tokens).first(known), &text.given});
         }
       }
       if (turns.empty()) {
@@ -353,8 +399,9 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
       std::span<const float> logits = predictLogits(executor, predictor, turns);
       for (size_t i = 0; i < turns.size(); ++i) {
         Scored &text = batch[static_cast<size_t>(turns[i].row)];
-        text.nats.push_back(computeSurprise(logits.subspan(i * vocabulary, vocabulary),
-                                            text.bytes[turns[i].text.size()]));
+        text.nats.push_back(
+            computeSurprise(logits.subspan(i * vocabulary, vocabulary),
+                            static_cast<size_t>(text.tokens[turns[i].text.size()])));
       }
     }
   }
@@ -362,8 +409,7 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
 
 void generate(Executor &executor, std::string_view prompt, int64_t count,
               const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
-  Text text;
-  text.bytes.assign(prompt.begin(), prompt.end());
+  Text text{toTokens(prompt)};
   Predictor predictor(executor, options.cached);
   auto write = [&](size_t, std::string_view bytes) {
     return std::ranges::all_of(bytes, [&](char byte) { return emit(static_cast<uint8_t>(byte)); });

@@ -6,7 +6,6 @@
 #include "sluice/Support/Hash.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -34,12 +33,13 @@ void checkSampling(const SamplingOptions &options) {
   }
 }
 
-void checkPrompt(std::string_view prompt, int64_t vocabulary, const std::string &name) {
+void checkPrompt(std::span<const int32_t> prompt, int64_t vocabulary, const std::string &name,
+                 const std::string &unit) {
   for (size_t i = 0; i < prompt.size(); ++i) {
-    if (auto byte = static_cast<uint8_t>(prompt[i]); byte >= vocabulary) {
-      throw UserError(name + ": byte " + std::to_string(i) +
+    if (prompt[i] < 0 || prompt[i] >= vocabulary) {
+      throw UserError(name + ": " + unit + " " + std::to_string(i) +
                       ": expected token ids below the vocabulary of " + std::to_string(vocabulary) +
-                      ", found " + std::to_string(byte) + "; change the prompt");
+                      ", found " + std::to_string(prompt[i]) + "; change the prompt");
     }
   }
 }
@@ -89,19 +89,18 @@ void keepTypical(std::vector<Candidate> &candidates, double share) {
 
 /// Repetition penalty (Keskar et al., CTRL): makes tokens of the text less probable.
 std::vector<double> penalized(std::span<const float> logits, double penalty,
-                              std::span<const uint8_t> text) {
+                              std::span<const int32_t> text) {
   std::vector<double> result(logits.begin(), logits.end());
   if (penalty == 1) {
     return result;
   }
-  std::array<bool, 256> seen{};
-  for (uint8_t byte : text) {
-    seen[byte] = true;
-  }
-  for (size_t id = 0; id < std::min(result.size(), seen.size()); ++id) {
-    result[id] = !seen[id]        ? result[id]
-                 : result[id] > 0 ? result[id] / penalty
-                                  : result[id] * penalty;
+  std::vector<bool> seen(result.size());
+  for (int32_t token : text) {
+    auto id = static_cast<size_t>(token);
+    if (id < seen.size() && !seen[id]) {
+      seen[id] = true;
+      result[id] = result[id] > 0 ? result[id] / penalty : result[id] * penalty;
+    }
   }
   if (!std::ranges::all_of(result, [](double logit) { return std::isfinite(logit); })) {
     throw UserError(format("--repetition-penalty: expected one with which logits stay finite, "
@@ -111,15 +110,22 @@ std::vector<double> penalized(std::span<const float> logits, double penalty,
   return result;
 }
 
-/// Returns all ids, most probable first.
-std::vector<Candidate> ranked(const std::vector<double> &logits) {
+/// Returns the `count` most probable ids, most probable first. Takes time V log `count` of V ids.
+std::vector<Candidate> ranked(const std::vector<double> &logits, size_t count) {
   std::vector<Candidate> candidates(logits.size());
   for (size_t id = 0; id < logits.size(); ++id) {
     candidates[id].id = id;
   }
-  std::sort(candidates.begin(), candidates.end(), [&](const Candidate &a, const Candidate &b) {
+  auto isBefore = [&](const Candidate &a, const Candidate &b) {
     return logits[a.id] != logits[b.id] ? logits[a.id] > logits[b.id] : a.id < b.id;
-  });
+  };
+  auto end = candidates.begin() + static_cast<std::ptrdiff_t>(count);
+  if (end == candidates.end()) {
+    std::sort(candidates.begin(), end, isBefore);
+  } else {
+    std::partial_sort(candidates.begin(), end, candidates.end(), isBefore);
+  }
+  candidates.resize(count);
   return candidates;
 }
 
@@ -142,15 +148,14 @@ double computeSurprise(std::span<const float> logits, size_t id) {
 }
 
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
-                  std::span<const uint8_t> text) {
+                  std::span<const int32_t> text) {
   requireFinite(logits);
   std::vector<double> scores = penalized(logits, options.repetitionPenalty, text);
-  std::vector<Candidate> candidates = ranked(scores);
+  size_t kept =
+      options.topK > 0 ? std::min(static_cast<size_t>(options.topK), scores.size()) : scores.size();
+  std::vector<Candidate> candidates = ranked(scores, options.temperature == 0 ? 1 : kept);
   if (options.temperature == 0) {
     return static_cast<int64_t>(candidates.front().id);
-  }
-  if (options.topK > 0 && static_cast<size_t>(options.topK) < candidates.size()) {
-    candidates.resize(static_cast<size_t>(options.topK));
   }
   double most = scores[candidates.front().id];
   for (Candidate &candidate : candidates) {

@@ -132,9 +132,12 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
     }
   }
   Json json = {{"format", "sluice-session"},  {"version", 1},
-               {"text", session.text.bytes},  {"sample", session.text.sample},
+               {"text", session.text.tokens}, {"sample", session.text.sample},
                {"drawn", session.text.drawn}, {"sampling", describe(session.options)},
                {"start", window.start},       {"seen", window.seen}};
+  if (session.areIds) {
+    json["ids"] = true;
+  }
   if (!session.text.given.empty()) {
     json["inputs"] = session.text.given;
   }
@@ -176,7 +179,7 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
       std::memcpy(place.data(), &window.seen, std::min(place.size(), sizeof window.seen));
     }
   }
-  auto begin = session.text.bytes.begin() + window.start;
+  auto begin = session.text.tokens.begin() + window.start;
   std::copy(begin, begin + std::max<int64_t>(window.seen, 0), executor.text().begin());
   predictor.begin(0, window);
   return session;

@@ -18,7 +18,7 @@ nlohmann::json describe(const SamplingOptions &options) {
 void requireSession(const StrictJson &json) {
   json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
              "artifact", "weights", "target"},
-            {"inputs"});
+            {"inputs", "ids"});
   json.at("format").matchChoice({"sluice-session"});
   json.at("version").integer(1, 1);
 }
@@ -76,11 +76,13 @@ GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
 Session parseSession(const StrictJson &json, const Plan &plan,
                      Predictor::GenerationWindow &window) {
   Session session;
+  session.areIds = json.has("ids") && json.at("ids").boolean();
+  int64_t ids =
+      session.areIds ? plan.model.vocabulary : std::min<int64_t>(plan.model.vocabulary, 256);
   for (const StrictJson &token : json.at("text").array()) {
-    session.text.bytes.push_back(
-        static_cast<uint8_t>(token.integer(0, std::min<int64_t>(plan.model.vocabulary, 256) - 1)));
+    session.text.tokens.push_back(static_cast<int32_t>(token.integer(0, ids - 1)));
   }
-  auto size = static_cast<int64_t>(session.text.bytes.size());
+  auto size = static_cast<int64_t>(session.text.tokens.size());
   if (size == 0) {
     json.at("text").failType("at least one token");
   }

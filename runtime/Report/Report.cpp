@@ -160,16 +160,20 @@ void moveProtocol(Facts &results, Facts &others) {
 /// Removes the unit that all values of a row share and returns it, for the row's name; empty if
 /// there is none.
 std::string takeUnit(std::vector<Fact> &row) {
-  const std::string unit = " bits per byte";
-  bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
-    return fact.value.ends_with(unit) || fact.value == missing;
-  });
-  for (Fact &fact : row) {
-    if (isCommon && fact.value.ends_with(unit)) {
-      fact.value.erase(fact.value.size() - unit.size());
+  for (const std::string unit : {" bits per byte", " bits per token"}) {
+    bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
+      return fact.value.ends_with(unit) || fact.value == missing;
+    });
+    for (Fact &fact : row) {
+      if (isCommon && fact.value.ends_with(unit)) {
+        fact.value.erase(fact.value.size() - unit.size());
+      }
+    }
+    if (isCommon) {
+      return "," + unit;
     }
   }
-  return isCommon ? "," + unit : "";
+  return "";
 }
 
 /// Writes a table with a column per run and rows in the order in which names first appear.
@@ -215,7 +219,8 @@ void writeColumns(std::ostringstream &out, const std::vector<std::string> &runs,
 
 /// Adds a row with each run's value at `step` if all runs have one.
 void addAtStep(const std::vector<std::vector<Point>> &series, double step, const std::string &name,
-               std::vector<Facts> &results, const std::vector<std::string> &notes = {}) {
+               const std::string &unit, std::vector<Facts> &results,
+               const std::vector<std::string> &notes = {}) {
   std::vector<double> values;
   for (const std::vector<Point> &points : series) {
     auto at = std::find_if(points.begin(), points.end(),
@@ -227,7 +232,7 @@ void addAtStep(const std::vector<std::vector<Point>> &series, double step, const
   }
   for (size_t i = 0; i < values.size(); ++i) {
     results[i].emplace_back(name + " at step " + showNumber(step, 0),
-                            showNumber(values[i], 4) + " bits per byte",
+                            showNumber(values[i], 4) + " bits per " + unit,
                             notes.empty() ? "" : notes[i]);
   }
 }
@@ -250,7 +255,7 @@ void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &resul
   std::vector<std::vector<Point>> training, heldOut;
   for (const RunFiles &run : runs) {
     training.push_back(run.smoothedLoss());
-    heldOut.push_back(run.series("eval_bits_per_byte"));
+    heldOut.push_back(run.heldOutBits());
   }
   auto isLastOfAll = [](const std::vector<std::vector<Point>> &series, double step) {
     return std::all_of(series.begin(), series.end(),
@@ -258,7 +263,7 @@ void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &resul
   };
   std::optional<double> step = findLastCommonStep(training);
   if (step && !isLastOfAll(training, *step)) {
-    addAtStep(training, *step, "training loss, smoothed,", results);
+    addAtStep(training, *step, "training loss, smoothed,", runs.front().unit(), results);
   }
   step = findLastCommonStep(heldOut);
   if (step && !isLastOfAll(heldOut, *step)) {
@@ -266,7 +271,7 @@ void addCommonSteps(const std::vector<RunFiles> &runs, std::vector<Facts> &resul
     for (const RunFiles &run : runs) {
       notes.push_back(run.describeCharacters(*step));
     }
-    addAtStep(heldOut, *step, "held-out text", results, notes);
+    addAtStep(heldOut, *step, "held-out text", runs.front().unit(), results, notes);
   }
 }
 
@@ -301,8 +306,9 @@ std::string makeCurve(const Path &path) {
   RunFiles run(path);
   std::string picture = buildLossChart(run).drawFile();
   if (picture.empty()) {
-    throw UserError((path / "metrics.jsonl").string() +
-                    ": expected bits per byte to draw, found none; log and evaluate more steps");
+    throw UserError(
+        (path / "metrics.jsonl").string() +
+        ": expected bits per byte or per token to draw, found none; log and evaluate more steps");
   }
   return picture;
 }
@@ -312,6 +318,11 @@ std::string makeComparison(const std::vector<ComparedRun> &compared) {
   std::vector<Facts> results, hyperparameters;
   for (const ComparedRun &each : compared) {
     const RunFiles &run = runs.emplace_back(each.run);
+    if (run.unit() != runs.front().unit()) {
+      throw UserError(run.run.string() + ": expected losses in bits per " + runs.front().unit() +
+                      ", as of " + runs.front().run.string() + ", found bits per " + run.unit() +
+                      ", which are not comparable; compare runs on data of one kind");
+    }
     results.push_back(run.results());
     results.back().emplace_back("parameters", showNumber(numberIn(run.costs, "parameters"), 0));
     hyperparameters.push_back(each.hyperparameters);

@@ -71,17 +71,17 @@ std::string getDashes(size_t index) {
 
 Chart buildLossChart(const RunFiles &run) {
   std::vector<Point> characters = run.series("eval_bits_per_character");
-  Chart chart(characters.empty() ? "Bits per byte"
-                                 : "Bits per byte, and per character of held-out text");
-  std::vector<Point> raw = run.series("bits_per_byte");
+  Chart chart("Bits per " + run.unit() +
+              (characters.empty() ? "" : ", and per character of held-out text"));
+  std::vector<Point> raw = run.trainingBits();
   if (raw.size() > 1) {
     chart.add(raw, trainingColor, "training, each step", CurveStyle::Pale);
   }
   chart.addSmoothed(raw, smoothedSteps, trainingColor, "training, smoothed");
-  chart.add(run.series("eval_bits_per_byte"), heldOutColor, "held out", CurveStyle::Dots);
+  chart.add(run.heldOutBits(), heldOutColor, "held out", CurveStyle::Dots);
   chart.add(characters, characterColor, "held out, per character", CurveStyle::Dots);
   markBest(chart, run, heldOutColor, "");
-  if (double bits = numberIn(run.evaluation, "bits_per_byte"); bits > 0) {
+  if (double bits = numberIn(run.evaluation, ("bits_per_" + run.unit()).c_str()); bits > 0) {
     chart.add({{0, bits}, {run.lastStep(), bits}}, heldOutColor,
               "evaluation: " + showNumber(bits, 2), CurveStyle::Line, "3 3");
   }
@@ -103,17 +103,18 @@ void writeCurves(std::ostringstream &out, const RunFiles &run) {
 
 void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &runs,
                        const std::vector<std::string> &names) {
+  const std::string unit = runs.front().unit();
   std::string smoothing =
-      "Training, bits per byte, mean of " + std::to_string(smoothedSteps) + " logged steps";
-  Chart training(smoothing), heldOut("Held-out text, bits per byte"),
+      "Training, bits per " + unit + ", mean of " + std::to_string(smoothedSteps) + " logged steps";
+  Chart training(smoothing), heldOut("Held-out text, bits per " + unit),
       characters("Held-out text, bits per character"), norm("Gradient norm before clipping"),
       rate("Learning rate, thousandths"), speed("Tokens a second, training"),
       shortening("Tokens a segment, training");
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunFiles &run = runs[i];
     std::string color = getColor(i), dashes = getDashes(i);
-    training.addSmoothed(run.series("bits_per_byte"), smoothedSteps, color, names[i], dashes);
-    heldOut.add(run.series("eval_bits_per_byte"), color, names[i], CurveStyle::Dots, dashes);
+    training.addSmoothed(run.trainingBits(), smoothedSteps, color, names[i], dashes);
+    heldOut.add(run.heldOutBits(), color, names[i], CurveStyle::Dots, dashes);
     markBest(heldOut, run, color, names[i] + ", ");
     characters.add(run.series("eval_bits_per_character"), color, names[i], CurveStyle::Dots,
                    dashes);

@@ -82,7 +82,7 @@ std::vector<Point> RunFiles::series(const char *field, const std::string &member
 }
 
 std::optional<Point> RunFiles::bestEvaluation() const {
-  std::vector<Point> heldOut = series("eval_bits_per_byte");
+  std::vector<Point> heldOut = heldOutBits();
   try { // evaluations before the best one may have used other text
     std::optional<RunLosses> losses = readTrainingState(run).losses;
     if (losses && losses->heldOut.best) {
@@ -133,7 +133,7 @@ std::string joinNotes(std::initializer_list<std::string> parts) {
 
 std::string RunFiles::describeCharacters(double step) const {
   for (const Json &line : lines) {
-    if (numberIn(line, "step") == step && line.contains("eval_bits_per_byte")) {
+    if (numberIn(line, "step") == step && line.contains("eval_bits_per_" + unit())) {
       return describeCharacterCounts(line, "eval_");
     }
   }
@@ -162,7 +162,9 @@ double tokensOfSegment(const std::vector<Json> &lines, const std::string &name, 
   return segments > 0 ? static_cast<double>(count) / segments : 0;
 }
 
-std::string showBits(double bits) { return showNumber(bits, 4) + " bits per byte"; }
+std::string showBits(double bits, const std::string &unit) {
+  return showNumber(bits, 4) + " bits per " + unit;
+}
 
 std::string showFactor(double factor) { return factor > 0 ? showNumber(factor, 3) : "no segments"; }
 
@@ -202,12 +204,12 @@ double tokensPerStep(const Json &costs) {
   return numberIn(costs, "context") * numberIn(costs, "batch");
 }
 
-double countBytes(const std::vector<DataFile> &files) {
-  double bytes = 0;
+double countTokens(const std::vector<DataFile> &files) {
+  double tokens = 0;
   for (const DataFile &file : files) {
-    bytes += file.used ? static_cast<double>(file.bytes) : 0;
+    tokens += file.used ? static_cast<double>(file.tokenCount()) : 0;
   }
-  return bytes;
+  return tokens;
 }
 
 /// Returns "2 files, 1234 bytes: a, b; skipped, too short: c".
@@ -226,8 +228,8 @@ std::string describeFiles(const std::vector<DataFile> &files) {
   }
   std::string more = count > mostNamed ? " and " + std::to_string(count - mostNamed) + " more" : "";
   return describeCount(static_cast<int64_t>(count), "file") + ", " +
-         showNumber(countBytes(files), 0) + " bytes: " + used +
-         (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
+         showNumber(countTokens(files), 0) + (files.front().tokens ? " token ids: " : " bytes: ") +
+         used + (skipped.empty() ? "" : "; skipped, too short: " + skipped) + more;
 }
 
 /// Returns "the first 4096 tokens alone" if evaluations scored only a part of the held-out text.
@@ -237,7 +239,7 @@ std::string describeShare(const std::vector<Json> &lines, const std::optional<Ru
     scored = line.contains("eval_tokens") ? numberIn(line, "eval_tokens") : scored;
   }
   for (const DataFile &file : record ? record->heldOut : std::vector<DataFile>()) {
-    all += file.used ? static_cast<double>(file.bytes - 1) : 0;
+    all += file.used ? static_cast<double>(file.tokenCount() - 1) : 0;
   }
   return scored > 0 && scored < all ? "the first " + showNumber(scored, 0) + " tokens alone" : "";
 }
@@ -267,7 +269,10 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
   }
-  facts.emplace_back("evaluation", showBits(numberIn(evaluation, "bits_per_byte")),
+  bool hasBytes = evaluation.contains("bits_per_byte") && !evaluation["bits_per_byte"].is_null();
+  facts.emplace_back("evaluation",
+                     hasBytes ? showBits(numberIn(evaluation, "bits_per_byte"), "byte")
+                              : showBits(numberIn(evaluation, "bits_per_token"), "token"),
                      joinNotes({describeCharacterCounts(evaluation, ""),
                                 "perplexity " + showNumber(numberIn(evaluation, "perplexity"), 3),
                                 showNumber(numberIn(evaluation, "tokens"), 0) + " tokens"}));
@@ -276,9 +281,22 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
 
 } // namespace
 
-std::vector<Point> RunFiles::smoothedLoss() const {
-  return smooth(series("bits_per_byte"), smoothedSteps);
+std::string RunFiles::unit() const {
+  return std::ranges::any_of(lines,
+                             [](const Json &line) {
+                               return line.contains("bits_per_token") ||
+                                      line.contains("eval_bits_per_token");
+                             })
+             ? "token"
+             : "byte";
 }
+
+std::vector<Point> RunFiles::trainingBits() const { return series(("bits_per_" + unit()).c_str()); }
+std::vector<Point> RunFiles::heldOutBits() const {
+  return series(("eval_bits_per_" + unit()).c_str());
+}
+
+std::vector<Point> RunFiles::smoothedLoss() const { return smooth(trainingBits(), smoothedSteps); }
 
 std::vector<std::pair<std::string, double>> RunFiles::ngrams() const {
   std::vector<std::pair<std::string, double>> models;
@@ -306,22 +324,22 @@ Facts RunFiles::results() const {
     facts.emplace_back("time in training steps", showDuration(seconds));
   }
   if (std::vector<Point> losses = smoothedLoss(); !losses.empty()) {
-    facts.emplace_back("training loss, smoothed", showBits(losses.back().y),
+    facts.emplace_back("training loss, smoothed", showBits(losses.back().y, unit()),
                        describeSmoothing(std::min(losses.size(), smoothedSteps)));
-    facts.emplace_back("training loss, last step", showBits(series("bits_per_byte").back().y));
+    facts.emplace_back("training loss, last step", showBits(trainingBits().back().y, unit()));
   } else if (std::vector<Point> nats = series("loss"); !nats.empty()) {
     facts.emplace_back("training loss, last step", showNumber(nats.back().y, 4) + " nats",
-                       "against smoothed labels or a target, not the text's bytes");
+                       "against smoothed labels or a target, not the text's " + unit() + "s");
   }
-  std::vector<Point> heldOut = series("eval_bits_per_byte");
+  std::vector<Point> heldOut = heldOutBits();
   if (!heldOut.empty()) {
     facts.emplace_back(
-        "held-out text, last evaluation", showBits(heldOut.back().y),
+        "held-out text, last evaluation", showBits(heldOut.back().y, unit()),
         joinNotes({"step " + showNumber(heldOut.back().x, 0), describeCharacters(heldOut.back().x),
                    describeShare(lines, record)}));
     if (std::optional<Point> best = bestEvaluation()) {
       facts.emplace_back(
-          "held-out text, best evaluation", showBits(best->y),
+          "held-out text, best evaluation", showBits(best->y, unit()),
           joinNotes({"step " + showNumber(best->x, 0), describeWeights(*this, best->x)}));
     }
   }
@@ -329,7 +347,7 @@ Facts RunFiles::results() const {
   addShortening(facts, *this);
   addEvaluation(facts, evaluation);
   for (const auto &[name, bits] : ngrams()) {
-    facts.emplace_back(name + ", Witten-Bell", showBits(bits));
+    facts.emplace_back(name + ", Witten-Bell", showBits(bits, "byte"));
   }
   return facts;
 }
@@ -339,13 +357,13 @@ Facts RunFiles::data() const {
   if (!record) {
     return facts;
   }
-  double bytes = countBytes(record->data);
+  double all = countTokens(record->data);
   facts.emplace_back("training text", describeFiles(record->data));
   facts.emplace_back("held-out text", describeFiles(record->heldOut));
   double tokens = numberIn(lines.back(), "step") * tokensPerStep(costs);
-  if (tokens > 0 && bytes > 0) {
+  if (tokens > 0 && all > 0) {
     facts.emplace_back("tokens trained on", showNumber(tokens, 0),
-                       showNumber(tokens / bytes, 2) + " times the training text");
+                       showNumber(tokens / all, 2) + " times the training text");
   }
   facts.emplace_back("seed", std::to_string(record->seed));
   if (record->weights) {

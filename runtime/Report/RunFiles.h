@@ -39,7 +39,12 @@ struct RunFiles {
   /// Returns "2.3456 bits per character" for the held-out text after a step, or the reason why
   /// there is no such number; empty if the run has neither.
   std::string describeCharacters(double step) const;
-  /// Returns the smoothed training loss in bits per byte over steps.
+  /// Returns the unit of losses in bits: "byte" of a text, or "token" of token ids.
+  std::string unit() const;
+  /// Return losses in bits per unit over steps.
+  std::vector<Point> trainingBits() const;
+  std::vector<Point> heldOutBits() const;
+  /// Returns the smoothed training loss in bits per unit over steps.
   std::vector<Point> smoothedLoss() const;
   /// Returns the bits per byte of the n-gram models in ngram.json by name.
   std::vector<std::pair<std::string, double>> ngrams() const;

@@ -19,6 +19,7 @@ namespace {
 constexpr const char *stream = "-";
 
 constexpr std::array trainingData = {"--data", "--input", "--labels"};
+constexpr std::array tokenData = {"--data", "--eval-data"};
 
 /// Shows enough digits of a hash to distinguish files.
 std::string showHash(const std::string &sha256) { return "SHA-256 " + sha256.substr(0, 16); }
@@ -37,7 +38,7 @@ std::string remedyFor(const CommandFile &file, const Path &run, bool isThere) {
     return restore + (isThere ? "name the artifact to continue with: " : "") +
            "sluice train ART --resume " + quoteForShell(run.string());
   }
-  std::string value = file.name.empty() ? " FILE..." : " " + file.name + "=FILE";
+  std::string value = file.name.empty() ? " FILE..." : " " + file.prefix() + "FILE";
   if (isThere && isTrainingData(file.flag)) {
     return restore + "begin a run on other data from this run's weights: sluice train ART " +
            file.flag + value + " --weights " + quoteForShell(run.string()) + " --out NEW";
@@ -61,8 +62,11 @@ int64_t getFileSize(const Path &path) {
 } // namespace
 
 std::string CommandFile::value(const Path &run) const {
-  return (name.empty() ? "" : name + "=") +
-         (isStream() ? path : std::filesystem::absolute(run / path).string());
+  return prefix() + (isStream() ? path : std::filesystem::absolute(run / path).string());
+}
+
+std::string CommandFile::prefix() const {
+  return name.empty() ? "" : name + (takesTokenIds(flag) ? ":" : "=");
 }
 
 bool CommandFile::isStream() const { return path == stream; }
@@ -75,6 +79,10 @@ std::vector<const CommandFile *> RunCommand::getFiles(const std::string &flag) c
     }
   }
   return list;
+}
+
+bool takesTokenIds(const std::string &flag) {
+  return std::ranges::find(tokenData, flag) != tokenData.end();
 }
 
 bool isTrainingData(const std::string &flag) {

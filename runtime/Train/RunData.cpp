@@ -80,7 +80,8 @@ std::unique_ptr<TrainingSource> RunData::openTraining(SourceFiles files, const P
   }
   bool mayBeRaw = refused || data->hash() != saved;
   if (mayBeRaw && !saved.empty() && !training->hasRead() &&
-      (refused || hasUnpacked(data->usedFiles()) || hasUnpacked(data->skippedFiles()))) {
+      (refused || haveIds(data->usedFiles()) || hasUnpacked(data->usedFiles()) ||
+       hasUnpacked(data->skippedFiles()))) {
     files.reading.isRaw = true;
     files.reading.streams = training = makeCopies("data-"); // numbers restart at 1
     try {

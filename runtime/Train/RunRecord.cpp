@@ -18,9 +18,12 @@ Path getRecordPath(const Path &run) { return run / "run.json"; }
 std::vector<DataFile> readFiles(const StrictJson &json) {
   std::vector<DataFile> files;
   for (const StrictJson &each : json.array()) {
-    each.keys({"path", "bytes", "used"}, {"path_hex"});
+    each.keys({"path", "bytes", "used"}, {"path_hex", "tokens"});
     files.push_back(
         {getByteString(each, "path"), each.at("bytes").integer(), each.at("used").boolean()});
+    if (each.has("tokens")) {
+      files.back().tokens = each.at("tokens").integer();
+    }
   }
   return files;
 }
@@ -29,6 +32,9 @@ Json filesToJson(const std::vector<DataFile> &files) {
   Json list = Json::array();
   for (const DataFile &file : files) {
     list.push_back({{"bytes", file.bytes}, {"used", file.used}});
+    if (file.tokens) {
+      list.back()["tokens"] = *file.tokens;
+    }
     setByteString(list.back(), "path", file.path);
   }
   return list;

@@ -213,7 +213,8 @@ nlohmann::json TrainingLoop::step() {
   context.state.step = number;
   context.state.position = next;
   tokensSinceLog += context.plan.tokensOfUpdate();
-  Json metrics = describeStep(context.executor, number, objective, norm);
+  Json metrics =
+      describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
   for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {
       for (const std::string &setting : change.settings) {

@@ -39,8 +39,9 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
   if (goal > 0 || !options.data.data.empty()) {
     data = files.openTraining(options.data, plan, static_cast<uint64_t>(seed()));
   }
+  requireSameKind();
   if (!options.samplePrompt.empty()) {
-    checkContinues(executor, options.samplePrompt);
+    checkContinues(executor, toTokens(options.samplePrompt));
     refuseInputs(plan, "--sample-prompt");
   }
   state.seed = seed();
@@ -52,6 +53,20 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
     measureFiles(*command, options.run, told ? told->command : std::nullopt);
   }
   describeRecord();
+}
+
+void TrainingContext::requireSameKind() const {
+  bool hasIds = data && haveIds(data->usedFiles());
+  if (hasIds && !options.samplePrompt.empty()) {
+    throw UserError("--sample-prompt: expected training on text, found token ids, whose text is "
+                    "unknown; leave it out, and generate with --prompt-tokens afterwards");
+  }
+  if (data && heldOut.isThere() && haveIds(heldOut.usedFiles()) != hasIds) {
+    throw UserError(
+        std::string("--eval-data: expected ") +
+        (hasIds ? "token ids, as --data has, found text" : "text, as --data has, found token ids") +
+        "; give data of the same kind");
+  }
 }
 
 void TrainingContext::describeRecord() {

@@ -19,6 +19,8 @@ struct TrainingContext {
   int64_t seed() const { return options.seed.value_or(told ? told->seed : plan.model.seed); }
   /// Sets the parameters of this call in the record.
   void describeRecord();
+  /// Throws UserError if text is given where the training data are token ids, or the reverse.
+  void requireSameKind() const;
 
   void say(const std::string &text) const {
     if (observer.message) {

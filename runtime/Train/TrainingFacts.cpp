@@ -40,7 +40,8 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
   for (const auto &[files, isUsed] : {std::pair(&used, true), std::pair(&skipped, false)}) {
     for (const ByteFile &file : *files) {
       list.push_back({std::filesystem::absolute(file.source()).lexically_normal().string(),
-                      static_cast<int64_t>(file.bytes.size()), isUsed});
+                      static_cast<int64_t>(file.bytes.size()), isUsed,
+                      file.isText() ? std::nullopt : std::optional(file.tokenCount())});
     }
   }
   return list;
@@ -68,7 +69,7 @@ bool trainsOnTokens(const Plan &plan) {
   return plan.trainsOnTokens ? *plan.trainsOnTokens : trainsOnTokensByText(plan.model);
 }
 
-Json describeStep(Executor &executor, int64_t step, double objective, double norm) {
+Json describeStep(Executor &executor, int64_t step, double objective, double norm, bool isText) {
   const Plan &plan = executor.plan();
   Json losses = Json::object(); // by name, if there are several
   for (const LossFacts &each : plan.losses) {
@@ -80,7 +81,7 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
                   {"learning_rate", executor.scalarF32("learning_rate")},
                   {"grad_norm", norm}};
   if (trainsOnTokens(plan)) {
-    metrics["bits_per_byte"] = loss / std::numbers::ln2;
+    metrics[isText ? "bits_per_byte" : "bits_per_token"] = loss / std::numbers::ln2;
   }
   if (!plan.factors.empty()) {
     metrics["factor"] = executor.factor();
@@ -101,7 +102,12 @@ void addShortening(Json &metrics, const char *key, const Json &losses, const Pla
 
 void addEvaluation(Json &metrics, const EvaluationResult &result, const Plan &plan) {
   metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
-  metrics["eval_bits_per_byte"] = result.bitsPerByte();
+  if (std::optional<double> bits = result.bitsPerByte()) {
+    metrics["eval_bits_per_byte"] = *bits;
+  } else {
+    metrics["eval_bits_per_token"] = result.bitsPerToken();
+    metrics["eval_perplexity"] = result.perplexity();
+  }
   metrics["eval_tokens"] = result.tokens;
   if (result.characters) {
     metrics["eval_bits_per_character"] = *result.bitsPerCharacter();
@@ -154,7 +160,7 @@ Json drawSample(Executor &executor, const TrainingOptions &options, const Traini
 std::string hashHeldOut(const HeldOut &heldOut, int64_t tokens) {
   std::string parts = std::to_string(tokens);
   for (const ByteFile &file : heldOut.usedFiles()) {
-    parts += file.bytes.sha256Hex();
+    parts += (file.isText() ? "" : std::string(file.layout.typeName())) + file.bytes.sha256Hex();
   }
   return sha256Hex(asBytes(parts));
 }

@@ -24,7 +24,8 @@ std::vector<DataFile> listFiles(const std::vector<ByteFile> &used,
 bool trainsOnTokens(const Plan &plan);
 
 /// Returns the line of metrics of the last update, without its speed.
-nlohmann::json describeStep(Executor &executor, int64_t step, double objective, double norm);
+nlohmann::json describeStep(Executor &executor, int64_t step, double objective, double norm,
+                            bool isText);
 
 /// Adds the shortening factors of segments, if any, computed from the mean losses by name.
 void addShortening(nlohmann::json &metrics, const char *key, const nlohmann::json &losses,

@@ -198,6 +198,90 @@ succeeds "a larger vocabulary" compile --set vocabulary=300 -o "$work/large.sla"
 succeeds "trains" train "$work/large.sla" --steps 1 --out "$work/large"
 reports "with a note" 'ids 256 to 299 never occur'
 
+# Token ids: two arrays of NumPy and a file without a header are the same data.
+ids() { python3 "$root/test/e2e/support/token_ids.py" "$@"; }
+ids write 3000 1000 1 "$work/train.u2" "$work/train.u2.npy" "$work/train.i4.npy"
+ids write 500 1000 2 "$work/held.u2" "$work/held.i4.npy"
+cat > "$work/ids.json" << 'SPEC'
+{ "sluice": 1, "vocabulary": 1000, "context": 32, "batch": 2, "width": 8,
+  "stages": [ { "op": "embedding" }, { "op": "head" } ],
+  "training": { "learning_rate": 0.02, "schedule": { "warmup": 4, "steps": 20 } } }
+SPEC
+succeeds "compile 1000 ids" "$sluice" compile "$work/ids.json" -t "$targets" -o "$work/ids.sla"
+train_ids() { "$sluice" train "$work/ids.sla" --cpu-target "$targets" "$@"; }
+succeeds "train on uint16" train_ids --data "uint16:$work/train.u2" --eval-data "uint16:$work/held.u2" --save-every 19 \
+  --keep 9 --eval-every 10 --out "$work/ids-run"
+succeeds "its loss is the reference's" ids loss "$work/ids.json" "$work/ids-run/checkpoints/19/weights.safetensors" \
+  "$work/ids-run/metrics.jsonl" 20 "$work/train.u2"
+holds "in bits per token, and none per byte" \
+  '(abs(f[0][0]["loss"] - math.log(1000)) < 0.01 and f[0][19]["loss"] < f[0][0]["loss"] - 0.001 and "bits_per_byte" not in f[0][19] and
+    math.isclose(f[0][19]["bits_per_token"], f[0][19]["loss"] / math.log(2)) and "eval_bits_per_byte" not in f[0][19] and
+    math.isclose(f[0][19]["eval_perplexity"], math.exp(f[0][19]["eval_loss"])))' "$work/ids-run/metrics.jsonl"
+succeeds "resume of uint16" train_ids --resume --out "$work/ids-run" --steps 22
+holds "run.json has the type and the number of ids" \
+  '([(x["flag"], x["name"]) for x in f[0]["command"]["files"][1:]] == [("--data", "uint16"), ("--eval-data", "uint16")] and
+    f[0]["data"][0]["tokens"] == 3000)' "$work/ids-run/run.json"
+for array in u2 i4; do
+  succeeds "train on .npy of $array" train_ids --data "$work/train.$array.npy" --out "$work/ids-$array"
+  holds "makes the same steps" \
+    '[m["loss"] for m in f[0]] == [m["loss"] for m in f[1]][:20] and "eval_loss" not in f[0][19]' \
+    "$work/ids-$array/metrics.jsonl" "$work/ids-run/metrics.jsonl"
+done
+exits 2 "resume with ids of another type" train_ids --resume --out "$work/ids-u2" --steps 22 --data "$work/train.i4.npy"
+succeeds "eval of ids" "$sluice" eval "$work/ids.sla" -w "$work/ids-run" --data "$work/held.i4.npy" --json \
+  --per-token "$work/losses.npy"
+cp "$work/out" "$work/eval.json"
+holds "claims no bytes" \
+  '(f[0]["bits_per_byte"] is f[0]["bytes"] is f[0]["characters"] is None and "words" not in f[0] and
+    f[0]["tokens"] == 499 and math.isclose(f[0]["perplexity"], 2 ** f[0]["bits_per_token"]) and
+    f[0]["files"][0]["bits_per_byte"] is None)' "$work/eval.json"
+succeeds "logits of ids" "$sluice" logits "$work/ids.sla" -w "$work/ids-run" --data "uint16:$work/held.u2" \
+  -o "$work/logits.npy"
+succeeds "agree with their losses" python3 "$root/test/e2e/support/compare_losses.py" "$work/held.u2" "$work/logits.npy" \
+  "$work/losses.npy" "$work/eval.json"
+succeeds "report of ids" "$sluice" report "$work/ids-run"
+succeeds "is per token" bash -c "grep -q 'bits per token' '$work/ids-run/report.html' &&
+  ! grep -q 'bits per byte' '$work/ids-run/report.html'"
+exits 2 "a report of bytes and ids" "$sluice" report "$work/run" "$work/ids-run" -o "$work/mixed.html"
+says "is refused" 'found bits per token, which are not comparable'
+
+generate_ids() { "$sluice" generate "$work/ids.sla" -w "$work/ids-run" "$@"; }
+succeeds "generate ids" generate_ids --prompt-tokens "5 999 17" -n 6 --seed 3
+cp "$work/out" "$work/written.txt"
+succeeds "prints nine" grep -qE '^5 999 17( [0-9]+){6} $' "$work/written.txt"
+read -ra whole < "$work/written.txt"
+succeeds "generate ids as JSON" generate_ids --prompt-tokens "5 999 17" -n 6 --seed 3 --json
+cp "$work/out" "$work/written.json"
+holds "which are the same" 'f[0]["prompt_ids"] + f[0]["ids"] == list(map(int, "'"${whole[*]}"'".split())) and "text" not in f[0]' \
+  "$work/written.json"
+succeeds "half of them" generate_ids --prompt-tokens "5 999 17" -n 3 --seed 3 --save-session "$work/session"
+succeeds "and the rest" generate_ids --session "$work/session" -n 3 --no-echo
+cp "$work/out" "$work/rest.txt"
+succeeds "make the same text" test "$(cat "$work/rest.txt")" = "${whole[*]:6} "
+exits 2 "an id beyond the vocabulary" generate_ids --prompt-tokens "5 1000"
+says "names its place" '--prompt-tokens: word 2: expected a token id from 0 to 999, found "1000"'
+succeeds "a prompt of text" generate_ids --prompt a -n 2
+says "gets a note" 'ids from 256 on are not drawn; --prompt-tokens'
+exits 2 "a stop text of ids" generate_ids --prompt-tokens 5 --stop a
+
+exits 2 "ids beyond the vocabulary" "$sluice" eval "$work/m.sla" -w "$work/run" --data "uint16:$work/held.u2"
+says "with index, id and vocabulary" 'held\.u2: token [0-9]+: expected token ids below the vocabulary of 256, found [0-9]+'
+head -c 999 "$work/train.u2" > "$work/odd.u2"
+exits 2 "half an id" train_ids --data "uint16:$work/odd.u2" --out "$work/none"
+says "is counted" 'odd\.u2: expected an even number of bytes, as each uint16 id has 2, found 999'
+exits 2 "numbers that are no ids" train_ids --data "$work/losses.npy" --out "$work/none"
+says "by their type" 'array of one dimension of uint16 or int32, found numbers of the type "<f4"; convert it'
+exits 2 "text and ids" train_ids --data "uint16:$work/train.u2" "$work/text.txt" --out "$work/none"
+says "are both named" 'expected texts or token ids, found both: the text .*text\.txt and the ids uint16:'
+exits 2 "held-out text for ids" train_ids --data "uint16:$work/train.u2" --eval-data "$work/text.txt" --out "$work/none"
+says "is refused" '--eval-data: expected token ids, as --data has, found text'
+exits 2 "a sample of text" train_ids --data "uint16:$work/train.u2" --sample-prompt a --out "$work/none"
+exits 2 "analyses of ids" "$sluice" analyze context "$work/ids.sla" -w "$work/ids-run" --data "uint16:$work/held.u2"
+says "name what reads them" 'expected a text, found token ids; train, eval and logits read them'
+succeeds "nothing of these was written" test ! -e "$work/none"
+exits 2 "white space of ids" "$sluice" check "$root/models/small/dynamic.json" --set vocabulary=1000
+says "is refused with a remedy" 'at most 256, whose tokens are bytes, for the rule "whitespace".*found 1000; take the rule'
+
 succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
 succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"
 succeeds "and omits equal settings" bash -c "! grep -q '<th>width' '$work/compared.html'"

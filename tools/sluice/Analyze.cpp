@@ -288,7 +288,7 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;
   auto read = [&](const std::vector<std::string> &names) {
-    return openTexts(names, vocabulary, 2, "one byte to predict from another", flags.raw);
+    return openTexts(names, vocabulary, 2, "one byte to predict from another", {flags.raw});
   };
   std::vector<ByteFile> files = read(flags.data);
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);

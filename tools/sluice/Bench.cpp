@@ -243,17 +243,16 @@ double readBandwidth(int threads, double bytes) {
 
 /// Returns the tokens per second of generation by full recomputation, at a full window.
 double generationSpeed(Executor &executor) {
-  auto vocabulary = static_cast<uint64_t>(std::min<int64_t>(256, executor.plan().model.vocabulary));
-  std::string prompt;
+  auto vocabulary = static_cast<uint64_t>(executor.plan().model.vocabulary);
+  std::vector<int32_t> prompt;
   for (int64_t i = 0; i < executor.plan().model.context; ++i) {
-    prompt += static_cast<char>(mix64(static_cast<uint64_t>(i)) % vocabulary);
+    prompt.push_back(static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) % vocabulary));
   }
   constexpr int64_t count = 8;
   auto start = std::chrono::steady_clock::now();
   Predictor predictor(executor, /*cached=*/false);
   GivenLines given = fullInputs(executor.plan());
-  Predictor::Turn turn{
-      0, {reinterpret_cast<const uint8_t *>(prompt.data()), prompt.size()}, &given};
+  Predictor::Turn turn{0, prompt, &given};
   for (int64_t i = 0; i < count; ++i) {
     predictor.predict({&turn, 1});
   }
@@ -346,7 +345,8 @@ void runBench(const BenchFlags &flags) {
   SourceFiles labelled;
   labelled.labels = parseLabelFiles("--labels", flags.labels);
   requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
-  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels, {flags.raw});
+  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels,
+             {.isRaw = flags.raw, .streams = {}, .takesIds = true});
   for (auto &[name, given] : executor->inputs().given) { // every row at its maximum length
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
@@ -432,8 +432,10 @@ void registerBench(CLI::App &program) {
                         "peak; with --generate another of a token's kernels"),
       command->add_flag("-g,--generate", flags->generate,
                         "Measure generation too, in tokens a second")};
-  ofSteps[3] = command->add_option("--data", flags->data,
-                                   "Measure on this text, in place of bytes as often as in text");
+  ofSteps[3] =
+      command->add_option("--data", flags->data,
+                          "Measure on this text, or token ids, in place of bytes as often as "
+                          "in text");
   ofSteps[3]->type_name("FILE");
   ofSteps[4] = command->add_option(
       "--forced-factor", flags->forcedFactor,

@@ -59,22 +59,20 @@ nlohmann::json cli::measureShortening(Executor &executor) {
 
 namespace {
 
-/// Fills in a file's bytes and labels; rows are as far apart as the file allows.
+/// Fills in a file's tokens and labels; rows are as far apart as the file allows.
 void fillFromFile(const BatchInputs &into, const std::string &path, const InputFiles &given,
                   const ModelFacts &model, const ReadingOptions &reading) {
   std::span<int32_t> tokens = into.tokens;
   int64_t row = model.context + 1;
-  std::vector<ByteFile> files = readByteFiles(
-      {Path(path)}, model.vocabulary, row, "the context and one byte to predict", nullptr, reading);
-  ByteCursor bytes(files.front().bytes);
+  std::vector<ByteFile> files = readByteFiles({Path(path)}, model.vocabulary, row,
+                                              "the context and one to predict", nullptr, reading);
   LabelFiles labels(given, {Path(path)}, files, {}, {}, reading);
-  auto room = static_cast<int64_t>(files.front().bytes.size()) - row;
-  for (int64_t i = 0; i < static_cast<int64_t>(tokens.size()); ++i) {
-    int64_t first = i / row * (room / std::max<int64_t>(1, model.batch - 1));
-    tokens[static_cast<size_t>(i)] = bytes.at(static_cast<size_t>(first + i % row));
-    if (i % row == 0) {
-      labels.write(0, first, model.context, i / row, into);
-    }
+  int64_t room = files.front().tokenCount() - row;
+  for (int64_t i = 0; i < std::ssize(tokens) / row; ++i) {
+    int64_t first = i * (room / std::max<int64_t>(1, model.batch - 1));
+    files.front().readTokens(
+        first, tokens.subspan(static_cast<size_t>(i * row), static_cast<size_t>(row)));
+    labels.write(0, first, model.context, i, into);
   }
 }
 

@@ -53,7 +53,7 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   warnOfLeak(*artifact);
   const BoundaryFacts &boundaries = chooseBoundaries(artifact->plan(), flags.name);
   ByteFile text = openTexts({flags.data}, artifact->plan().model.vocabulary, 1,
-                            "a byte that may end a segment", flags.raw)
+                            "a byte that may end a segment", {flags.raw})
                       .front();
   driver::CompileRequest request;
   request.everyRow = boundaries.value;

@@ -2,6 +2,7 @@
 #include "Common.h"
 
 #include "CommandLine.h"
+#include "sluice/Runtime/Data/TokenIds.h"
 #include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Support/Error.h"
@@ -180,7 +181,7 @@ std::vector<Path> joinPaths(std::initializer_list<std::vector<std::string>> list
   std::vector<Path> paths;
   for (const std::vector<std::string> &list : lists) {
     for (const std::string &path : list) {
-      paths.emplace_back(path);
+      paths.push_back(splitTokenPath(path).second);
       if (size_t equals = path.find('='); equals != std::string::npos) {
         paths.emplace_back(path.substr(equals + 1));
       }

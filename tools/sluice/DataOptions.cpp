@@ -15,9 +15,10 @@ void addRaw(CLI::App &command, bool &isRaw) {
 }
 
 std::vector<ByteFile> openTexts(const std::vector<std::string> &names, int64_t vocabulary,
-                                int64_t least, const std::string &why, bool isRaw) {
+                                int64_t least, const std::string &why,
+                                const ReadingOptions &reading) {
   std::vector<ByteFile> files =
-      readByteFiles({names.begin(), names.end()}, vocabulary, least, why, nullptr, {isRaw});
+      readByteFiles({names.begin(), names.end()}, vocabulary, least, why, nullptr, reading);
   for (const std::string &note : collectNotes(files)) {
     printNotice(note);
   }

@@ -14,8 +14,9 @@ namespace sluice::cli {
 /// Adds --raw, which reads files as raw bytes.
 void addRaw(CLI::App &command, bool &isRaw);
 
-/// Opens texts with runtime::readByteFiles, and prints their notes.
+/// Opens texts or token ids as runtime::readByteFiles does, and prints their notes.
 std::vector<runtime::ByteFile> openTexts(const std::vector<std::string> &names, int64_t vocabulary,
-                                         int64_t least, const std::string &why, bool isRaw);
+                                         int64_t least, const std::string &why,
+                                         const runtime::ReadingOptions &reading);
 
 } // namespace sluice::cli

@@ -34,6 +34,7 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.images = parseImages(flags.images);
   files.labels = parseLabelFiles("--labels", flags.labels);
   files.reading.isRaw = flags.raw;
+  files.reading.takesIds = true;
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +
@@ -56,18 +57,23 @@ EvaluationResult scoreWith(Executor &executor, const EvalFlags &flags, const Hel
   return scored.score(executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
 }
 
+/// Returns null for a number that is unknown.
+template <typename Number> nlohmann::ordered_json orNull(const std::optional<Number> &number) {
+  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
+}
+
 nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &flags,
                               const HeldOut &scored, const Executor &executor,
                               const Path &weights) {
   nlohmann::ordered_json named(result.lossesByName());
   nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
-                                 {"bits_per_byte", result.bitsPerByte()},
+                                 {"bits_per_byte", orNull(result.bitsPerByte())},
                                  {"bits_per_character", nullptr},
                                  {"characters", nullptr},
                                  {"perplexity", result.perplexity()},
                                  {"nats", result.nats},
                                  {"tokens", result.tokens},
-                                 {"bytes", result.tokens},
+                                 {"bytes", orNull(result.bytes)},
                                  {"window", result.window},
                                  {"stride", result.stride},
                                  {"protocol", describeProtocol(result)},
@@ -77,13 +83,11 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"weights", weights.string()}};
   json["files"] = nlohmann::ordered_json::array();
   for (const FileScore &file : result.files) {
-    json["files"].push_back(
-        {{"file", file.file.string()},
-         {"bits_per_byte", file.bitsPerByte()},
-         {"nats", file.nats},
-         {"tokens", file.tokens},
-         {"characters",
-          file.characters ? nlohmann::ordered_json(*file.characters) : nlohmann::ordered_json()}});
+    json["files"].push_back({{"file", file.file.string()},
+                             {"bits_per_byte", orNull(file.bitsPerByte())},
+                             {"nats", file.nats},
+                             {"tokens", file.tokens},
+                             {"characters", orNull(file.characters)}});
   }
   if (executor.factor() > 0) {
     json["factor"] = executor.factor();
@@ -117,16 +121,20 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
     std::cout << "factor          " << executor.factor() << "\n";
   }
   if (result.files.size() > 1) {
-    std::cout << "bits per byte    tokens  file\n";
+    std::cout << (result.bytes ? "bits per byte    tokens  file\n"
+                               : "bits per token   tokens  file\n");
     for (const FileScore &file : result.files) {
-      std::cout << format("%13.4f  %8lld  ", file.bitsPerByte(),
+      std::cout << format("%13.4f  %8lld  ", file.bitsPerToken(),
                           static_cast<long long>(file.tokens))
                 << showPath(file.file.native()) << "\n";
     }
     std::cout << format("all %zu files:\n", result.files.size());
   }
-  std::cout << format("bits per token  %.4f\nbits per byte   %.4f\n", result.bitsPerToken(),
-                      result.bitsPerByte())
+  std::cout << format("bits per token  %.4f\n", result.bitsPerToken())
+            << (result.bytes
+                    ? format("bits per byte   %.4f\n", *result.bitsPerByte())
+                    : "nats per token  " +
+                          format("%.4f\n", result.nats / static_cast<double>(result.tokens)))
             << (result.characters
                     ? format("per character   %.4f bits, %lld characters\n",
                              *result.bitsPerCharacter(), static_cast<long long>(*result.characters))
@@ -220,7 +228,7 @@ void registerEval(CLI::App &program) {
       ->add_option(
           "--data", flags->data,
           "Text to score: files whose bytes are token ids, also gzip or zstd; - is standard "
-          "input")
+          "input. Or token ids: .npy files of uint16 or int32, or uint16:FILE")
       ->type_name("FILE")
       ->default_str("")
       ->required();

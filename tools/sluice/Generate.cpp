@@ -32,6 +32,7 @@ struct GenerateFlags {
   ImageFlags images;
   WeightNames names;
   std::vector<std::string> stops, inputs, continuations;
+  std::optional<std::string> promptTokens;
   int64_t tokens = 256, samples = 1;
   DeviceOptions device;
   SamplingOptions options;
@@ -114,6 +115,30 @@ std::vector<std::string> promptsOfLines(const GenerateFlags &flags, int64_t line
   return prompts;
 }
 
+/// Continues the token ids of --prompt-tokens.
+Job makeIdJob(const GenerateFlags &flags, const Plan &plan) {
+  if (!plan.given.empty()) {
+    throw UserError("--prompt-tokens: expected a model without named inputs, which begin with a "
+                    "line end of a text, found one with them; give --prompt");
+  }
+  std::vector<int32_t> ids =
+      parseTokenIds("--prompt-tokens", *flags.promptTokens, plan.model.vocabulary);
+  if (ids.empty() && flags.session.empty()) {
+    throw UserError("--prompt-tokens: expected at least one token id, found none; give one, such "
+                    "as the id that begins a document");
+  }
+  Job job;
+  std::string prompt;
+  for (int32_t id : ids) {
+    prompt += std::to_string(id) + " ";
+  }
+  for (int64_t sample = 0; sample < flags.samples; ++sample) {
+    job.prompts.push_back(prompt);
+    job.texts.push_back({ids, sample});
+  }
+  return job;
+}
+
 /// With lines of named inputs, a prompt starts the line of each.
 Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
             const std::optional<InputLines> &given) {
@@ -140,10 +165,11 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
                            : showPath(flags.promptFile) + ":" + std::to_string(line + 1);
     GivenLines inputs = given ? given->at(line) : GivenLines();
     ++line;
-    checkPrompt(start, vocabulary, name);
+    std::vector<int32_t> tokens = toTokens(start);
+    checkPrompt(tokens, vocabulary, name);
     for (int64_t sample = 0; sample < flags.samples; ++sample) {
       job.prompts.push_back(prompt);
-      job.texts.push_back({{start.begin(), start.end()}, sample, 0, inputs});
+      job.texts.push_back({tokens, sample, 0, inputs});
     }
   }
   return job;
@@ -191,9 +217,20 @@ void checkFlags(const GenerateFlags &flags) {
   }
 }
 
+/// Rejects flags whose values are texts, which token ids do not have.
+void refuseBesideIds(const CLI::App &command) {
+  for (const char *flag : {"--stop", "--score"}) {
+    if (command.count(flag) > 0) {
+      throw UserError(std::string("expected no ") + flag +
+                      " where tokens are ids, whose text is unknown, found it; leave it out");
+    }
+  }
+}
+
 void refuseBesideImages(const CLI::App &command) {
-  for (const char *flag : {"--prompt", "--prompt-file", "--input", "--tokens", "--stop",
-                           "--no-echo", "--json", "--session", "--save-session", "--trace"}) {
+  for (const char *flag :
+       {"--prompt", "--prompt-file", "--prompt-tokens", "--input", "--tokens", "--stop",
+        "--no-echo", "--json", "--session", "--save-session", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
                       " with --images, which writes images, found it; leave one of them out");
@@ -201,8 +238,9 @@ void refuseBesideImages(const CLI::App &command) {
   }
 }
 
-/// Continues the text of a session in row 0, with its options unless flags give others.
-void resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
+/// Continues the text of a session in row 0, with its options unless flags give others. Returns
+/// true if its tokens are ids.
+bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
             Predictor &predictor, SamplingOptions &options, Text &text) {
   Session session = loadSession(flags.session, executor, predictor);
   SamplingOptions given = options;
@@ -219,8 +257,13 @@ void resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   take("--typical", &SamplingOptions::typical);
   take("--repetition-penalty", &SamplingOptions::repetitionPenalty);
   take("--seed", &SamplingOptions::seed);
-  session.text.bytes.insert(session.text.bytes.end(), text.bytes.begin(), text.bytes.end());
+  if (session.areIds && !flags.promptTokens && !text.tokens.empty()) {
+    throw UserError("--prompt: expected token ids to append, as the session's tokens are ids, "
+                    "found text; give --prompt-tokens");
+  }
+  session.text.tokens.insert(session.text.tokens.end(), text.tokens.begin(), text.tokens.end());
   text = std::move(session.text);
+  return session.areIds;
 }
 
 /// Limits a text with named inputs to one row of the context. Throws UserError if no position of
@@ -230,14 +273,14 @@ void limitToLines(const Plan &plan, Job &job) {
     return;
   }
   for (Text &text : job.texts) {
-    text.room = plan.model.context + 1 - std::ssize(text.bytes);
+    text.room = plan.model.context + 1 - std::ssize(text.tokens);
     if (text.room <= 0) {
       throw UserError(format("expected a line of at most %lld bytes with its prompt, of which some "
                              "are left to write (the model has named inputs and a context of "
                              "%lld), found %lld; shorten the prompt",
                              static_cast<long long>(plan.model.context),
                              static_cast<long long>(plan.model.context),
-                             static_cast<long long>(std::ssize(text.bytes) - 1)));
+                             static_cast<long long>(std::ssize(text.tokens) - 1)));
     }
   }
 }
@@ -262,7 +305,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
     return;
   }
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
-  Job job = makeJob(flags, executor->plan().model.vocabulary, lines); // checked before printed
+  const int64_t vocabulary = executor->plan().model.vocabulary;
+  bool areIds = flags.promptTokens.has_value();
+  Job job = areIds ? makeIdJob(flags, executor->plan())
+                   : makeJob(flags, vocabulary, lines); // checked before printed
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
@@ -293,18 +339,24 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 "before it; sluice compile --emit step reports why");
   }
   if (!flags.session.empty()) {
-    resume(flags, command, *executor, predictor, options, job.texts.front());
+    areIds |= resume(flags, command, *executor, predictor, options, job.texts.front());
+  }
+  if (areIds) {
+    refuseBesideIds(command);
+  } else if (vocabulary > 256) {
+    printNotice(format("note: the model has %lld token ids, but a text's tokens are bytes, so that "
+                       "ids from 256 on are not drawn; --prompt-tokens reads and writes ids",
+                       static_cast<long long>(vocabulary)));
   }
   limitToLines(executor->plan(), job);
   for (const Text &text : job.texts) { // before the first output
-    checkContinues(*executor,
-                   {reinterpret_cast<const char *>(text.bytes.data()), text.bytes.size()});
+    checkContinues(*executor, text.tokens, areIds ? "token" : "byte");
   }
   if (!flags.continuations.empty()) {
     printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor);
     return;
   }
-  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json);
+  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds);
   if (!flags.saveSession.empty() || !flags.trace.empty()) {
     catchSignals();
   }
@@ -312,10 +364,11 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   Trace trace(flags.trace, *executor, predictor.isCached(), sink);
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
-             getStops(flags, executor->plan()), sink);
+             getStops(flags, executor->plan()), sink,
+             areIds ? spellIds(vocabulary) : TokenSpelling());
   trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the sampled tokens
-    saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options});
+    saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options, areIds});
   }
   if (caughtSignal() != 0) {
     throw ExitStatus{128 + caughtSignal()};
@@ -335,6 +388,14 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->type_name("FILE")
       ->excludes(prompt);
   command
+      .add_option("--prompt-tokens", flags.promptTokens,
+                  "Token ids to continue, as in \"5 0 17\", for a model that was trained on ids; "
+                  "ids are written instead of text")
+      ->type_name("IDS")
+      ->default_str("")
+      ->excludes("--prompt")
+      ->excludes("--prompt-file");
+  command
       .add_option("--input", flags.inputs,
                   "A file for a named input of the model: a text for each of its lines is written, "
                   "to its line's end; may be given several times")
@@ -343,7 +404,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->allow_extra_args(false);
   addRaw(command, flags.raw);
   addImageFlags(command, flags.images);
-  command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes) to write of each text")
+  command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes, or ids) to write of each text")
       ->check(wholeNumber(0, INT64_MAX));
   command
       .add_option("--num", flags.samples,
@@ -364,7 +425,8 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       "Print one JSON object a line: prompt, sample, seed, text, stop (length, stop or "
       "interrupted), "
       "tokens; and hex and prompt_hex, the bytes of text or prompt, where these are not "
-      "UTF-8. With --score: prompt, continuation, nats, tokens, per_token");
+      "UTF-8. With --score: prompt, continuation, nats, tokens, per_token. With "
+      "--prompt-tokens: prompt_ids and ids in place of prompt and text");
 }
 
 void addSamplingFlags(CLI::App &command, SamplingOptions &options) {
@@ -382,7 +444,7 @@ void addSamplingFlags(CLI::App &command, SamplingOptions &options) {
                      "whose -log p is nearest to the entropy; above 0 and at most 1, where 1 "
                      "samples among all");
   command.add_option("--repetition-penalty", options.repetitionPenalty,
-                     "Divides positive logits of bytes that the text has, multiplies negative "
+                     "Divides positive logits of tokens that the text has, multiplies negative "
                      "ones; above 0, and 1 is none");
   command
       .add_option("--seed", options.seed, "Seed of the sampling; random draws one and prints it")

@@ -79,7 +79,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   requireNewFolder(flags.out);
   refuseInputs(executor.plan(), "--images");
   requireFits(size, executor.plan());
-  std::vector<std::vector<uint8_t>> starts(flags.files.empty() ? 1 : 0, {imageStart});
+  std::vector<std::vector<int32_t>> starts(flags.files.empty() ? 1 : 0, {imageStart});
   auto kept = static_cast<size_t>(keep * size.width * size.channels);
   if (int64_t first = executor.plan().model.first; static_cast<int64_t>(kept) < first) {
     throw UserError("--images: expected at least " + std::to_string(first) +
@@ -97,7 +97,7 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
     }
   }
   std::vector<Text> texts;
-  for (const std::vector<uint8_t> &start : starts) {
+  for (const std::vector<int32_t> &start : starts) {
     for (int64_t sample = 0; sample < samples; ++sample) {
       texts.push_back({start, sample});
     }
@@ -117,7 +117,8 @@ void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const s
   makeFolder(flags.out);
   for (size_t i = 0; i < texts.size(); ++i) {
     Path file = Path(flags.out) / (std::to_string(i + 1) + ".png");
-    replaceFile(file, encodePng(std::span(texts[i].bytes).subspan(1), size));
+    std::vector<uint8_t> pixels(texts[i].tokens.begin() + 1, texts[i].tokens.end());
+    replaceFile(file, encodePng(pixels, size));
     std::cout << showPath(file.native()) << "\n";
   }
   std::cout << std::flush;

@@ -40,7 +40,7 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   const Plan &plan = executor->plan();
   int64_t width = plan.outputs.at("logits").shape.at(1);
-  int64_t rows = countRows(std::ssize(text.bytes), plan.model.context, stream.factor);
+  int64_t rows = countRows(text.tokenCount(), plan.model.context, stream.factor);
   NpyWriter writer(flags.out, {rows, width});
   computeRows(
       *executor, text, stream.factor, [&](std::span<const float> row) { writer.append(row); },
@@ -55,13 +55,14 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
 void runLogits(const LogitsFlags &flags) {
   // Artifacts compute logits a tile at a time and store none, so compiles the entry that stores
   // them here.
-  checkOutputs({{"--out", flags.out, FileKind::Npy}}, {flags.artifact, flags.weights, flags.data},
-               flags.force);
+  checkOutputs({{"--out", flags.out, FileKind::Npy}},
+               joinPaths({{flags.artifact, flags.weights, flags.data}}), flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
-  ByteFile text =
-      openTexts({flags.data}, model.vocabulary, 1, "a byte to predict from", flags.raw).front();
+  ByteFile text = openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
+                            {.isRaw = flags.raw, .streams = {}, .takesIds = true})
+                      .front();
   warnOfLeak(*artifact);
   Progress progress;
   if (!flags.stream.empty()) {
@@ -74,7 +75,7 @@ void runLogits(const LogitsFlags &flags) {
   progress.draw(0, "compiling");
   std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
-  auto rows = static_cast<int64_t>(text.bytes.size());
+  int64_t rows = text.tokenCount();
   NpyWriter writer(flags.out, {rows, model.vocabulary});
   computeLogits(
       *executor, text, flags.options, [&](std::span<const float> row) { writer.append(row); },
@@ -90,17 +91,20 @@ void registerLogits(CLI::App &program) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App *command = program.add_subcommand(
       "logits",
-      "Write what a model predicts after every byte of a text, as an array of f32 (.npy)");
+      "Write what a model predicts after every token of a text, as an array of f32 (.npy)");
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
-  command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
+  command
+      ->add_option("--data", flags->data,
+                   "Text: a file whose bytes are token ids; or token ids: a .npy file of uint16 or "
+                   "int32, or uint16:FILE")
       ->type_name("FILE")
       ->required();
   addRaw(*command, flags->raw);
   command
       ->add_option("-o,--out", flags->out,
-                   "File to write: as many rows as the text has bytes, row i the logits of byte "
-                   "i + 1, by vocabulary")
+                   "File to write: as many rows as the text has tokens, row i the logits of "
+                   "token i + 1, by vocabulary")
       ->type_name("FILE")
       ->required();
   addForce(*command, flags->force);

@@ -20,8 +20,8 @@ struct NgramFlags {
 };
 
 void runNgram(const NgramFlags &flags) {
-  std::vector<ByteFile> train = openTexts(flags.train, 256, 1, "a byte to count", flags.raw);
-  std::vector<ByteFile> test = openTexts(flags.test, 256, 2, "one byte to predict", flags.raw);
+  std::vector<ByteFile> train = openTexts(flags.train, 256, 1, "a byte to count", {flags.raw});
+  std::vector<ByteFile> test = openTexts(flags.test, 256, 2, "one byte to predict", {flags.raw});
   nlohmann::json results = nlohmann::json::array();
   for (int order : flags.orders) {
     NgramModel model(order);

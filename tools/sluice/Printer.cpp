@@ -66,10 +66,23 @@ void Printer::open() {
 void Printer::close() {
   const PrintPart &part = parts[current];
   if (asJson) {
-    printLine(part);
+    areIds ? printIds(part) : printLine(part);
   } else if (std::cout.good() && (echoes || parts.size() > 1)) {
     std::cout << std::endl;
   }
+}
+
+void Printer::printIds(const PrintPart &part) {
+  const runtime::Text &text = texts[current];
+  auto written = text.tokens.end() - (text.drawn - drawnBefore);
+  nlohmann::ordered_json json = {
+      {"prompt_ids", runtime::parseTokenIds("--prompt-tokens", prompts[current], INT32_MAX)},
+      {"sample", text.sample},
+      {"seed", seed},
+      {"ids", std::vector<int32_t>(written, text.tokens.end())},
+      {"stop", getReasonName(*part.end)},
+      {"tokens", text.drawn - drawnBefore}};
+  std::cout << json.dump() << std::endl;
 }
 
 void Printer::printLine(const PrintPart &part) {

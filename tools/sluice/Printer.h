@@ -17,8 +17,8 @@ class Printer {
 public:
   /// One prompt per text. Both must outlive the printer.
   Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
-          uint64_t seed, bool echoes, bool asJson)
-      : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson),
+          uint64_t seed, bool echoes, bool asJson, bool areIds)
+      : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson), areIds(areIds),
         drawnBefore(texts.empty() ? 0 : texts.front().drawn), parts(prompts.size()) {}
 
   runtime::TextSink sink() {
@@ -43,11 +43,13 @@ private:
   void open();
   void close();
   void printLine(const PrintPart &part);
+  void printIds(const PrintPart &part);
 
   const std::vector<std::string> &prompts;
   const std::vector<runtime::Text> &texts;
   const uint64_t seed; ///< of the sampling
   const bool echoes, asJson;
+  const bool areIds;         ///< tokens are printed as numbers
   const int64_t drawnBefore; ///< of the one text of a session
   std::vector<PrintPart> parts;
   size_t current = 0;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Resume.h"
 
+#include "sluice/Runtime/Data/TokenIds.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Shell.h"
 
@@ -43,6 +44,9 @@ bool isKept(const CLI::Option &option) {
 }
 
 CommandFile parseFile(const std::string &flag, const std::string &value, const Path &run) {
+  if (auto [type, path] = splitTokenPath(value); !type.empty() && takesTokenIds(flag)) {
+    return {flag, type, pathInCommand(run, path), 0, ""};
+  }
   size_t equals = holds(namedFlags, flag) ? value.find('=') : std::string::npos;
   bool isNamed = equals != std::string::npos;
   return {flag, isNamed ? value.substr(0, equals) : "",

@@ -54,6 +54,11 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
                                             "write the report from the folder of sluice train");
       continue;
     }
+    if (file.tokens) {
+      notes.push_back(showPath(file.path) + ": expected held-out text, found token ids, whose "
+                                            "text is unknown");
+      continue;
+    }
     ByteFile text = openHeldOut(file, vocabulary);
     if (std::ssize(text.bytes) != file.bytes) {
       notes.push_back(showPath(file.path) + ": expected the run's held-out text of " +

@@ -55,11 +55,11 @@ void printScores(const std::vector<std::string> &prompts, const std::vector<Text
         throw UserError("--score: expected a continuation of at least one byte, found an empty "
                         "one; leave it out");
       }
-      checkPrompt(continuation, executor.plan().model.vocabulary, "the continuation");
+      std::vector<int32_t> tokens = toTokens(continuation);
+      checkPrompt(tokens, executor.plan().model.vocabulary, "the continuation");
       requireRoom(text, continuation);
-      scored.push_back({text.bytes, text.bytes.size(), {}, text.given});
-      scored.back().bytes.insert(scored.back().bytes.end(), continuation.begin(),
-                                 continuation.end());
+      scored.push_back({text.tokens, text.tokens.size(), {}, text.given});
+      scored.back().tokens.insert(scored.back().tokens.end(), tokens.begin(), tokens.end());
     }
   }
   scoreTexts(executor, predictor, scored);

@@ -19,7 +19,7 @@ Trace::Trace(const std::string &name, const Executor &executor, bool isCached, T
                     "; leave it out");
   }
   file.emplace(name);
-  sink.read = [this](size_t text, int64_t position, uint8_t token, auto segments) {
+  sink.read = [this](size_t text, int64_t position, int32_t token, auto segments) {
     nlohmann::ordered_json line = {{"text", text}, {"position", position}, {"token", token}};
     for (const Predictor::SegmentProgress &each : segments) {
       line["segments"][each.name] = {{"bit", each.isBoundary ? 1 : 0}, {"closed", each.closed}};

@@ -170,6 +170,8 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
                            "--eval-labels",
                            {flags.raw}};
   flags.options.data.reading.isRaw = flags.raw;
+  flags.options.data.reading.takesIds = true;
+  flags.options.heldOut.reading.takesIds = true;
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
@@ -226,7 +228,7 @@ void registerTrain(CLI::App &program) {
       ->add_option(
           "--data", flags->data,
           "Training text: files whose bytes are token ids, also gzip or zstd; - is standard "
-          "input")
+          "input. Or token ids: .npy files of uint16 or int32, or uint16:FILE")
       ->type_name("FILE")
       ->default_str("");
   command
@@ -292,7 +294,7 @@ void registerTrain(CLI::App &program) {
               "compiled again, and the run records it");
   command
       ->add_option("--eval-data", flags->heldOut,
-                   "Held-out text: files to evaluate on while training")
+                   "Held-out text, or token ids: files to evaluate on while training")
       ->type_name("FILE")
       ->default_str("");
   command

@@ -29,6 +29,8 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
              static_cast<long long>(steps), value("loss"));
   if (metrics.contains("bits_per_byte")) { // else the loss uses other labels than the text's
     text += format("  bits/byte %.4f", value("bits_per_byte"));
+  } else if (metrics.contains("bits_per_token")) {
+    text += format("  bits/token %.4f", value("bits_per_token"));
   }
   text += format("  lr %.2e  norm %.3f", value("learning_rate"), value("grad_norm"));
   if (metrics.contains("factor")) {
@@ -43,8 +45,11 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   if (metrics.contains("tokens_per_s")) {
     text += format("  %.0f tokens/s", value("tokens_per_s"));
   }
-  if (metrics.contains("eval_bits_per_byte")) {
-    text += format("  held out: bits/byte %.4f", value("eval_bits_per_byte"));
+  if (metrics.contains("eval_loss")) {
+    text += metrics.contains("eval_bits_per_byte")
+                ? format("  held out: bits/byte %.4f", value("eval_bits_per_byte"))
+                : format("  held out: bits/token %.4f  perplexity %.2f",
+                         value("eval_bits_per_token"), value("eval_perplexity"));
     if (metrics.contains("eval_characters")) { // else the number does not exist
       text += format("  bits/character %.4f", value("eval_bits_per_character"));
     }
@@ -59,8 +64,7 @@ void TrainProgress::showStep(const nlohmann::json &metrics, int64_t steps) {
   int64_t step = metrics["step"];
   double share = static_cast<double>(step) / static_cast<double>(steps);
   std::string text = describe(metrics, steps, plan);
-  bool isKept =
-      isFirst || step == steps || metrics.contains("eval_bits_per_byte") || progress.isLineDue();
+  bool isKept = isFirst || step == steps || metrics.contains("eval_loss") || progress.isLineDue();
   isFirst = false;
   if (isKept) {
     std::string rest = progress.describeRest(share);

@@ -1,6 +1,6 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""compare_losses.py TEXT LOGITS LOSSES EVALUATION: compares logits, losses per token and their mean. The standard library alone,
-so that it reads .npy files by their definition."""
+"""compare_losses.py TEXT LOGITS LOSSES EVALUATION: compares logits, losses per token and their mean. TEXT is a file of bytes, or of
+uint16 if its name ends in .u2. The standard library alone, so that it reads .npy files by their definition."""
 import array, ast, json, math, struct, sys
 
 U = 2.0 ** -24  # half a unit in the last place of an f32 near 1
@@ -20,6 +20,8 @@ def read_npy(path):
 
 
 text = open(sys.argv[1], "rb").read()
+if sys.argv[1].endswith(".u2"):
+    text = array.array("H", text)
 (rows, vocabulary), logits = read_npy(sys.argv[2])
 (count,), losses = read_npy(sys.argv[3])
 evaluation = json.load(open(sys.argv[4]))

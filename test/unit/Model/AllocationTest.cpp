@@ -50,7 +50,7 @@ TEST(Generation, AllocatesNothingPerToken) {
   model.setWeights(randomWeights(model.shapes(), 5));
   Predictor predictor(model.executor(), true);
   ASSERT_TRUE(predictor.isCached());
-  const std::vector<uint8_t> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7};
+  const std::vector<int32_t> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7};
   ASSERT_EQ(std::ssize(text), model.plan().model.context);
   std::vector<Predictor::Turn> turns(3);
   for (size_t length = 1; length <= text.size(); ++length) {

@@ -345,7 +345,7 @@ INSTANTIATE_TEST_SUITE_P(Segmented, EmulatedSteps,
 INSTANTIATE_TEST_SUITE_P(Inputs, EmulatedSteps, ::testing::Values(Family{"Encoder", encoder}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-std::vector<uint8_t> countBytes(const std::string &text) { return {text.begin(), text.end()}; }
+std::vector<int32_t> countBytes(const std::string &text) { return sluice::runtime::toTokens(text); }
 
 /// Texts for `prompts`, one row each at the same time.
 std::vector<std::string> generateTexts(Executor &executor, const std::vector<std::string> &prompts,
@@ -425,10 +425,10 @@ TEST(Generation, ContinuesASession) {
     saveSession(folder.path("s"), model.executor(), begun, {half, options});
     Predictor resumed(other.executor(), true);
     Session session = loadSession(folder.path("s"), other.executor(), resumed);
-    EXPECT_EQ(session.text.bytes, half.bytes);
+    EXPECT_EQ(session.text.tokens, half.tokens);
     EXPECT_EQ(session.options.repetitionPenalty, 1.1);
     write(other.executor(), resumed, session.text, 20);
-    EXPECT_EQ(session.text.bytes, whole.bytes) << "after " << first;
+    EXPECT_EQ(session.text.tokens, whole.tokens) << "after " << first;
   }
 }
 

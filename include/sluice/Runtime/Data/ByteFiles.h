@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Opens files of data: text, whose bytes are token ids, compressed text, and streams.
+// Opens files of data: text, whose bytes are token ids, compressed text, token ids, and streams.
 #pragma once
 
-#include "sluice/Runtime/Data/FileContents.h"
+#include "sluice/Runtime/Data/TokenIds.h"
 
 #include <cstdint>
 #include <deque>
@@ -12,23 +12,28 @@
 
 namespace sluice::runtime {
 
-/// A file of data that is not text: another known format, or damaged compressed data. `--raw` reads
-/// its bytes.
-class FormatError : public UserError {
-public:
-  using UserError::UserError;
-};
-
-/// A file whose bytes are token ids.
+/// A file of token ids: a text, whose bytes are the ids, or an array of integers.
 struct ByteFile {
   Path path;                           ///< as given; for messages
   FileContents bytes;                  ///< decompressed
   Path copy = {};                      ///< path of the run's copy of a stream; else empty
   bool isDecompressed = false;         ///< `bytes` are not the bytes of the file itself
   std::vector<std::string> notes = {}; ///< remarks for the user, a line each
+  TokenLayout layout = {};             ///< of the ids in `bytes`
 
   /// Returns the path under which a later run finds the data.
-  const Path &source() const { return copy.empty() ? path : copy; }
+  Path source() const { return copy.empty() ? splitTokenPath(path).second : copy; }
+  /// Returns true for a text, whose bytes are the ids.
+  bool isText() const { return layout.isBytes(); }
+  int64_t tokenCount() const {
+    return static_cast<int64_t>((bytes.size() - layout.start) / layout.idBytes());
+  }
+  /// Fills `into` with the token ids from `first` on; all of them exist.
+  void readTokens(int64_t first, std::span<int32_t> into) const {
+    readIds(bytes, layout, static_cast<size_t>(first), into);
+  }
+  /// Returns `count` token ids from `first` on.
+  std::vector<int32_t> readTokens(int64_t first, int64_t count) const;
 };
 
 /// Copies of the streams (standard input, pipes) that a run reads for training or for evaluation,
@@ -66,6 +71,8 @@ private:
 struct ReadingOptions {
   bool isRaw = false;                         ///< reads a file's own bytes, of any format
   std::shared_ptr<StreamCopies> streams = {}; ///< null: no copies of streams
+  /// Accepts token ids: NumPy arrays, and names with `uint16Prefix`.
+  bool takesIds = false;
 };
 
 /// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as
@@ -74,10 +81,10 @@ struct ReadingOptions {
 /// format, or if compressed data is damaged.
 ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOptions &reading = {});
 
-/// Opens files, checking that each byte is below `vocabulary` and that each file has at least
-/// `least` bytes, which `why` explains. Throws UserError with the path, and the offset of an
-/// offending byte, and as openByteFile does. With `skipped`, files that are too short are left out
-/// and named there, as long as one is long enough.
+/// Opens files, checking that each token id is below `vocabulary`, that each file has at least
+/// `least` tokens, which `why` explains, and that the files are all texts or all token ids. Throws
+/// UserError with the path, and the index of an offending token, and as openByteFile does. With
+/// `skipped`, files that are too short are left out and named there, as long as one is long enough.
 std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
                                     int64_t least, const std::string &why,
                                     std::vector<ByteFile> *skipped = nullptr,
@@ -91,7 +98,11 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
 /// Returns the first notes of the files, and the number of remaining ones.
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 
-/// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order.
+/// Checks for files of token ids, whose text is unknown.
+bool haveIds(const std::vector<ByteFile> &files);
+
+/// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order. The type of token ids
+/// comes before the sum of their file.
 std::string hashFiles(const std::vector<ByteFile> &files);
 
 } // namespace sluice::runtime

@@ -65,9 +65,9 @@ private:
   uint64_t seed;
 };
 
-/// Rows of context + 1 bytes, drawn without replacement within an epoch. The bytes of row `index`
+/// Rows of context + 1 tokens, drawn without replacement within an epoch. The tokens of row `index`
 /// of epoch `epoch` are a pure function of (seed, epoch, index): a keyed permutation of the epoch's
-/// rows. Adjacent rows of a file share one byte (the last target of one is the first input of the
+/// rows. Adjacent rows of a file share one token (the last target of one is the first input of the
 /// next), and each epoch cuts the files at different offsets. `cyclic` files wrap around at their
 /// end. Files that are too short for one row are skipped unless all are.
 class TrainingData : public TrainingSource {
@@ -77,15 +77,14 @@ public:
                const ReadingOptions &reading = {});
 
   int64_t rowsPerEpoch() const override { return totalRows; }
-  int64_t bytes() const;
   const std::vector<ByteFile> &usedFiles() const override { return files; }
   const std::vector<ByteFile> &skippedFiles() const override { return skipped; }
   /// Reports skipped files, and token ids that no byte can have.
   std::vector<std::string> notes() const override;
   const std::string &hash() const override { return contentHash; }
 
-  /// Returns the bytes of one row. `position.index` < rowsPerEpoch(). Throws as FileContents does.
-  std::vector<uint8_t> row(DataPosition position) const;
+  /// Returns the tokens of one row. `position.index` < rowsPerEpoch(). Throws as FileContents does.
+  std::vector<int32_t> row(DataPosition position) const;
 
   /// The start of a row.
   struct Place {

@@ -21,6 +21,9 @@ struct NpyHeader {
 
   /// Checks for little-endian f32, by any of NumPy's names for it.
   bool isF32() const;
+  /// Check for little-endian integers likewise.
+  bool isUint16() const;
+  bool isInt32() const;
   /// Returns the shape as Python writes it: "(200, 256)".
   std::string showShape() const;
 };

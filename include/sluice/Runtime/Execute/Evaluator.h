@@ -29,9 +29,11 @@ struct FileScore {
   Path file;
   double nats = 0;
   int64_t tokens = 0;
-  std::optional<int64_t> characters; ///< empty if the bytes are not valid UTF-8
+  std::optional<int64_t> bytes;      ///< of the scored tokens; empty if their text is unknown
+  std::optional<int64_t> characters; ///< empty if the bytes are unknown or not valid UTF-8
 
-  double bitsPerByte() const;
+  double bitsPerToken() const;
+  std::optional<double> bitsPerByte() const;
 };
 
 struct EvaluationResult {
@@ -39,6 +41,8 @@ struct EvaluationResult {
   int64_t tokens = 0; // number of scored tokens
   int64_t window = 0, stride = 0;
   int64_t first = 0; // first scored row of a window
+  /// Number of bytes of the scored tokens. Empty for token ids, whose text is unknown.
+  std::optional<int64_t> bytes;
   /// Number of words in texts: runs of non-whitespace bytes with a scored byte, and scored line
   /// ends, which WikiText counts as words.
   int64_t words = 0;
@@ -55,7 +59,8 @@ struct EvaluationResult {
 
   nlohmann::json lossesByName() const;
   double bitsPerToken() const;
-  double bitsPerByte() const { return bitsPerToken(); } // a token is a byte
+  /// Returns the total bits of the scored tokens divided by the number of their bytes.
+  std::optional<double> bitsPerByte() const;
   /// Returns the total bits of the scored bytes divided by the number of characters.
   std::optional<double> bitsPerCharacter() const;
   double perplexity() const;
@@ -79,8 +84,8 @@ std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
 using NumberSink = std::function<void(std::span<const float>)>;
 
 /// Scores the files with the entry `evaluate`, in batches of windows of equal length. Files are
-/// independent. The first byte of each file is not scored, since nothing precedes it; neither are
-/// the bytes before the model's first scored row in a file's first window. `progress` receives the
+/// independent. The first token of each file is not scored, since nothing precedes it; neither are
+/// the tokens before the model's first scored row in a file's first window. `progress` receives the
 /// completed share, 0 to 1; `losses` receives the nats of the scored tokens.
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &options,
@@ -97,22 +102,22 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
                                const std::function<void(double)> &progress = {},
                                const NumberSink &losses = {});
 
-/// Computes the logits after each byte of the file: file.bytes.size() rows of `vocabulary` numbers,
-/// in order; row i predicts byte i + 1. The entry `predict` of the executor must return the logits
-/// of every row (sluice logits compiles it so). Windows are cut as in `evaluate`. Throws JobError
-/// if a logit is not finite.
+/// Computes the logits after each token of the file: file.tokenCount() rows of `vocabulary`
+/// numbers, in order; row i predicts token i + 1. The entry `predict` of the executor must return
+/// the logits of every row (sluice logits compiles it so). Windows are cut as in `evaluate`. Throws
+/// JobError if a logit is not finite.
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
                    const NumberSink &rows, const std::function<void(double)> &progress = {});
 
 /// Computes the rows of a stream on a scale of `factor` (row m represents the tokens from factor *
 /// m on). The entry `predict` of the executor must return these rows. Windows have the length of
-/// the context and do not overlap; a window of n bytes has ceil(n / factor) rows. Throws JobError
+/// the context and do not overlap; a window of n tokens has ceil(n / factor) rows. Throws JobError
 /// if a number is not finite.
 void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
                  const std::function<void(double)> &progress = {});
 
-/// Returns the number of rows that `computeRows` yields for a file of `bytes` bytes.
-int64_t countRows(int64_t bytes, int64_t context, int64_t factor);
+/// Returns the number of rows that `computeRows` yields for a file of `tokens` tokens.
+int64_t countRows(int64_t tokens, int64_t context, int64_t factor);
 
 /// Describes the protocol of an evaluation for people.
 std::string describeProtocol(const EvaluationResult &result);

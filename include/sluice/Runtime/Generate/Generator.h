@@ -35,10 +35,10 @@ public:
   int64_t rows() const { return static_cast<int64_t>(windows.size()); }
   bool isCached() const { return cached; }
 
-  /// A text of at least one byte in row `row`. It must extend the row's text of the previous call.
+  /// A text of at least one token in row `row`. It must extend the row's text of the previous call.
   struct Turn {
     int64_t row = 0;
-    std::span<const uint8_t> text;
+    std::span<const int32_t> text;
     const GivenLines *given = nullptr; ///< the text's named inputs; null if it has none
   };
   /// Returns the logits after each text, [turns, vocabulary], row-major, valid until the next call.
@@ -68,7 +68,7 @@ public:
 private:
   std::span<const float> recompute(const Turn &turn, int64_t from);
   void catchUp(const Turn &turn, bool moved);
-  void refill(const Turn &turn, std::span<const uint8_t> tokens);
+  void refill(const Turn &turn, std::span<const int32_t> tokens);
   void step(std::span<const Turn> turns);
   int32_t getClosedSegments(const SegmentFacts &segments, int64_t row);
 
@@ -82,7 +82,7 @@ private:
 
 /// A text to continue.
 struct Text {
-  std::vector<uint8_t> bytes;                         ///< at least one
+  std::vector<int32_t> tokens;                        ///< at least one
   int64_t sample = 0;                                 ///< index among the samples of a prompt
   int64_t drawn = 0;                                  ///< number of generated tokens
   GivenLines given{};                                 ///< named inputs
@@ -91,37 +91,60 @@ struct Text {
 
 enum class StopReason { Length, StopText, Reader };
 
+/// The text of token ids. A default object spells bytes.
+struct TokenSpelling {
+  int64_t ids = 256; ///< only ids below are sampled
+  /// Returns the bytes of a token; null: the token is a byte.
+  std::function<std::string(int32_t token)> spell = {};
+
+  bool isBytes() const { return !spell; }
+};
+
+/// Returns a spelling as decimal numbers with a space after each, of all ids of a vocabulary.
+TokenSpelling spellIds(int64_t vocabulary);
+
+/// Parses decimal token ids that are separated by spaces, from 0 to `vocabulary` - 1. Throws
+/// UserError with the number of the word, which `flag` precedes.
+std::vector<int32_t> parseTokenIds(const std::string &flag, std::string_view text,
+                                   int64_t vocabulary);
+
+/// Returns tokens below 256 as the bytes of a text.
+std::string toText(std::span<const int32_t> tokens);
+
+/// Returns the bytes of a text as tokens.
+std::vector<int32_t> toTokens(std::string_view text);
+
 /// Callbacks of a generation. Texts are identified by index.
 struct TextSink {
-  /// Receives new bytes of a text. Returns false if the reader has closed.
+  /// Receives the spelling of new tokens of a text. Returns false if the reader has closed.
   std::function<bool(size_t text, std::string_view bytes)> write;
   std::function<void(size_t text, StopReason reason)> finish = {};
   /// Receives a text's newest token after the model has read it: its position and its effect on
   /// segments.
-  std::function<void(size_t text, int64_t position, uint8_t token,
+  std::function<void(size_t text, int64_t position, int32_t token,
                      std::span<const Predictor::SegmentProgress> segments)>
       read = {};
 };
 
 /// Throws UserError if the model cannot continue `prompt`: a token id is out of range, the prompt
-/// has no scored row, or the head predicts groups.
-void checkContinues(const Executor &executor, std::string_view prompt);
+/// has no scored row, or the head predicts groups. `unit` is the noun for a token in messages.
+void checkContinues(const Executor &executor, std::span<const int32_t> prompt,
+                    const std::string &unit = "byte");
 
-/// Continues each of `texts` by `count` bytes, until one of `stops` occurs, or until its reader
-/// closes. The predictor's rows run concurrently; when a text ends, the next waiting text takes its
-/// row. The bytes of a text depend only on the text, the options and the weights. A stop text is
-/// part of the text's bytes but is not passed to `write`. With a larger vocabulary, only ids below
-/// 256 are sampled.
+/// Continues each of `texts` by `count` tokens, until one of `stops` occurs in their spelling, or
+/// until its reader closes. The predictor's rows run concurrently; when a text ends, the next
+/// waiting text takes its row. The tokens of a text depend only on the text, the options and the
+/// weights. A stop text is part of the text's tokens but is not passed to `write`.
 void writeTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t count,
                 const SamplingOptions &options, const std::vector<std::string> &stops,
-                const TextSink &sink);
+                const TextSink &sink, const TokenSpelling &spelling = {});
 
 /// A given continuation and its score.
 struct Scored {
-  std::vector<uint8_t> bytes; ///< at least one
-  size_t first = 1;           ///< first byte that is scored; earlier bytes are the prompt
-  std::vector<double> nats{}; ///< -log of the probability, by scored byte
-  GivenLines given{};         ///< named inputs
+  std::vector<int32_t> tokens; ///< at least one
+  size_t first = 1;            ///< first token that is scored; earlier tokens are the prompt
+  std::vector<double> nats{};  ///< -log of the probability, by scored token
+  GivenLines given{};          ///< named inputs
 };
 
 /// Scores given texts, as many at once as the predictor has rows; step by step if the predictor is

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Samples the next byte from logits, and finds stop texts: on the host, in float64.
+// Samples the next token from logits, and finds stop texts: on the host, in float64.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@ namespace sluice::runtime {
 /// Options of sampling. The filters apply in this order, each to the probabilities that the
 /// previous one left.
 struct SamplingOptions {
-  double repetitionPenalty = 1; // for bytes in the text: divides positive logits, multiplies others
-  double temperature = 1;       // divides logits; 0: always the most probable token
-  int64_t topK = 0;             // keeps the k most probable tokens; 0: all
-  double topP = 1; // keeps the most probable tokens that together reach this probability
-  double minP = 0; // keeps tokens with at least this probability, relative to the maximum
+  double repetitionPenalty =
+      1;                  // for tokens in the text: divides positive logits, multiplies others
+  double temperature = 1; // divides logits; 0: always the most probable token
+  int64_t topK = 0;       // keeps the k most probable tokens; 0: all
+  double topP = 1;        // keeps the most probable tokens that together reach this probability
+  double minP = 0;        // keeps tokens with at least this probability, relative to the maximum
   double typical =
       1; // keeps the tokens with -log p closest to the mean that together reach this probability
   uint64_t seed = 0;
@@ -29,14 +30,15 @@ struct SamplingOptions {
 /// 0 < typical <= 1 and repetitionPenalty > 0, all finite.
 void checkSampling(const SamplingOptions &options);
 
-/// Throws UserError if a byte of the prompt is not a token id; `name` starts the message.
-void checkPrompt(std::string_view prompt, int64_t vocabulary,
-                 const std::string &name = "the prompt");
+/// Throws UserError if a token of the prompt is not below `vocabulary`; `name` starts the message,
+/// and `unit` is the noun for a token.
+void checkPrompt(std::span<const int32_t> prompt, int64_t vocabulary,
+                 const std::string &name = "the prompt", const std::string &unit = "byte");
 
 /// Returns the token id sampled from `logits` after `text` with the random number `uniform` in [0,
 /// 1). Lower ids come first in ties. Throws JobError if a logit is not finite.
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,
-                  std::span<const uint8_t> text = {});
+                  std::span<const int32_t> text = {});
 
 /// Returns -log of the probability of `id`, in nats. Throws JobError if a logit is not finite.
 double computeSurprise(std::span<const float> logits, size_t id);

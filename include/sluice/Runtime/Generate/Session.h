@@ -10,6 +10,7 @@ namespace sluice::runtime {
 struct Session {
   Text text;
   SamplingOptions options;
+  bool areIds = false; ///< the text's tokens are ids without a text, and not bytes
 };
 
 /// Writes the session of the text in row 0 atomically: the text, its sampling options, the states

@@ -21,11 +21,13 @@ namespace sluice::runtime {
 /// A file in the command line of `sluice train`.
 struct CommandFile {
   std::string flag;   ///< "ART", "--data", "--eval-labels"
-  std::string name;   ///< NAME in a value NAME=FILE, otherwise empty
+  std::string name;   ///< NAME in a value NAME=FILE, "uint16" in uint16:FILE, otherwise empty
   std::string path;   ///< absolute, or relative to the run's folder for files in it; "-": a stream
   int64_t bytes = 0;  ///< set by measureFiles
   std::string sha256; ///< hash of the contents
 
+  /// Returns "NAME=" or "uint16:"; empty if there is no name.
+  std::string prefix() const;
   /// Returns the value of the flag, with an absolute path.
   std::string value(const Path &run) const;
   /// Checks for a stream, which can only be read again from the run's copy.
@@ -42,6 +44,9 @@ struct RunCommand {
 
 /// The name of the positional argument for the artifact.
 inline constexpr const char *artifactFlag = "ART";
+
+/// Checks for flags whose files may be token ids.
+bool takesTokenIds(const std::string &flag);
 
 /// Checks for flags whose files contribute to the hash of a run's training data.
 bool isTrainingData(const std::string &flag);

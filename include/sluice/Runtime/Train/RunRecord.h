@@ -33,7 +33,10 @@ struct StartingWeights {
 struct DataFile {
   std::string path;
   int64_t bytes = 0;
-  bool used = true; ///< false: too short for one row
+  bool used = true;                   ///< false: too short for one row
+  std::optional<int64_t> tokens = {}; ///< number of token ids; empty for a text
+
+  int64_t tokenCount() const { return tokens.value_or(bytes); }
 };
 
 struct RunRecord {

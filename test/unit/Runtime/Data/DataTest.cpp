@@ -81,7 +81,7 @@ TEST(Data, CyclicFilesRepeat) {
   for (int64_t epoch = 0; epoch < 4; ++epoch) {
     std::set<int> predicted;
     for (int64_t i = 0; i < data.rowsPerEpoch(); ++i) {
-      std::vector<uint8_t> row = data.row({epoch, i});
+      std::vector<int32_t> row = data.row({epoch, i});
       TrainingData::Place place = data.findDataPlace({epoch, i});
       int64_t size = place.file == 0 ? 100 : 17;
       for (int64_t t = 0; t <= 16; ++t) {

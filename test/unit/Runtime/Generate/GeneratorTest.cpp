@@ -60,7 +60,7 @@ TEST(Generator, MinPAndTypicalTruncateByProbability) {
 }
 
 TEST(Generator, RepetitionsBecomeLessLikely) {
-  auto greedy = [](std::vector<float> logits, double penalty, std::vector<uint8_t> text) {
+  auto greedy = [](std::vector<float> logits, double penalty, std::vector<int32_t> text) {
     return pickToken(logits, {.repetitionPenalty = penalty, .temperature = 0}, 0, text);
   };
   EXPECT_EQ(greedy({1, 3, 2}, 1, {1}), 1);
@@ -172,6 +172,36 @@ TEST(Generator, FollowsTheModelPastTheContext) {
   teachAlphabet(executor);
   EXPECT_EQ(generated(executor, "x", 30, {.temperature = 0}), "yzabcdefghijklmnopqrstuvwxyzab");
   EXPECT_EQ(generated(executor, easyText(50) + "c", 3, {.temperature = 0}), "def");
+}
+
+/// Ids are drawn as bytes are, and written as numbers; a stop text is found within a spelling.
+TEST(Generator, WritesTokensByTheirSpelling) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  teachAlphabet(executor);
+  auto write = [&](const TokenSpelling &spelling, const std::vector<std::string> &stops) {
+    std::vector<Text> texts = {{parseTokenIds("--prompt-tokens", " 97  98 ", 128)}};
+    Predictor predictor(executor, false);
+    std::string written;
+    TextSink sink{[&](size_t, std::string_view bytes) { return !(written += bytes).empty(); }};
+    writeTexts(executor, predictor, texts, 3, {.temperature = 0}, stops, sink, spelling);
+    return std::pair(written, texts.front().tokens);
+  };
+  const std::vector<int32_t> all = {97, 98, 99, 100, 101};
+  EXPECT_EQ(write(spellIds(128), {}), std::pair(std::string("99 100 101 "), all));
+  EXPECT_EQ(write({}, {}), std::pair(std::string("cde"), all));
+  EXPECT_EQ(write({128, [](int32_t id) { return std::string("<") + char(id) + ">"; }}, {"d"}),
+            std::pair(std::string("<c><"), std::vector<int32_t>{97, 98, 99, 100}));
+}
+
+TEST(Generator, ParsesTokenIds) {
+  EXPECT_EQ(parseTokenIds("--f", "5 0\t50256\n", 50257), (std::vector<int32_t>{5, 0, 50256}));
+  EXPECT_EQ(parseTokenIds("--f", " ", 9), std::vector<int32_t>());
+  for (const char *word : {"9", "-1", "1x", "+1", "1,2", "99999999999"}) {
+    EXPECT_EQ(userError([&] { parseTokenIds("--f", "8 " + std::string(word), 9); }),
+              "--f: word 2: expected a token id from 0 to 8, found \"" + std::string(word) +
+                  "\"; separate ids by spaces, as in \"5 0 17\"");
+  }
 }
 
 TEST(Generator, SameSeedGivesSameText) {
