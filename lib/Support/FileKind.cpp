@@ -26,6 +26,9 @@ struct Magic {
 constexpr Magic magics[] = {
     {"\x93NUMPY"sv, FileKind::Npy},
     {"SLUICREC"sv, FileKind::Recording},
+    {"SLUICTOK"sv, FileKind::Tokenizer},
+    {"SLUICIDS"sv, FileKind::TokenCache},
+    {"#version: 0."sv, FileKind::SubwordCodes},
     {"sluice-certificate "sv, FileKind::Certificate},
     {"version https://git-lfs.github.com/spec/"sv, FileKind::LfsPointer},
     {"GGUF"sv, FileKind::Gguf},
@@ -85,6 +88,9 @@ FileKind recognizeJson(std::string_view head) {
   if (head.find("\"sluice-tuning\"") != npos) {
     return FileKind::Tuning;
   }
+  if (hasKey(head, "added_tokens") && hasKey(head, "version")) {
+    return FileKind::HuggingFaceTokenizer;
+  }
   return hasKey(head, "sluice") || (hasKey(head, "stages") && hasKey(head, "vocabulary"))
              ? FileKind::Spec
              : FileKind::Json;
@@ -130,6 +136,17 @@ bool isBzip2(std::string_view head) {
 /// Checks for a frame without data, with which zstd files may start.
 bool isSkippableFrame(std::string_view head) {
   return head.size() >= 4 && (head[0] & 0xf0) == 0x50 && head.substr(1).starts_with("\x2a\x4d\x18");
+}
+
+/// Checks for the first piece of a SentencePiece model: a message with a text and a score.
+bool isSentencePiece(std::string_view head) {
+  constexpr size_t scoreBytes = 5; // with its key
+  if (head.size() < 4 || head[0] != '\x0a' || head[2] != '\x0a') {
+    return false;
+  }
+  auto piece = static_cast<uint8_t>(head[1]), text = static_cast<uint8_t>(head[3]);
+  return piece < 128 && text > 0 && 2u + text + scoreBytes <= piece && 4u + text < head.size() &&
+         head[4u + text] == '\x15';
 }
 
 FileKind recognizeZip(std::string_view head) {
@@ -218,6 +235,9 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   if (head.starts_with("\x7f"
                        "ELF")) {
     return FileKind::Elf;
+  }
+  if (isSentencePiece(head)) {
+    return FileKind::SentencePiece;
   }
   if (isSafetensors(head, size)) {
     return head.find("\"sluice.session\"") != npos ? FileKind::Session : FileKind::Weights;

@@ -45,6 +45,16 @@ std::string_view describe(FileKind kind) {
     return "a tuning file";
   case FileKind::Spec:
     return "a model spec (JSON)";
+  case FileKind::Tokenizer:
+    return "a tokenizer";
+  case FileKind::TokenCache:
+    return "a cache of token ids";
+  case FileKind::SentencePiece:
+    return "a SentencePiece model";
+  case FileKind::SubwordCodes:
+    return "codes of subword-nmt";
+  case FileKind::HuggingFaceTokenizer:
+    return "a tokenizer of Hugging Face (tokenizer.json)";
   case FileKind::LfsPointer:
     return "a Git LFS pointer, which only names the file";
   case FileKind::PyTorch:
@@ -174,6 +184,18 @@ std::string remedyForWeights(FileKind found, const Path &path) {
   }
 }
 
+std::string remedyForTokenizer(FileKind found, const std::string &shown) {
+  switch (found) {
+  case FileKind::SentencePiece:
+  case FileKind::SubwordCodes:
+    return "import it: sluice tokenizer --import " + shown + " -o TOK";
+  case FileKind::HuggingFaceTokenizer:
+    return "it is not read; train a tokenizer: sluice tokenizer --data FILE --vocabulary N -o TOK";
+  default:
+    return "name a file that sluice tokenizer wrote";
+  }
+}
+
 } // namespace
 
 bool isMixUp(FileKind expected, FileKind found) {
@@ -207,10 +229,11 @@ std::string explainMixUp(FileKind expected, FileKind found, const Path &path) {
              (found == FileKind::Gzip ? "gzip -dk " : "zstd -dk ") + shown;
     break;
   default:
-    remedy = expected == FileKind::Artifact  ? remedyForArtifact(found, path, shown)
-             : expected == FileKind::Spec    ? remedyForSpec(found, shown)
-             : expected == FileKind::Run     ? remedyForRun(found)
-             : expected == FileKind::Weights ? remedyForWeights(found, path)
+    remedy = expected == FileKind::Artifact    ? remedyForArtifact(found, path, shown)
+             : expected == FileKind::Spec      ? remedyForSpec(found, shown)
+             : expected == FileKind::Run       ? remedyForRun(found)
+             : expected == FileKind::Weights   ? remedyForWeights(found, path)
+             : expected == FileKind::Tokenizer ? remedyForTokenizer(found, shown)
              : expected == FileKind::Session
                  ? "name a file that sluice generate --save-session wrote"
              : expected == FileKind::Tuning ? "name a file that sluice bench --tune wrote"

@@ -229,6 +229,8 @@ constexpr Known known[] = {
     {FileKind::Pdf, isPdf, "convert it to text (pdftotext)"},
     {FileKind::Weights, isSafetensors, giveText},
     {FileKind::Session, isSafetensors, giveText},
+    {FileKind::Tokenizer, isRecognized, giveText},
+    {FileKind::TokenCache, isRecognized, giveText},
     {FileKind::LfsPointer, isLfsPointer, "fetch the file (git lfs pull)"},
     {FileKind::Utf32, isUtf32, "convert it: iconv -f UTF-32 -t UTF-8 FILE > TEXT"},
     {FileKind::Utf16, isUtf16, "convert it: iconv -f UTF-16 -t UTF-8 FILE > TEXT"},

@@ -27,8 +27,13 @@ enum class FileKind {
   Metrics,
   Tuning,
   Spec,
+  Tokenizer,
+  TokenCache,
   // Files that are often given in place of the former.
   LfsPointer,
+  SentencePiece,
+  SubwordCodes,
+  HuggingFaceTokenizer,
   PyTorch,
   Pickle,
   Gguf,
