@@ -11,7 +11,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are written i
 
 /// Returns the magic, the version, the length of the dictionary, and the dictionary, padded to a
 /// multiple of 64 bytes. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-std::string header(const std::vector<int64_t> &shape) {
+std::string header(const std::vector<int64_t> &shape, std::string_view type) {
   std::string sizes;
   for (int64_t size : shape) {
     sizes += std::to_string(size) + (shape.size() == 1 ? "," : ", ");
@@ -19,7 +19,8 @@ std::string header(const std::vector<int64_t> &shape) {
   if (shape.size() > 1) {
     sizes.resize(sizes.size() - 2);
   }
-  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + sizes + "), }";
+  std::string text =
+      "{'descr': '" + std::string(type) + "', 'fortran_order': False, 'shape': (" + sizes + "), }";
   constexpr size_t before = 10, alignment = 64;
   text.append((alignment - (before + text.size() + 1) % alignment) % alignment, ' ');
   text += '\n';
@@ -31,15 +32,20 @@ std::string header(const std::vector<int64_t> &shape) {
 
 } // namespace
 
-NpyWriter::NpyWriter(const Path &path, const std::vector<int64_t> &shape)
+NpyWriter::NpyWriter(const Path &path, const std::vector<int64_t> &shape, std::string_view type)
     : file(path), name(path.string()), missing(1) {
   for (int64_t size : shape) {
     missing *= size;
   }
-  file.write(asBytes(header(shape)));
+  file.write(asBytes(header(shape, type)));
 }
 
 void NpyWriter::append(std::span<const float> numbers) {
+  missing -= static_cast<int64_t>(numbers.size());
+  file.write({reinterpret_cast<const uint8_t *>(numbers.data()), numbers.size_bytes()});
+}
+
+void NpyWriter::append(std::span<const int32_t> numbers) {
   missing -= static_cast<int64_t>(numbers.size());
   file.write({reinterpret_cast<const uint8_t *>(numbers.data()), numbers.size_bytes()});
 }

@@ -13,6 +13,7 @@
 #include "sluice/Runtime/Data/Safetensors.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Runtime/Device/Tuning.h"
+#include "sluice/Runtime/Tokenizer/TokenCache.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/FileKind.h"
@@ -227,6 +228,30 @@ void readRecordingFile(std::string_view input) {
   run([&] { readRecording(path); });
 }
 
+/// Reads a tokenizer's file, and a model without the checksum that mutations do not have.
+void readTokenizer(std::string_view input) {
+  const std::string text = "low  lower\r\n \xe2\x96\x81<0x0A>\xff a@@ b";
+  run([&] { Tokenizer::read(toBytes(input), "tokenizer"); });
+  for (SubwordFormat format : {SubwordFormat::SentencePiece, SubwordFormat::SubwordNmt}) {
+    run([&] {
+      Tokenizer tokenizer = Tokenizer::fromModel(format, std::string(input), "model");
+      if (tokenizer.decode(tokenizer.encode(toBytes(text))) != text) {
+        std::abort();
+      }
+    });
+  }
+}
+
+/// Reads a cache of token ids of one text.
+void readTokenCache(std::string_view input) {
+  static const Tokenizer tokenizer =
+      Tokenizer::fromModel(SubwordFormat::SubwordNmt, "#version: 0.2\nl o\n", "codes");
+  static const std::vector<ByteFile> texts = {
+      {"text", FileContents(std::vector<uint8_t>{'l', 'o', '\n'})}};
+  Path path = writeInput("token-cache", input);
+  run([&] { TokenCache::open(path, texts, tokenizer); });
+}
+
 void readFileKind(std::string_view input) {
   recognize(toBytes(input));
   size_t half = input.size() / 2;
@@ -260,6 +285,8 @@ constexpr fuzz::FuzzedReader readers[] = {
     {"session", readSession},
     {"tuning", readTuningFile},
     {"recording", readRecordingFile},
+    {"tokenizer", readTokenizer},
+    {"token-cache", readTokenCache},
     {"flags", readFlags},
     {"file-kind", readFileKind},
 };

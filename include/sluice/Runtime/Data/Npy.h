@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Writes f32 arrays in pieces as .npy files (format 1.0 of NumPy: little-endian, C order).
+// Writes f32 and int32 arrays in pieces as .npy files (format 1.0 of NumPy: little-endian, C
+// order).
 #pragma once
 
 #include "sluice/Support/OutputFile.h"
@@ -15,11 +16,13 @@ namespace sluice::runtime {
 /// `path` cannot be written, JobError if the disk is full or fails.
 class NpyWriter {
 public:
-  /// The product of `shape` is the number of elements that must be appended.
-  NpyWriter(const Path &path, const std::vector<int64_t> &shape);
+  /// The product of `shape` is the number of elements that must be appended. `type` is NumPy's name
+  /// of the elements' type: "<f4" or "<i4".
+  NpyWriter(const Path &path, const std::vector<int64_t> &shape, std::string_view type = "<f4");
 
   /// Appends the next elements in row-major order.
   void append(std::span<const float> numbers);
+  void append(std::span<const int32_t> numbers);
   /// Completes the file. All elements must have been appended.
   void finish();
 

@@ -1,0 +1,132 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// A cache of token ids is used for its own texts and tokenizer alone.
+#include "Fixture.h"
+
+#include "sluice/Runtime/Tokenizer/TokenCache.h"
+#include "sluice/Runtime/Tokenizer/TrainTokenizer.h"
+
+using namespace sluice;
+using namespace sluice::runtime;
+using namespace sluice::test;
+
+namespace {
+
+class TokenCacheTest : public testing::Test {
+protected:
+  /// Writes the texts, and trains a tokenizer on the first one.
+  Tokenizer prepare() {
+    writeFile(folder / "a", easyText(5000) + "\n" + easyText(3000, 2));
+    writeFile(folder / "b", "second\xff text");
+    writeFile(folder / "empty", "");
+    return trainTokenizer(openTexts({"a"}), {300, "bpe", 1});
+  }
+
+  std::vector<ByteFile> openTexts(const std::vector<std::string> &names = {"a", "empty", "b"}) {
+    std::vector<ByteFile> texts;
+    for (const std::string &name : names) {
+      texts.push_back(openByteFile(folder / name, "text"));
+    }
+    return texts;
+  }
+
+  std::string getFailure(const std::vector<ByteFile> &texts, const Tokenizer &tokenizer) {
+    std::string message = userError([&] { TokenCache::open(path, texts, tokenizer); });
+    std::string start = path.native() +
+                        ": expected the token ids of these texts by this tokenizer, "
+                        "found ";
+    std::string end = "; remove the file, and it is written again";
+    EXPECT_TRUE(message.starts_with(start) && message.ends_with(end)) << message;
+    return message.substr(start.size(), message.size() - start.size() - end.size());
+  }
+
+  TemporaryFolder folder;
+  Path path = folder / "ids";
+  Tokenizer tokenizer = prepare();
+};
+
+TEST_F(TokenCacheTest, HasTheIdsOfEachText) {
+  std::vector<ByteFile> texts = openTexts();
+  for (int threads : {1, 3}) {
+    std::filesystem::remove(path);
+    TokenCache cache = tokenizeToCache(texts, tokenizer, path, threads);
+    ASSERT_EQ(cache.texts().size(), 3u);
+    int64_t start = 0;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const CachedText &text = cache.texts()[i];
+      EXPECT_EQ(text.start, start);
+      EXPECT_EQ(text.bytes, static_cast<int64_t>(texts[i].bytes.size()));
+      EXPECT_EQ(text.sha256, texts[i].bytes.sha256Hex());
+      std::vector<int32_t> ids(text.tokens);
+      cache.read(text.start, ids);
+      EXPECT_EQ(ids, tokenizer.encode(texts[i].bytes.readAll()));
+      start += text.tokens;
+    }
+    EXPECT_EQ(cache.size(), start);
+    EXPECT_EQ(std::filesystem::file_size(path), 64 + 2 * start + 3 * 48 + 144);
+  }
+}
+
+TEST_F(TokenCacheTest, HoldsLargeIds) {
+  std::string codes = "#version: 0.2\n";
+  for (int i = 0; i < 40000; ++i) { // two new symbols each, so ids exceed 16 bits
+    codes += "a" + std::to_string(i) + " b" + std::to_string(i) + "\n";
+  }
+  Tokenizer large = Tokenizer::fromModel(SubwordFormat::SubwordNmt, codes, "codes");
+  ASSERT_GT(large.size(), 65536);
+  std::vector<ByteFile> texts = openTexts({"b"});
+  TokenCache cache = tokenizeToCache(texts, large, path);
+  std::vector<int32_t> ids(cache.size());
+  cache.read(0, ids);
+  EXPECT_EQ(ids, large.encode(texts[0].bytes.readAll()));
+  EXPECT_EQ(std::filesystem::file_size(path), 64 + 4 * ids.size() + 48 + 144);
+}
+
+TEST_F(TokenCacheTest, IsReusedAndReplaced) {
+  tokenizeToCache(openTexts(), tokenizer, path);
+  auto written = std::filesystem::last_write_time(path);
+  auto isReplaced = [&](const std::vector<ByteFile> &texts, const Tokenizer &by) {
+    tokenizeToCache(texts, by, path);
+    return std::exchange(written, std::filesystem::last_write_time(path)) != written;
+  };
+  EXPECT_FALSE(isReplaced(openTexts(), tokenizer));
+  EXPECT_TRUE(isReplaced(openTexts({"a"}), tokenizer));
+  Tokenizer other = trainTokenizer(openTexts({"a"}), {290, "bpe", 1});
+  EXPECT_TRUE(isReplaced(openTexts({"a"}), other));
+  EXPECT_FALSE(isReplaced(openTexts({"a"}), other));
+}
+
+TEST_F(TokenCacheTest, RejectsOtherTextsAndDamage) {
+  tokenizeToCache(openTexts(), tokenizer, path);
+  std::string file = readFile(path);
+  Tokenizer other = trainTokenizer(openTexts({"a"}), {290, "bpe", 1});
+  EXPECT_EQ(getFailure(openTexts(), other), "those of another tokenizer");
+  EXPECT_EQ(getFailure(openTexts({"a"}), tokenizer), "those of 3 texts in place of 1");
+  writeFile(folder / "b", "second\xfe text");
+  EXPECT_EQ(getFailure(openTexts(), tokenizer),
+            "those of other bytes than " + (folder / "b").native() + " has");
+  writeFile(folder / "b", "second\xff text");
+  auto failWith = [&](const std::string &contents) {
+    writeFile(path, contents);
+    return getFailure(openTexts(), tokenizer);
+  };
+  EXPECT_EQ(failWith(file.substr(0, 60)), "another file");
+  EXPECT_EQ(failWith(file.substr(0, 100)), "a cache that is cut short");
+  EXPECT_EQ(failWith(file.substr(0, file.size() - 2)), "a cache that is cut short or damaged");
+  for (size_t at : {size_t(20), size_t(64), file.size() - 144 - 48, file.size() - 1}) {
+    std::string changed = file;
+    changed[at] ^= 1;
+    EXPECT_EQ(failWith(changed), "a cache that is damaged: its checksum differs") << at;
+  }
+  tokenizeToCache(openTexts(), tokenizer, path); // damage is repaired
+  EXPECT_EQ(readFile(path), file);
+}
+
+TEST_F(TokenCacheTest, ReplacesNoOtherFile) {
+  writeFile(path, "a text");
+  EXPECT_EQ(userError([&] { tokenizeToCache(openTexts(), tokenizer, path); }),
+            path.native() +
+                ": expected a cache of token ids or no file, found text; name another file");
+  EXPECT_EQ(readFile(path), "a text");
+}
+
+} // namespace
