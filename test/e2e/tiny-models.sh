@@ -109,4 +109,27 @@ succeeds "ngram" "$sluice" ngram --order 2 3 --train "$work/training.txt" --test
 cp "$work/out" "$work/ngram.json"
 holds "a trigram beats a bigram" \
   '0 < f[0]["orders"][1]["bits_per_byte"] < f[0]["orders"][0]["bits_per_byte"] < 8' "$work/ngram.json"
+
+# Tokenizers: a text of arbitrary bytes is encoded and decoded; the model inside is exported and imported without a change.
+printf 'a  <0x0A>\xff\xe2\x96\x81\0<s>\r\n' | cat - "$work/held-out.txt" > "$work/bytes"
+succeeds "a tokenizer is trained" "$sluice" tokenizer --data "$work/training.txt" "$work/held-out.txt" --vocabulary 300 -o "$work/text.tok" --json
+cp "$work/out" "$work/tokenizer.json"
+holds "it has as many ids as asked" 'f[0]["kind"] == "bpe" and f[0]["vocabulary"] == 300' "$work/tokenizer.json"
+tokenizer=("$sluice" tokenizer --tokenizer "$work/text.tok")
+succeeds "a text is encoded" "${tokenizer[@]}" --encode "$work/bytes" -o "$work/ids.npy" --json
+cp "$work/out" "$work/encoded.json"
+holds "ids are fewer than bytes" '3 * f[0]["tokens"] < 2 * f[0]["bytes"]' "$work/encoded.json"
+succeeds "ids are decoded" "${tokenizer[@]}" --decode "$work/ids.npy" -o "$work/decoded"
+succeeds "to the same bytes" cmp "$work/bytes" "$work/decoded"
+succeeds "its model is exported" "${tokenizer[@]}" --export "$work/text.model"
+succeeds "and imported" "$sluice" tokenizer --import "$work/text.model" -o "$work/again.tok"
+succeeds "without a change" cmp "$work/text.tok" "$work/again.tok"
+exits 2 "a model is no tokenizer" "$sluice" tokenizer --tokenizer "$work/text.model"
+head -c 3000 "$work/text.tok" > "$work/cut.tok"
+exits 2 "a tokenizer that is cut short" "$sluice" tokenizer --tokenizer "$work/cut.tok"
+exits 2 "a tokenizer for a text" "$sluice" tokenizer --data "$work/text.tok" --vocabulary 300 -o "$work/none.tok"
+exits 2 "a tokenizer over its text" "$sluice" tokenizer --data "$work/bytes" --vocabulary 300 -o "$work/bytes"
+exits 2 "a tokenizer of no size" "$sluice" tokenizer --data "$work/bytes" -o "$work/none.tok"
+exits 2 "a tokenizer of half the characters" "$sluice" tokenizer --data "$work/bytes" --vocabulary 300 --coverage 0.5 -o "$work/none.tok"
+exits 2 "a tokenizer of nothing" "$sluice" tokenizer -o "$work/none.tok"
 finish
