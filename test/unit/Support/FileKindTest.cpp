@@ -41,6 +41,8 @@ TEST(FileKind, RecognizesFilesOfSluice) {
   EXPECT_EQ(kindOfText("{\n  \"format\": \"sluice-tuning\""), FileKind::Tuning);
   EXPECT_EQ(kindOfText("{\n  \"sluice\" : 1, \"name\": \"x\""), FileKind::Spec);
   EXPECT_EQ(kindOfText("{\"name\": \"sluice\"}"), FileKind::Json);
+  EXPECT_EQ(kindOfText("SLUICTOK\x01"), FileKind::Tokenizer);
+  EXPECT_EQ(kindOfText("SLUICIDS\x01"), FileKind::TokenCache);
   EXPECT_EQ(kindOfText("to be or not\n"), FileKind::Text);
   EXPECT_EQ(kindOfText(""), FileKind::Empty);
 }
@@ -53,6 +55,13 @@ TEST(FileKind, RecognizesOtherFiles) {
   EXPECT_EQ(kindOfText("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."s),
             FileKind::PyTorch);
   EXPECT_EQ(kindOfText("\x80\x04\x95."s), FileKind::Pickle);
+  EXPECT_EQ(kindOfText("\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02\x0a\x10"s),
+            FileKind::SentencePiece);
+  EXPECT_EQ(kindOfText("\n\n\n\n\n\n"), FileKind::Text);
+  EXPECT_EQ(kindOfText("#version: 0.2\ne r</w>\n"), FileKind::SubwordCodes);
+  EXPECT_EQ(kindOfText("#version 0.2\n"), FileKind::Text);
+  EXPECT_EQ(kindOfText(R"({"version": "1.0", "truncation": null, "added_tokens": [)"),
+            FileKind::HuggingFaceTokenizer);
   EXPECT_EQ(kindOfText("PK\x03\x04\0\0x.npy"s), FileKind::Npz);
   EXPECT_EQ(kindOfText("GGUF\x03\0\0\0"s), FileKind::Gguf);
   EXPECT_EQ(kindOfText("\x1f\x8b\x08\0"s), FileKind::Gzip);

@@ -35,6 +35,20 @@ TEST(Npy, WritesTheFormat) {
   }
 }
 
+TEST(Npy, WritesIntegers) {
+  TemporaryFolder folder;
+  NpyWriter writer(folder / "a.npy", {3}, "<i4");
+  std::vector<int32_t> numbers = {-1, 0, 1 << 30};
+  writer.append(std::span<const int32_t>(numbers));
+  writer.finish();
+  std::string file = readFile(folder / "a.npy");
+  NpyHeader header = parseNpyHeader(asBytes(file));
+  EXPECT_EQ(header.type, "<i4");
+  EXPECT_EQ(header.shape, std::vector<int64_t>{3});
+  ASSERT_EQ(file.size(), header.start + 12);
+  EXPECT_EQ(std::memcmp(file.data() + header.start, numbers.data(), 12), 0);
+}
+
 TEST(Npy, IncompleteFileIsRemoved) {
   TemporaryFolder folder;
   writeFile(folder / "a.npy", "old");
