@@ -213,12 +213,9 @@ std::string Line::word() {
 
 Expression Line::sum() {
   Expression result = term(accept("-"));
-  for (bool more = true; more;) {
-    bool added = accept(" + "), subtracted = !added && accept(" - ");
-    more = added || subtracted;
-    if (more) {
-      result = {Expression::Sum, 0, {result, term(subtracted)}};
-    }
+  while (isNext(" + ") || isNext(" - ")) {
+    bool subtracts = accept(" - ") || !accept(" + ");
+    result = {Expression::Sum, 0, {result, term(subtracts)}};
   }
   return result;
 }
@@ -309,13 +306,10 @@ bool certify::isNonDecreasing(const Bound &bound) {
     if (isBuiltOfRising(c)) {
       return true;
     }
-    int64_t period = computePeriod(c), before = c.at(0);
-    for (int64_t p = 1; p <= period; ++p) {
-      int64_t next = c.at(p);
-      if (next < before) {
+    for (int64_t p = 0, period = computePeriod(c); p < period; ++p) {
+      if (c.at(p + 1) < c.at(p)) {
         return false;
       }
-      before = next;
     }
     return true;
   });
@@ -331,19 +325,14 @@ static std::vector<Expression> getConditions(const Expression &x, const Bound &r
   return conditions;
 }
 
-/// Returns a common period of some functions; 0 if it is too long to enumerate.
-static int64_t commonPeriod(const std::vector<Expression> &functions) {
-  BoundShape all;
-  for (const Expression &function : functions) {
-    all = aligned(all, findShape(function));
-  }
-  return all.period;
-}
-
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
   for (const Expression &candidate : left.candidates) {
     std::vector<Expression> conditions = getConditions(candidate, right);
-    int64_t period = commonPeriod(conditions);
+    BoundShape all;
+    for (const Expression &condition : conditions) {
+      all = aligned(all, findShape(condition));
+    }
+    int64_t period = all.period; // 0 if it is too long to enumerate
     if (period == 0) {
       demand(isNeverAbove({{candidate}}, right, everywhere),
              longPeriod + ", and elimination does not show that the obligation holds");

@@ -15,8 +15,7 @@ std::string sha256(const std::string &text) {
   SHA256(reinterpret_cast<const unsigned char *>(text.data()), text.size(), digest);
   std::string hex;
   for (unsigned char byte : digest) {
-    hex += "0123456789abcdef"[byte >> 4];
-    hex += "0123456789abcdef"[byte & 15];
+    hex += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
   }
   return hex;
 }

@@ -11,8 +11,8 @@ namespace {
 
 json readCounts(const Fields &fields, size_t count) {
   json counts = fields.get("layers", nullptr);
-  fields.need(counts.is_array() && counts.size() == count,
-              count == 2 ? "two numbers of \"layers\"" : "three numbers of \"layers\"");
+  bool fits = counts.is_array() && counts.size() == count;
+  fields.need(fits, (count == 2 ? "two" : "three") + std::string(" numbers of \"layers\""));
   return counts;
 }
 

@@ -19,7 +19,7 @@ struct StageNames {
 /// A value whose relations are not parsed yet.
 struct Draft : ModelValue {
   std::string rows, distances; ///< choices that the table leaves open
-  int64_t by = 0;              ///< of rows of segments
+  int64_t by = 0;              ///< of rows of segments, and of a shift
   std::string input;           ///< the owner of its axis; empty: the axis of the tokens
 };
 
@@ -39,7 +39,8 @@ public:
   enum Trait : unsigned {
     Layered = 1,  ///< also has the settings of layers
     OfTokens = 2, ///< not of given values
-    Aside = 4     ///< the next stage has the same input
+    Aside = 4,    ///< the next stage has the same input
+    Block = 8     ///< has some of the settings of layers
   };
   using Expand = size_t(const Fields &fields, const std::string &path, size_t x);
   struct DerivedStage {
@@ -51,9 +52,9 @@ public:
 private:
   class Hourglass;
 
-  Expand embedding, layers, singleLayer, normStage, shiftStage, shortenStage, upsampleStage, join,
-      replace, projectStage, dropoutStage, loss, head, hourglass, topDown, bottomUp, boundaries,
-      attendCut, composite;
+  Expand embedding, layers, singleLayer, feedForward, attention, normStage, shiftStage,
+      shortenStage, upsampleStage, join, replace, projectStage, dropoutStage, score, hourglass,
+      topDown, bottomUp, boundaries, attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
@@ -63,17 +64,14 @@ private:
     return spec.contains("defaults") ? spec["defaults"] : none;
   }
 
-  // Their operands
   ModelGraph finish() const;
   /// Derives a layer with keys and values of the streams `over`: its own stream if empty; one per
   /// group of heads if several.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
                const std::vector<size_t> &over = {});
-  size_t mix(const Layer &settings, const std::string &path, size_t x,
-             const std::vector<size_t> &over);
-  /// Derives attention at `path` over x, by groups of heads.
-  size_t mixGroups(const Layer &layer, const std::string &path, size_t x,
-                   const std::vector<size_t> &sources);
+  /// Derives attention at `path` over x, and by groups of heads.
+  using Mix = size_t(const Layer &, const std::string &path, size_t x, const std::vector<size_t> &);
+  Mix mix, mixGroups;
   /// Layers, followed by a norm if they are pre-norm.
   size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
@@ -81,13 +79,11 @@ private:
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
-  size_t score(const Fields &fields, const std::string &path, const std::string &what, size_t x);
-  void nameLoss(const std::string &name, const Fields &fields, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
   size_t stored(const std::string &name, size_t value);
   size_t stream(const std::string &name, const Fields &fields) const;
-  /// Returns the stream of "with", which is on the scale of x.
-  size_t partner(const Fields &fields, size_t x) const;
+  /// Returns the stream that `key` names, which is on the scale of x.
+  size_t partner(const Fields &fields, size_t x, const char *key = "with") const;
 
   /// Inputs of stages between tokens and segments.
   struct SegmentCut {
@@ -97,15 +93,13 @@ private:
   };
   size_t tokenBits(const std::string &path, std::optional<size_t> outer);
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
-  size_t atEnds(const std::string &name, size_t x, size_t outer);
   size_t withFirst(const std::string &path, size_t bits);
-  size_t doubled(const std::string &name, size_t x, size_t left);
-  size_t product(const std::string &name, size_t x, size_t y);
+  using Binary = size_t(const std::string &name, size_t x, size_t y);
+  Binary atEnds, doubled, product;
   size_t smoothed(const std::string &path, size_t x, const SegmentCut &cut);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
-  size_t bitsOfCodingRate(const Fields &fields, const std::string &path, size_t x);
-  size_t bitsOfPredictor(const Fields &fields, const std::string &path, size_t x);
+  Expand bitsOfCodingRate, bitsOfPredictor;
   size_t spread(const std::string &name, const Fields &fields, size_t x, const SegmentCut &cut);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
@@ -152,7 +146,7 @@ private:
     return make("map", path + ".add", {x, y});
   }
   size_t shift(const std::string &path, int64_t by, bool learns, size_t x) {
-    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by));
+    return make(learns && by > 0 ? "start" : "shift", path + ".shift", {x}, behind(by), by);
   }
   /// Shifts the rows of x by `by` rows; null before the first.
   size_t earlier(const std::string &name, size_t x, int64_t by = 1) {

@@ -48,16 +48,21 @@ struct HeadGroup {
 /// The parts of a `layer` that the graph needs.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
-  bool isHashed = false; ///< LSH attention: rows of a bucket read each other; queries are the keys
-  bool isXl = false;     ///< scores have Transformer-XL's distance terms
-  bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
+  bool attends = true, feeds = true; ///< its blocks
+  bool isHashed = false;             ///< LSH attention; queries are the keys
+  bool isXl = false;                 ///< scores have Transformer-XL's distance terms
+  bool attentionNorm = true;         ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
   std::vector<HeadGroup> groups; ///< none: all heads read the same keys
 };
 
 /// Methods by which a `shorten` stage computes one position from a group.
 inline const json shortenMethods = {"average", "linear", "max", "convolution"};
-/// Returns true for a linear method, including "attention_linear", the sixth.
+inline const json hourglassMethods = {"average",     "linear",    "max",
+                                      "convolution", "attention", "attention_linear"};
+inline const json upsampleMethods = {"repeat", "linear", "attention", "attention_linear",
+                                     "attention_repeat"};
+/// Returns true for a linear method of either list, which has an odd index.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct FieldLevel {
@@ -80,10 +85,12 @@ public:
   void needKeys(const std::string &known) const {
     need(own.is_object(), "an object");
     for (const auto &[key, value] : own.items()) {
-      bool isWord = key.find(' ') == key.npos;
-      need(isWord && (" " + known + " ").find(" " + key + " ") != known.npos,
-           "keys that this checker knows, not \"" + key + "\"");
+      need(hasWord(known, key), "keys that this checker knows, not \"" + key + "\"");
     }
+  }
+  static bool hasWord(const std::string &words, const std::string &key) {
+    bool isWord = key.find(' ') == key.npos;
+    return isWord && (" " + words + " ").find(" " + key + " ") != words.npos;
   }
 
   const json *find(const std::string &key) const {
@@ -205,9 +212,13 @@ inline Layer readLayer(const Fields &fields) {
   layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
   layer.gated =
       fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu", "relu_squared"}) == 3;
-  bool blocks = fields.dropsOut("dropout"), weights = fields.dropsOut("attention_dropout");
-  layer.dropsOut = blocks || weights;
+  layer.feeds = fields.integer("feed_forward", 0, 1) > 0;
+  for (const char *key : {"dropout", "attention_dropout", "feed_forward_dropout"}) {
+    layer.dropsOut |= fields.dropsOut(key);
+  }
   layer.mask = readMask(fields);
+  layer.mask.from = fields.integer("first", 0, 0);
+  layer.attentionNorm = !fields.isSet("attention_norm", true);
   const json *relative = fields.find("relative"); // a table of biases by distance is not a value
   layer.isXl = !(relative && relative->is_object()) &&
                fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
@@ -220,13 +231,6 @@ inline Layer readLayer(const Fields &fields) {
                 "causal ranks, a causal mask and no distances with \"lsh\"");
   }
   return layer;
-}
-
-/// Returns true if the levels read the same from both ends, around one level in the middle.
-inline bool readsTheSame(const std::vector<FieldLevel> &levels) {
-  auto isAlike = [](const FieldLevel &a, const FieldLevel &b) { return a.factor == b.factor; };
-  return levels.size() % 2 == 1 &&
-         std::equal(levels.begin(), levels.end(), levels.rbegin(), isAlike);
 }
 
 /// Reads "2@1 8@4 2@1": LAYERS@FACTOR, each factor a multiple of the next finer one.

@@ -35,12 +35,9 @@ struct RowRelation {
   bool isSame(const RowRelation &other) const;
   /// Calls `read` with each q that p reads of an operand of n rows.
   template <typename Read> void each(int64_t p, int64_t n, Read read) const {
-    if (!holds(p)) {
-      return;
-    }
     int64_t least = first ? first->at(p) : from, most = last ? last->at(p) : n - 1;
     least = kind == Keys ? std::max(least, from) : least;
-    for (int64_t q = least; q <= most; ++q) {
+    for (int64_t q = least; q <= most && holds(p); ++q) {
       if (step == 1 || (most - q) % step == 0) {
         read(q);
       }
@@ -152,10 +149,9 @@ std::string spellPattern(const ModelValue &value, size_t operand, int64_t by = 0
 void checkOperands(const ModelGraph &graph, size_t value);
 void checkRelation(const ModelGraph &graph, size_t value, size_t operand);
 
-/// Walks every read at every length up to twice the product of the factors plus the largest shift
-/// or window. Throws Refusal if a row reads its target, changes as the sequence grows, or needs a
-/// token beyond its bound, if bounds are given; throws BadInput if that would take more than some
-/// seconds, or if there are segments. Returns the maximum length.
+/// Walks every read at every length up to the longest, which it returns. Throws Refusal where a row
+/// reads its target, changes as the sequence grows, or needs a token beyond its bound; BadInput
+/// where that would take more than some seconds, or has segments.
 int64_t enumerate(const ModelGraph &graph, const std::vector<Bound> &bounds);
 
 struct Model {

@@ -5,19 +5,7 @@
 
 using namespace certify;
 
-namespace {
-
-enum Down : size_t { Attention = 4 };
-enum Up : size_t { LinearUp = 1, AttentionUp, AttentionLinearUp };
-
-/// Returns the methods of a `shorten` stage, followed by the two attention methods.
-json downMethods() {
-  json names = shortenMethods;
-  names.insert(names.end(), {"attention", "attention_linear"});
-  return names;
-}
-
-} // namespace
+enum : size_t { AttentionUp = 2, AttentionDown = 4 }; // methods from these on attend
 
 /// Goes down from level to level, each shortened from the previous one, and then up. Adds the
 /// stream of a level on the way down when the way up returns to its factor.
@@ -26,10 +14,9 @@ public:
   Hourglass(const Fields &fields, Deriver &make) : fields(fields), make(make) {
     fields.need(levels.front().factor == 1 && levels.back().factor == 1,
                 "levels from factor 1 inwards and back");
-    for (size_t i = 1; i < levels.size(); ++i) {
-      bottom = levels[i].factor > levels[bottom].factor ? i : bottom;
-    }
-    bottom = readsTheSame(levels) ? levels.size() / 2 : bottom;
+    auto first = std::ranges::max_element(levels, {}, &FieldLevel::factor);
+    auto last = std::ranges::max_element(levels.rbegin(), levels.rend(), {}, &FieldLevel::factor);
+    bottom = static_cast<size_t>(first - levels.begin() + (levels.rend() - last - 1)) / 2;
     up = bottom + 1;
   }
 
@@ -68,7 +55,7 @@ private:
   }
 
   size_t goDown(int64_t k, StageNames &next, size_t x) {
-    bool attends = down >= Attention, linear = isLinear(down);
+    bool attends = down >= AttentionDown, linear = isLinear(down);
     x = attends && settings.preNorm ? make.norm(next(), x) : x;
     size_t late = shiftsOutput ? x : make.shift(next(), findShift(k), learns, x);
     size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
@@ -80,18 +67,22 @@ private:
     return make.layer(resampler(mask), next(), groups, {x});
   }
 
+  size_t repeat(int64_t k, StageNames &next, size_t x) {
+    x = make.upsample(next(), k, isLinear(upwards), x, fields);
+    return normsUp ? make.norm(next(), x) : x;
+  }
+
   size_t goUp(int64_t k, StageNames &next, size_t x, std::optional<size_t> skip) {
     if (upwards < AttentionUp) {
-      x = make.upsample(next(), k, upwards == LinearUp, x, fields);
+      x = repeat(k, next, x);
       x = shiftsOutput ? make.shift(next(), findShift(k), learns, x) : x;
       return skip ? make.add(next(), x, *skip) : x;
     }
     fields.need(skip.has_value(), "a stream that was shortened here, for attention to upsample");
     x = settings.preNorm ? make.norm(next(), x) : x;
     size_t queries = *skip;
-    if (upwards == AttentionLinearUp) {
-      size_t fine = make.upsample(next(), k, true, x, fields);
-      fine = settings.preNorm ? make.norm(next(), fine) : fine;
+    if (upwards > AttentionUp) {
+      size_t fine = repeat(k, next, x);
       queries = make.add(next(), fine, *skip);
     }
     x = make.layer(resampler({}), next(), queries, {x});
@@ -105,13 +96,15 @@ private:
   Deriver &make;
   std::vector<FieldLevel> levels = readLevels(fields);
   Layer settings = readLayer(fields);
-  size_t bottom = 0, up = 0; ///< the coarsest level; the next one on the way up
+  size_t bottom = 0, up = 0; ///< the middle one of the coarsest; the next one on the way up
   int64_t factor = 1;        ///< reached
   bool learns = learnsStart(fields);
   /// The upsampled rows are shifted, not the shortened ones.
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
-  size_t down = fields.choice("shorten", downMethods());
-  size_t upwards = fields.choice("upsample", {"repeat", "linear", "attention", "attention_linear"});
+  size_t down = fields.choice("shorten", hourglassMethods);
+  size_t upwards = fields.choice("upsample", upsampleMethods);
+  bool normsUp =
+      fields.isSet("upsample_norm", false) || (settings.preNorm && upwards >= AttentionUp);
   bool isGroupAlone = fields.choice("shorten_keys", {"all", "group"}) == 1;
 };
 
@@ -164,8 +157,8 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
     settings.mask.from = learns ? 0 : levels[0].factor / level.factor - 1;
     x = stack(settings, level.layers, next, x);
     if (level.factor > 1 && fields.find("bags")) {
-      nameLoss("bag_" + std::to_string(level.factor), fields, x);
-      score(Fields(json::object(), nullptr, path), next(), "loss", x);
+      const json bag = {{"op", "loss"}, {"name", "bag_" + std::to_string(level.factor)}};
+      score(Fields(bag, nullptr, path), next(), x);
     }
     above = x;
     before = level.factor;

@@ -15,9 +15,8 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   size_t keys = 0;
   std::vector<size_t> terms;
   std::optional<size_t> values, other = over.empty() ? std::nullopt : std::optional(over[0]);
-  if (other && settings.preNorm && settings.attentionNorm) {
-    other = norm(path + ".over", *other);
-  }
+  bool norms = other && settings.preNorm && settings.attentionNorm;
+  other = norms ? norm(path + ".over", *other) : other;
   if (settings.isXl) {
     size_t content = make("linear", path + ".query", {x});
     terms.push_back(make("linear", path + ".query_position", {x}));
@@ -109,14 +108,18 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
 size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
                       const std::vector<size_t> &over) {
   dropout |= settings.dropsOut;
-  auto block = [&](const std::string &name, auto inner) {
+  auto block = [&](bool isThere, const std::string &name, auto inner) {
+    if (!isThere) {
+      return;
+    }
     bool norms = settings.preNorm && (settings.attentionNorm || name != path + ".attention");
     size_t branch = inner(norms ? norm(name, x) : x);
     x = make("map", name + ".sum", {x, branch});
     x = settings.preNorm ? x : norm(name, x);
   };
-  block(path + ".attention", [&](size_t v) { return mix(settings, path + ".attention", v, over); });
-  block(path + ".feed_forward", [&](size_t v) {
+  block(settings.attends, path + ".attention",
+        [&](size_t v) { return mix(settings, path + ".attention", v, over); });
+  block(settings.feeds, path + ".feed_forward", [&](size_t v) {
     std::vector<size_t> in;
     if (settings.gated) {
       in.push_back(make("linear", path + ".feed_forward.gate", {v}));
@@ -135,11 +138,36 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, StageNames &next, s
   return layers > 0 && settings.preNorm ? norm(next(), x) : x;
 }
 
+size_t Deriver::feedForward(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  settings.attends = false;
+  return layer(settings, path, x);
+}
+
+/// Derives an attention block with queries, keys and values of three streams, each normed once.
+size_t Deriver::attention(const Fields &fields, const std::string &path, size_t x) {
+  Layer settings = readLayer(fields);
+  dropout |= settings.dropsOut;
+  partner(fields, x, "query");
+  partner(fields, stream(fields.text("key"), fields), "value");
+  std::map<std::string, size_t> rows;
+  std::vector<size_t> operands;
+  for (const char *role : {"query", "key", "value"}) {
+    std::string name = fields.text(role), part = path + ".attention." + role;
+    auto [at, isNew] = rows.try_emplace(name, stream(name, fields));
+    bool norms = isNew && settings.preNorm && settings.attentionNorm;
+    at->second = norms ? norm(part, at->second) : at->second;
+    operands.push_back(make("linear", part, {at->second}));
+  }
+  size_t mixed = attend(path + ".attention.mix", operands, settings.mask);
+  mixed = make("linear", path + ".attention.output", {mixed});
+  x = make("map", path + ".attention.sum", {x, mixed});
+  return settings.preNorm ? x : norm(path + ".attention", x);
+}
+
 /// Derives a layer with keys and values from its own stream, or from other streams.
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  settings.mask.from = fields.integer("first", 0, 0);
-  settings.attentionNorm = fields.choice("attention_norm", {true, false}) == 0;
   const json *over = fields.find("over");
   if (!over || !over->is_array()) {
     return over ? layer(settings, path, x, {stream(fields.text("over"), fields)})

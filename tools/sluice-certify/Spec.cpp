@@ -10,9 +10,8 @@ using namespace certify;
 static std::string describePlace(const std::string &text, size_t position) {
   std::string before = text.substr(0, position > 0 ? position - 1 : 0);
   size_t lines = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-  size_t start = before.rfind('\n'); // npos + 1 is 0
-  return "line " + std::to_string(lines) + ", column " +
-         std::to_string(before.size() - (start + 1) + 1);
+  size_t start = before.rfind('\n'); // npos is -1
+  return "line " + std::to_string(lines) + ", column " + std::to_string(before.size() - start);
 }
 
 json certify::parseSpec(const std::string &text) {
@@ -44,7 +43,7 @@ json certify::parseSpec(const std::string &text) {
 
 static const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
-    "mask rotary bias feed_forward relative distances scales lsh";
+    "mask rotary bias feed_forward feed_forward_dropout relative distances scales lsh";
 
 /// Returns the inputs in the order of their names.
 static std::vector<std::string> namesOfInputs(const json &spec) {
@@ -90,7 +89,13 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
-  Fields fields(stage, isLayered ? &getDefaults(spec) : nullptr, path);
+  json whole = stage; // with the defaults of a block's own keys
+  for (const auto &[key, value] : getDefaults(spec).items()) {
+    if ((row.traits & Block) && Fields::hasWord(row.keys, key) && !whole.contains(key)) {
+      whole[key] = value;
+    }
+  }
+  Fields fields(whole, isLayered ? &getDefaults(spec) : nullptr, path);
   size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
   bool isRelative = isLayered && fields.isSet("relative", "none");
   own.need(op == "embedding" || !graph.values[input].isGiven ||
@@ -152,8 +157,7 @@ static int64_t chooseFactor(json &spec, size_t i) {
   static const std::regex set("\\{(" + positive + "(," + positive + "){1,15})\\}"), word("[0-9]+");
   int64_t factor = 0;
   for (json &stage : spec["stages"]) {
-    bool isHourglass = stage.value("op", json()) == "hourglass";
-    if (!isHourglass || !stage.value("hierarchy", json()).is_string()) {
+    if (stage.value("op", json()) != "hourglass" || !stage.value("hierarchy", json()).is_string()) {
       continue;
     }
     auto text = stage["hierarchy"].get<std::string>();

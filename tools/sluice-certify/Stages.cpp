@@ -10,9 +10,13 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
   static const std::map<std::string, DerivedStage> stages = [] {
     // clang-format off
     std::map<std::string, DerivedStage> rows = {
-      {"embedding", {"input positions dropout ngrams ngram_rows document_end to", &D::embedding}},
+      {"embedding", {"input positions dropout ngrams ngram_rows document_end scale deviation to", &D::embedding}},
       {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
+      {"feed_forward", {"norm placement epsilon activation dropout feed_forward_dropout bias feed_forward from to",
+                        &D::feedForward, Block}},
+      {"attention", {"query key value attention_norm first heads key_value_heads head_size norm placement epsilon "
+                     "dropout attention_dropout mask bias from to", &D::attention, Block}},
       {"norm", {"norm epsilon from to", &D::normStage}},
       {"dropout", {"rate from to", &D::dropoutStage}},
       {"add", {"with from to", &D::join}},
@@ -21,7 +25,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"shift", {"by start from to", &D::shiftStage, OfTokens}},
       {"shorten", {"factor method window segments width from to", &D::shortenStage, OfTokens}},
       {"upsample", {"factor method window segments by width from to", &D::upsampleStage, OfTokens}},
-      {"hourglass", {"hierarchy shorten shorten_window shorten_keys upsample shift shifted start from to",
+      {"hourglass", {"hierarchy shorten shorten_window shorten_keys upsample upsample_norm shift shifted start from to",
                      &D::hourglass, Layered | OfTokens}},
       {"top_down", {"hierarchy shorten shorten_window upsample projection_activation bags start from to",
                     &D::topDown, Layered | OfTokens}},
@@ -29,8 +33,8 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"boundaries", {"name rule factor predictor prior prior_logit temperature weight capacity at loss "
                       "threshold rise spike top epsilon window document_end ratio mode from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
-      {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::loss, Aside | OfTokens}},
-      {"head", {"tied bias label_smoothing target weights shift first from", &D::head, OfTokens}},
+      {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::score, Aside | OfTokens}},
+      {"head", {"tied bias label_smoothing target weights shift first from", &D::score, OfTokens}},
     };
     // clang-format on
     for (const auto &[name, keys] : listStages()) {
@@ -61,13 +65,12 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
     terms.push_back(make("position", path + ".position", {}));
   }
-  bool drops = hasDropout(fields, "dropout");
-  return terms.size() > 1 || drops ? make("map", path + ".sum", terms) : terms[0];
+  bool changes = hasDropout(fields, "dropout") || fields.isSet("scale", 1);
+  return terms.size() > 1 || changes ? make("map", path + ".sum", terms) : terms[0];
 }
 
 size_t Deriver::layers(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  settings.mask.from = fields.integer("first", 0, 0);
   for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
     x = layer(settings, path + ".inside." + std::to_string(i), x);
   }
@@ -83,8 +86,7 @@ size_t Deriver::dropoutStage(const Fields &fields, const std::string &path, size
 }
 
 size_t Deriver::shiftStage(const Fields &fields, const std::string &path, size_t x) {
-  int64_t by = fields.integer("by", 0);
-  return shift(path, by, learnsStart(fields), x);
+  return shift(path, fields.integer("by", 0), learnsStart(fields), x);
 }
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
@@ -94,8 +96,8 @@ size_t Deriver::stream(const std::string &name, const Fields &fields) const {
   return found->second;
 }
 
-size_t Deriver::partner(const Fields &fields, size_t x) const {
-  size_t y = stream(fields.text("with"), fields);
+size_t Deriver::partner(const Fields &fields, size_t x, const char *key) const {
+  size_t y = stream(fields.text(key), fields);
   const Draft &one = graph.values[x], &other = graph.values[y];
   fields.need(one.isOnScale(other) && one.input == other.input, "two streams of one scale");
   return y;
@@ -141,15 +143,6 @@ size_t Deriver::upsampleStage(const Fields &fields, const std::string &path, siz
   return upsample(path, fields.integer("factor", 1), linear, x, fields);
 }
 
-size_t Deriver::loss(const Fields &fields, const std::string &path, size_t x) {
-  nameLoss(fields.text("name"), fields, x);
-  return score(fields, path, "loss", x);
-}
-
-size_t Deriver::head(const Fields &fields, const std::string &path, size_t x) {
-  return score(fields, path, "head", x);
-}
-
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
   if (k > 1 || window > 1) {
     std::string op = linear ? "fold" : "shorten";
@@ -158,15 +151,21 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
   return linear ? make("linear", path + ".linear", {x}) : x;
 }
 
-/// Derives linear maps of the rows of a group, concatenated; or of the parts of a group's row.
+/// Derives linear maps of the rows of a group before their shifts, concatenated; or of the parts of
+/// a group's row.
 size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
                         size_t x) {
-  int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor;
+  int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor, by = 0;
   fields.need(op == "shorten" || factor % k == 0, "a factor of the scale");
   if (op == "upsample" && k > 1) {
     x = repeat("unfold", path, stored(path + ".groups", x), k);
   }
+  for (; op == "shorten" && graph.values[x].op == &findOp("shift");
+       x = graph.values[x].operands[0]) {
+    by += graph.values[x].by;
+  }
   x = make("linear", path + ".linear", {stored(path + ".rows", x)});
+  x = by > 0 ? shift(path, by, false, x) : x;
   return op == "shorten" && k > 1 ? group("fold", path + ".fold", x, k, k) : x;
 }
 
@@ -198,17 +197,16 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
   return with || activated ? make("map", path + ".project", terms) : terms[0];
 }
 
-void Deriver::nameLoss(const std::string &name, const Fields &fields, size_t x) {
-  fields.need(lossRows.emplace(name, x).second, "a name that no other loss has");
-}
-
 /// Row t reads group (t - shift) div k. Rows that are not scored must satisfy the theorem too.
-size_t Deriver::score(const Fields &fields, const std::string &path, const std::string &what,
-                      size_t x) {
+size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
+  bool isHead = fields.text("op") == "head";
+  fields.need(isHead || lossRows.emplace(fields.text("name"), x).second,
+              "a name that no other loss has");
   hasDropout(fields, "label_smoothing");
-  dropout |= fields.isSet("weights", "") || (what == "head" && fields.isSet("target", ""));
+  dropout |= fields.isSet("weights", "") || (isHead && fields.isSet("target", ""));
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   size_t row = k > 1 ? repeat("upsample", path, x, k) : x;
-  graph.losses.push_back({path + "." + what, by > 0 ? shift(path, by, false, row) : row});
+  row = by > 0 ? shift(path, by, false, row) : row;
+  graph.losses.push_back({path + (isHead ? ".head" : ".loss"), row});
   return x;
 }

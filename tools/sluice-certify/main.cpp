@@ -35,9 +35,8 @@ static std::string showMessage(const std::string &message) {
   for (size_t i = 0; i < message.size(); ++i) {
     auto byte = static_cast<unsigned char>(message[i]);
     auto next = static_cast<unsigned char>(i + 1 < message.size() ? message[i + 1] : 0);
-    bool isControl = (byte < 0x20 && byte != '\n') || byte == 0x7F;
-    if (isControl ||
-        (byte == 0xC2 && next >= 0x80 && next < 0xA0)) { // also characters of two bytes
+    bool isLong = byte == 0xC2 && next >= 0x80 && next < 0xA0; // a control character of two bytes
+    if ((byte < 0x20 && byte != '\n') || byte == 0x7F || isLong) {
       shown += {'\\', 'x', "0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
     } else {
       shown += message[i];
@@ -54,12 +53,11 @@ int main(int argc, char **argv) {
       "sluice-certify");
   std::string spec, certificate;
   bool enumerates = false;
-  program.add_option("SPEC", spec, "Model spec, JSON (docs/spec.md)")
-      ->type_name("FILE")
-      ->required();
-  program.add_option("CERTIFICATE", certificate, "Its certificate (docs/certificate.md)")
-      ->type_name("FILE")
-      ->required();
+  auto addFile = [&](const char *name, std::string &file, const char *description) {
+    program.add_option(name, file, description)->type_name("FILE")->required();
+  };
+  addFile("SPEC", spec, "Model spec, JSON (docs/spec.md)");
+  addFile("CERTIFICATE", certificate, "Its certificate (docs/certificate.md)");
   program.add_flag(
       "--enumerate", enumerates,
       "Also walk all paths, at all lengths up to twice the product of the factors plus "
