@@ -190,7 +190,7 @@ void Collector::collectMasks(const TextNode &object) {
 /// and, for the stage's input, the result of the preceding stage.
 void Collector::collectStreams(size_t index) {
   const TextNode &stage = text.stages()[index];
-  for (const char *key : {"from", "with", "over"}) {
+  for (const char *key : {"from", "with", "over", "query", "key", "value"}) {
     const TextNode *value = stage.find(key);
     if (!value || value->kind != '"') {
       continue;
@@ -353,6 +353,9 @@ void Collector::collectStage(size_t index) {
   }
   if (op == "replace") {
     collectMask(stage);
+  }
+  if (op == "attention" && !stage.find("mask")) {
+    addKey(stage, "mask", "\"complete\"");
   }
   collectMasks(stage);
   if (const TextNode *over = stage.find("over")) {

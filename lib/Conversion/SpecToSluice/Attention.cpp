@@ -46,11 +46,11 @@ static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
 /// Returns the distance between a query and a key: between their first tokens or, for a complete
 /// mask, whose keys end where the query does, between their last tokens. Its step is the finest
 /// scale of which both factors are multiples.
-static dispatch::Distance getDistance(spec::LayerOp op, ScaleRatio scales) {
-  if (getRelativeTerms(op) == spec::RelativeTerms::none) {
+static dispatch::Distance getDistance(const HeadSettings &heads, ScaleRatio scales) {
+  if (heads.terms == spec::RelativeTerms::none) {
     return {};
   }
-  bool isComplete = op.getMask().getShape() == spec::MaskShape::complete;
+  bool isComplete = heads.mask.getShape() == spec::MaskShape::complete;
   return {scales.query, scales.key, isComplete ? scales.query - scales.key : 0};
 }
 
@@ -92,7 +92,7 @@ static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x
       PositionOp::create(c.b, c.getSequence(op.getDistanceStep(), c.getWidth(), c.computeType),
                          c.read(getDistancesName(c.model, op)));
   Value rows = c.createLinear("attention.relative", distances, c.computeType);
-  return {content, packed, 0, *op.getKeyValueHeads() * *op.getHeadSize(), {position, rows}};
+  return {content, packed, packed, 0, *op.getKeyValueHeads() * *op.getHeadSize(), {position, rows}};
 }
 
 /// Creates queries, keys and values: by one linear map, or by one map of the stream itself and one
@@ -107,10 +107,11 @@ static AttentionInputs createInputs(StageContext &c, spec::LayerOp op, Value x) 
   if (op.readsOther()) {
     Value over = createKeyStream(c, op, x);
     Value query = c.createLinear("attention.query", x, c.computeType);
-    inputs = {query, c.createLinear("attention.kv", over, c.computeType), 0, keys, {}};
+    Value packed = c.createLinear("attention.kv", over, c.computeType);
+    inputs = {query, packed, packed, 0, keys, {}};
   } else {
     Value packed = c.createLinear("attention.qkv", x, c.computeType);
-    inputs = {packed, packed, queries, queries + keys, {}};
+    inputs = {packed, packed, packed, queries, queries + keys, {}};
   }
   if (getRelativeTerms(op) == spec::RelativeTerms::bias) {
     inputs.extras.push_back(c.readOwn("attention.relative.table"));
@@ -150,15 +151,44 @@ Value spec_to_sluice::convertAttention(StageContext &c, spec::LayerOp op, Value 
   if (op.isGrouped()) {
     return convertGroupedAttention(c, op, x);
   }
-  HeadSettings heads = {*op.getHeads(), *op.getKeyValueHeads(), op.getMask(),
+  HeadSettings heads = {*op.getHeads(),
+                        *op.getKeyValueHeads(),
+                        *op.getHeadSize(),
+                        op.getAttentionDropout(),
+                        getRelativeTerms(op),
+                        op.getMask(),
                         static_cast<int64_t>(op.getFirst())};
   AttentionInputs inputs = createInputs(c, op, x);
-  Value mixed = createMix(c, op, "attention", heads, inputs, spec::getKeyLoc(op, "mask"));
+  Value mixed = createMix(c, "attention", heads, inputs, spec::getKeyLoc(op, "mask"));
+  return c.createLinear("attention.output", mixed, c.residualType);
+}
+
+Value spec_to_sluice::convertStreams(StageContext &c, spec::AttentionOp op) {
+  llvm::SmallDenseMap<Value, Value> normed;
+  auto createRows = [&](StringRef part, Value stream) {
+    auto [at, isNew] = normed.try_emplace(stream, c.getValue(stream));
+    if (isNew && op.normsStreams()) {
+      at->second = c.createNorm(part, op.getNorm(), op.getEpsilon(), at->second, c.computeType);
+    }
+    return c.createLinear(part, at->second, c.computeType);
+  };
+  Value query = createRows("attention.query", op.getQuery());
+  Value keys = createRows("attention.key", op.getKey());
+  Value values = createRows("attention.value", op.getValue());
+  HeadSettings heads = {*op.getHeads(),
+                        *op.getKeyValueHeads(),
+                        *op.getHeadSize(),
+                        op.getAttentionDropout(),
+                        spec::RelativeTerms::none,
+                        op.getMask(),
+                        static_cast<int64_t>(op.getFirst())};
+  Value mixed = createMix(c, "attention", heads, {query, keys, values, 0, 0, {}},
+                          spec::getKeyLoc(op, "mask"));
   return c.createLinear("attention.output", mixed, c.residualType);
 }
 
 /// Creates the score of a query and a key: their product, terms by distance, and the scale.
-static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
+static void createScore(StageContext &c, const HeadSettings &heads, Region &region) {
   auto &b = c.b;
   OpBuilder::InsertionGuard guard(b);
   Block *body = b.createBlock(&region);
@@ -166,35 +196,34 @@ static void createScore(StageContext &c, spec::LayerOp op, Region &region) {
   body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
   auto addTerm = [&] { return ScalarValue(b, body->addArgument(b.getF32Type(), b.getLoc())); };
   ScalarValue score = {b, body->getArgument(0)};
-  if (op.isXl()) { // product of the position query and the row for the distance
+  bool isBias = heads.terms == spec::RelativeTerms::bias;
+  if (heads.terms != spec::RelativeTerms::none && !isBias) { // product of the position query and
+                                                             // the row for the distance
     score = score + addTerm();
   }
-  score = score * (1 / std::sqrt(static_cast<double>(*op.getHeadSize())));
-  if (getRelativeTerms(op) == spec::RelativeTerms::bias) { // the table's number for the distance
-                                                           // and head
+  score = score * (1 / std::sqrt(static_cast<double>(heads.size)));
+  if (isBias) { // the table's number for the distance and head
     score = score + addTerm();
   }
   YieldOp::create(b, ValueRange{score});
 }
 
-Value spec_to_sluice::createMix(StageContext &c, spec::LayerOp op, const std::string &block,
+Value spec_to_sluice::createMix(StageContext &c, const std::string &block,
                                 const HeadSettings &heads, const AttentionInputs &inputs,
                                 Location place) {
-  int64_t size = *op.getHeadSize();
   int64_t keyFactor = getFactor(c.function, cast<SequenceType>(inputs.keys.getType()));
-  double dropout = op.getAttentionDropout();
-  bool drops = c.purpose == Purpose::Train && dropout > 0;
+  bool drops = c.purpose == Purpose::Train && heads.dropout > 0;
   c.setName(block + ".mix", place);
   IntegerSet mask = withStride(createMaskSet(heads.mask, c.getFactor(), keyFactor),
                                heads.mask.getBegin(), heads.stride);
   auto mix = AttentionOp::create(
-      c.b, c.getSequence(c.getFactor(), heads.heads * size, c.computeType),
+      c.b, c.getSequence(c.getFactor(), heads.heads * heads.size, c.computeType),
       c.getSequence(c.getFactor(), heads.heads, c.b.getF32Type()), inputs.query, inputs.keys,
-      inputs.keys, inputs.extras, heads.heads, heads.keyValueHeads, size, 0, inputs.keyColumn,
-      inputs.valueColumn, withFirstKey(mask, heads.first),
-      llvm::APFloat(drops ? static_cast<float>(dropout) : 0.0F), drops ? c.nextRandom++ : 0,
-      getRelativeTerms(op) == spec::RelativeTerms::bias,
-      getDistance(op, scaleRatio(c.getFactor(), keyFactor)).attribute(c.b.getContext()));
-  createScore(c, op, mix.getScore());
+      inputs.values, inputs.extras, heads.heads, heads.keyValueHeads, heads.size, 0,
+      inputs.keyColumn, inputs.valueColumn, withFirstKey(mask, heads.first),
+      llvm::APFloat(drops ? static_cast<float>(heads.dropout) : 0.0F), drops ? c.nextRandom++ : 0,
+      heads.terms == spec::RelativeTerms::bias,
+      getDistance(heads, scaleRatio(c.getFactor(), keyFactor)).attribute(c.b.getContext()));
+  createScore(c, heads, mix.getScore());
   return mix.getOutput();
 }

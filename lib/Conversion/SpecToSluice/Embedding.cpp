@@ -88,16 +88,16 @@ static Value convertEmbedding(StageContext &c, spec::EmbeddingOp op) {
         PositionOp::create(c.b, c.getSequence(1, c.getWidth(), c.residualType),
                            isLearned ? c.readOwn("position.weight") : c.read(sinusoidalName)));
   }
-  if (terms.size() == 1 && (c.purpose != Purpose::Train || op.getDropout() == 0)) {
+  bool drops = c.purpose == Purpose::Train && op.getDropout() > 0;
+  if (terms.size() == 1 && !drops && op.getScale() == 1) {
     return terms[0];
   }
   c.setName("sum");
   return c.createMap(terms, [&](ArrayRef<ScalarValue> v) {
     auto rest = v.begin() + averaged;
     ScalarValue sum = std::accumulate(v.begin() + 1, rest, v[0], std::plus<ScalarValue>());
-    if (averaged > 1) {
-      sum = sum * (1.0 / static_cast<double>(averaged));
-    }
+    double scale = op.getScale() / static_cast<double>(averaged);
+    sum = scale == 1 ? sum : sum * scale;
     sum = std::accumulate(rest, v.end(), sum, std::plus<ScalarValue>());
     return c.createDropout(sum, op.getDropout(), c.getWidth());
   });

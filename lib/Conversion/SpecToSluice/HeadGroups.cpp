@@ -25,7 +25,8 @@ static spec::MaskAttr getMovingWindow(spec::ScaleAttr scale, int64_t rowFactor) 
 
 static HeadGroup getGroup(StageContext &c, spec::LayerOp op, int64_t index) {
   int64_t count = op.getGroupCount();
-  HeadGroup group = {{*op.getHeads() / count, *op.getKeyValueHeads() / count, {}}};
+  HeadGroup group = {{*op.getHeads() / count, *op.getKeyValueHeads() / count, *op.getHeadSize(),
+                      op.getAttentionDropout()}};
   if (op.getOver()) {
     group.heads.mask = cast<spec::MaskAttr>((*op.getOver())[index]);
     return group;
@@ -77,8 +78,9 @@ Value spec_to_sluice::convertGroupedAttention(StageContext &c, spec::LayerOp op,
     Value keys = createGroupKeys(c, op, group, i, x);
     Value query = c.createLinear(block + ".query", x, c.computeType);
     keys = c.createLinear(block + ".kv", keys, c.computeType);
-    AttentionInputs inputs = {query, keys, 0, group.heads.keyValueHeads * *op.getHeadSize(), {}};
-    Value mixed = createMix(c, op, block, group.heads, inputs, spec::getKeyLoc(op, key));
+    int64_t columns = group.heads.keyValueHeads * group.heads.size;
+    AttentionInputs inputs = {query, keys, keys, 0, columns, {}};
+    Value mixed = createMix(c, block, group.heads, inputs, spec::getKeyLoc(op, key));
     c.setName(block + ".output");
     Value weight = c.readWeight(c.getSymbol(block + ".output.weight"));
     Value bias = i == 0 ? c.readOwn("attention.output.bias") : Value();

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Converts a transformer layer: an attention block, then a feed-forward block.
+// Converts a transformer layer, an attention block and then a feed-forward block, and each block as
+// a stage of its own.
 #include "Attention.h"
 #include "SpecToSluice.h"
 
@@ -13,7 +14,7 @@ static ScalarValue gate(ScalarValue gate, ScalarValue in) {
   return gate / (decay + 1) * in;
 }
 
-static Value convertFeedForward(StageContext &c, spec::LayerOp op, Value x) {
+template <typename Op> static Value createFeedForward(StageContext &c, Op op, Value x) {
   SmallVector<Value> maps;
   if (op.getActivation() == spec::ActivationFunction::swiglu) {
     maps.push_back(c.createLinear("feed_forward.gate", x, c.computeType));
@@ -21,15 +22,18 @@ static Value convertFeedForward(StageContext &c, spec::LayerOp op, Value x) {
   maps.push_back(c.createLinear("feed_forward.in", x, c.computeType));
   c.setName("feed_forward.activation");
   Value hidden = c.createMap(maps, [&](ArrayRef<ScalarValue> v) {
-    return v.size() == 2 ? gate(v[0], v[1]) : applyActivation(op.getActivation(), v[0]);
+    ScalarValue active =
+        v.size() == 2 ? gate(v[0], v[1]) : applyActivation(op.getActivation(), v[0]);
+    return c.createDropout(active, op.getFeedForwardDropout(), *op.getFeedForward());
   });
   return c.createLinear("feed_forward.out", hidden, c.residualType);
 }
 
 /// Returns x + drop(inner(norm(x))), without the norm if streams come normed, or norm(x +
 /// drop(inner(x))).
-static Value createResidual(StageContext &c, spec::LayerOp op, StringRef block, Value x,
-                            bool hasNorm, function_ref<Value(Value)> inner) {
+template <typename Op>
+static Value createResidual(StageContext &c, Op op, StringRef block, Value x, bool hasNorm,
+                            function_ref<Value(Value)> inner) {
   bool isPre = op.getPlacement() == spec::NormPlacement::pre;
   auto normalize = [&](Value v) {
     return c.createNorm(block, op.getNorm(), op.getEpsilon(), v,
@@ -43,13 +47,29 @@ static Value createResidual(StageContext &c, spec::LayerOp op, StringRef block, 
   return isPre ? sum : normalize(sum);
 }
 
+template <typename Op> static Value createFeedForwardBlock(StageContext &c, Op op, Value x) {
+  return createResidual(c, op, "feed_forward", x, /*hasNorm=*/true,
+                        [&](Value v) { return createFeedForward(c, op, v); });
+}
+
+static Value convertFeedForward(StageContext &c, spec::FeedForwardOp op) {
+  return createFeedForwardBlock(c, op, c.getValue(op.getInput()));
+}
+
+/// The three streams have norms and maps of their own, so the residual sum alone reads the input.
+static Value convertAttentionStage(StageContext &c, spec::AttentionOp op) {
+  return createResidual(c, op, "attention", c.getValue(op.getInput()), /*hasNorm=*/false,
+                        [&](Value) { return convertStreams(c, op); });
+}
+
 static Value convertLayer(StageContext &c, spec::LayerOp op) {
   Value x = createResidual(c, op, "attention", c.getValue(op.getInput()), op.getAttentionNorm(),
                            [&](Value v) { return convertAttention(c, op, v); });
-  return createResidual(c, op, "feed_forward", x, /*hasNorm=*/true,
-                        [&](Value v) { return convertFeedForward(c, op, v); });
+  return *op.getFeedForward() == 0 ? x : createFeedForwardBlock(c, op, x);
 }
 
 void spec_to_sluice::populateLayerConversions(StageConversions &conversions) {
   conversions.add(convertLayer);
+  conversions.add(convertFeedForward);
+  conversions.add(convertAttentionStage);
 }

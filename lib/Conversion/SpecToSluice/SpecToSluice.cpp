@@ -43,7 +43,15 @@ static bool trainsOtherwise(Operation &stage) {
     return target && target->getSteps() > 0;
   };
   return llvm::TypeSwitch<Operation *, bool>(&stage)
-      .Case([](spec::LayerOp op) { return op.getDropout() > 0 || op.getAttentionDropout() > 0; })
+      .Case([](spec::LayerOp op) {
+        return op.getDropout() > 0 || op.getAttentionDropout() > 0 ||
+               op.getFeedForwardDropout() > 0;
+      })
+      .Case([](spec::FeedForwardOp op) {
+        return op.getDropout() > 0 || op.getFeedForwardDropout() > 0;
+      })
+      .Case(
+          [](spec::AttentionOp op) { return op.getDropout() > 0 || op.getAttentionDropout() > 0; })
       .Case([](spec::EmbeddingOp op) { return op.getDropout() > 0; })
       .Case([](spec::HeadOp op) {
         return op.getLabelSmoothing() > 0 || op.getTarget() || op.getWeights();

@@ -71,6 +71,10 @@ bool LayerOp::normsOther() {
   return readsOther() && getPlacement() == NormPlacement::pre && getAttentionNorm();
 }
 
+bool AttentionOp::normsStreams() {
+  return getPlacement() == NormPlacement::pre && getAttentionNorm();
+}
+
 int64_t LayerOp::getDistanceStep() {
   int64_t own = getStream(getInput()).getFactor();
   return readsOther() ? std::gcd(own, getStream(getSources().front()).getFactor()) : own;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Verifiers of layers and of attention between a scale and its segments: combinations of settings.
+// Verifiers of layers, their blocks, and attention between a scale and its segments: combinations
+// of settings.
 #include "Layers.h"
 #include "StageChecks.h"
 
@@ -22,11 +23,11 @@ static bool isXl(LayerSettingsInterface layer) {
 // Settings
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyHeads(LayerSettingsInterface layer) {
+template <typename Op> static LogicalResult verifyHeadCounts(Op layer) {
   if (!layer.getHeads()) {
     return emitMissingKey(layer, "heads");
   }
-  if (failed(verifyDerived(layer, {"key_value_heads", "feed_forward"}))) {
+  if (failed(verifyDerived(layer, {"key_value_heads"}))) {
     return failure();
   }
   int64_t heads = *layer.getHeads(), width = getStream(layer->getOperand(0)).getWidth();
@@ -40,6 +41,13 @@ static LogicalResult verifyHeads(LayerSettingsInterface layer) {
     return emitKeyError(layer, "heads")
            << "expected \"heads\" to divide the width, found " << heads << " heads for width "
            << width << "; change one of the two or give \"head_size\"";
+  }
+  return success();
+}
+
+static LogicalResult verifyHeads(LayerSettingsInterface layer) {
+  if (failed(verifyHeadCounts(layer)) || failed(verifyDerived(layer, {"feed_forward"}))) {
+    return failure();
   }
   if (layer.getRotary() && *layer.getHeadSize() % 2 != 0) {
     bool given = isWritten(layer, "head_size");
@@ -151,12 +159,8 @@ LogicalResult spec::verifyLayerSettings(Operation *stage) {
   return success();
 }
 
-void spec::setLayerDefaults(Operation *stage, int64_t width) {
-  auto layer = cast<LayerSettingsInterface>(stage);
-  if (!layer.getHeads()) {
-    return;
-  }
-  Builder b(stage->getContext());
+template <typename Op> static void setHeadDefaults(Op layer, int64_t width) {
+  Builder b(layer->getContext());
   int64_t heads = *layer.getHeads();
   if (!layer.getKeyValueHeads()) {
     layer.setKeyValueHeadsAttr(b.getI64IntegerAttr(heads));
@@ -164,8 +168,16 @@ void spec::setLayerDefaults(Operation *stage, int64_t width) {
   if (!layer.getHeadSize() && width % heads == 0) {
     layer.setHeadSizeAttr(b.getI64IntegerAttr(width / heads));
   }
+}
+
+void spec::setLayerDefaults(Operation *stage, int64_t width) {
+  auto layer = cast<LayerSettingsInterface>(stage);
+  if (!layer.getHeads()) {
+    return;
+  }
+  setHeadDefaults(layer, width);
   if (!layer.getFeedForward()) {
-    layer.setFeedForwardAttr(b.getI64IntegerAttr(4 * width));
+    layer.setFeedForwardAttr(Builder(stage->getContext()).getI64IntegerAttr(4 * width));
   }
 }
 
@@ -218,8 +230,45 @@ static LogicalResult verifyPlace(Operation *stage, StringRef key, Value keys) {
   return success();
 }
 
-/// Verifies the source of a layer. On another axis every key is visible: its positions are not
-/// comparable with the queries' positions.
+/// Returns true if positions of both streams are on one axis, or on the tokens and their segments.
+static bool areComparable(StreamType own, StreamType other) {
+  bool isSameAxis = own.getAxis() == other.getAxis() && own.getName() == other.getName();
+  return isSameAxis || (own.getAxis() != AxisKind::input && other.getAxis() != AxisKind::input);
+}
+
+/// Sets the mask `bidirectional` over another axis, unless the stage has a mask of its own.
+template <typename Op> static void setMaskDefault(Op op, StreamType own, StreamType other) {
+  bool isApart = other.getAxis() == AxisKind::input && own.getAxis() != AxisKind::input;
+  if (isApart && !isWritten(op, "mask")) { // positions of two axes do not compare
+    op.setMaskAttr(MaskAttr::get(op.getContext(), MaskShape::bidirectional, 0, 0));
+  }
+}
+
+/// Verifies the mask of keys of another stream, which `key` names. On another axis every key is
+/// visible: its positions are not comparable with the queries' positions.
+template <typename Op>
+static LogicalResult verifySourceMask(Op op, StringRef key, Value queries, Value keys) {
+  StreamType own = getStream(queries), other = getStream(keys);
+  if (areComparable(own, other)) {
+    return verifyMaskBetween(op, "mask", op.getMask(), own.getFactor(), other.getFactor());
+  }
+  if (own.getAxis() == AxisKind::input) {
+    return emitKeyError(op, key)
+           << "expected a layer of the tokens where " << quote(key)
+           << " names a stream of another axis, as an input is read before the first token, found "
+           << describeStream(queries) << " over " << describeStream(keys);
+  }
+  if (isWritten(op, "mask") && op.getMask().getShape() != MaskShape::bidirectional) {
+    return emitKeyError(op, "mask")
+           << "expected \"bidirectional\" for \"mask\" over the axis of the input "
+           << quote(other.getName().getValue())
+           << ", whose positions are not those of the queries, found another; write \"mask\": "
+              "\"bidirectional\" in this stage, or leave it out";
+  }
+  return success();
+}
+
+/// Verifies the source of a layer.
 static LogicalResult verifySingleSource(LayerOp op) {
   if (op.getRotary()) {
     return emitKeyError(op, "rotary")
@@ -231,35 +280,21 @@ static LogicalResult verifySingleSource(LayerOp op) {
   if (failed(verifyPlace(op, "over", over))) {
     return failure();
   }
-  bool isSameAxis = own.getAxis() == other.getAxis() && own.getName() == other.getName();
-  RelativeTerms terms = getTerms(op);
-  if (isSameAxis || (own.getAxis() != AxisKind::input && other.getAxis() != AxisKind::input)) {
-    if (own.getFactor() != other.getFactor() && terms != RelativeTerms::none &&
-        op.getMask().getShape() == MaskShape::tokens) {
-      return emitKeyError(op, "relative")
-             << "expected \"none\" for \"relative\" by a window in tokens between two scales, "
-                "where a key may begin after its query, found another; write \"relative\": "
-                "\"none\" in this stage, or use another mask";
-    }
-    return verifyMaskBetween(op, "mask", op.getMask(), own.getFactor(), other.getFactor());
-  }
-  if (own.getAxis() == AxisKind::input) {
-    return emitKeyError(op, "over")
-           << "expected a layer of the tokens where \"over\" names a stream of another axis, as an "
-              "input is "
-              "read before the first token, found "
-           << describeStream(op.getInput()) << " over " << describeStream(over);
-  }
-  StringRef name = other.getName().getValue();
-  if (isWritten(op, "mask") && op.getMask().getShape() != MaskShape::bidirectional) {
-    return emitKeyError(op, "mask")
-           << "expected \"bidirectional\" for \"mask\" over the axis of the input " << quote(name)
-           << ", whose positions are not those of the queries, found another; write \"mask\": "
-              "\"bidirectional\" in this stage, or leave it out";
-  }
-  if (terms != RelativeTerms::none) {
+  bool hasTerms = getTerms(op) != RelativeTerms::none;
+  if (hasTerms && areComparable(own, other) && own.getFactor() != other.getFactor() &&
+      op.getMask().getShape() == MaskShape::tokens) {
     return emitKeyError(op, "relative")
-           << "expected \"none\" for \"relative\" over the axis of the input " << quote(name)
+           << "expected \"none\" for \"relative\" by a window in tokens between two scales, "
+              "where a key may begin after its query, found another; write \"relative\": "
+              "\"none\" in this stage, or use another mask";
+  }
+  if (failed(verifySourceMask(op, "over", op.getInput(), over))) {
+    return failure();
+  }
+  if (hasTerms && !areComparable(own, other)) {
+    return emitKeyError(op, "relative")
+           << "expected \"none\" for \"relative\" over the axis of the input "
+           << quote(other.getName().getValue())
            << ", whose positions have no distance from those of the queries, found another; write "
               "\"relative\": \"none\" in this stage, or leave it out";
   }
@@ -348,12 +383,16 @@ static LogicalResult verifyRows(LayerOp op) {
   return success();
 }
 
-static LogicalResult verifyAttentionNorm(LayerOp op) {
+template <typename Op> static LogicalResult verifyAttentionNorm(Op op) {
   if (!op.getAttentionNorm() && op.getPlacement() == NormPlacement::post) {
     return emitKeyError(op, "attention_norm")
            << "expected \"attention_norm\" only where \"placement\" is \"pre\", as a post-norm "
               "block norms its sum, found false; leave it out";
   }
+  return success();
+}
+
+static LogicalResult verifyLayerNorms(LayerOp op) {
   if (!op.getAttentionNorm() && (op.getOver() || op.getScales())) {
     return emitKeyError(op, "attention_norm")
            << "expected no \"attention_norm\" with groups of heads, whose streams have norms of "
@@ -383,7 +422,8 @@ LogicalResult LayerOp::verify() {
   if (getLsh() && !getSources().empty()) {
     return refuseWithLsh(*this, "over") << "write \"lsh\": false in this stage";
   }
-  if (failed(verifyAttentionNorm(*this)) || failed(verifyAxis(*this, getInput()))) {
+  if (failed(verifyAttentionNorm(*this)) || failed(verifyLayerNorms(*this)) ||
+      failed(verifyAxis(*this, getInput()))) {
     return failure();
   }
   bool isSingle = getSources().size() == 1 && !getOver();
@@ -400,16 +440,45 @@ void LayerOp::setDerivedDefaults() {
   setLayerDefaults(*this, getStream(getInput()).getWidth());
   StreamType own = getStream(getInput());
   bool readsOther = getSources().size() == 1 && !getOver();
-  bool isApart = readsOther && getStream(getSources().front()).getAxis() == AxisKind::input &&
-                 own.getAxis() != AxisKind::input;
-  if (isApart && !isWritten(*this, "mask")) { // positions on two axes do not compare
-    setMaskAttr(MaskAttr::get(getContext(), MaskShape::bidirectional, 0, 0));
+  if (readsOther) {
+    setMaskDefault(*this, own, getStream(getSources().front()));
   }
 }
 
 LogicalResult LayersOp::verify() {
   return failure(failed(verifyLayerSettings(*this)) || failed(verifyFirst(*this, getFirst())) ||
                  failed(verifyAxis(*this, getInput())));
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+LogicalResult FeedForwardOp::verify() {
+  return failure(failed(verifyDerived(*this, {"feed_forward"})) ||
+                 failed(verifyAxis(*this, getInput())));
+}
+Type FeedForwardOp::computeResultType() { return getInput().getType(); }
+void FeedForwardOp::setDerivedDefaults() {
+  if (!getFeedForward()) {
+    setFeedForward(4 * getStream(getInput()).getWidth());
+  }
+}
+
+LogicalResult AttentionOp::verify() {
+  return failure(failed(verifyHeadCounts(*this)) || failed(verifyAttentionNorm(*this)) ||
+                 failed(verifyAxis(*this, getInput())) ||
+                 failed(verifyPair(*this, getInput(), getQuery(), false, "query")) ||
+                 failed(verifyPlace(*this, "key", getKey())) ||
+                 failed(verifyPair(*this, getKey(), getValue(), false, "value")) ||
+                 failed(verifySourceMask(*this, "key", getQuery(), getKey())));
+}
+Type AttentionOp::computeResultType() { return getInput().getType(); }
+void AttentionOp::setDerivedDefaults() {
+  if (getHeads()) {
+    setHeadDefaults(*this, getStream(getInput()).getWidth());
+  }
+  setMaskDefault(*this, getStream(getQuery()), getStream(getKey()));
 }
 
 //===----------------------------------------------------------------------===//

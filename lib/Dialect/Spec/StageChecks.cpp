@@ -40,8 +40,8 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens: rows of an input's axis have
 /// their own counts, so no stage on that axis groups or delays.
 static bool readsTokensOnly(Operation *stage) {
-  return !isa<EmbeddingOp, LayerOp, LayersOp, NormOp, AddOp, ReplaceOp, ProjectOp, DropoutOp,
-              AttendOp, BoundariesOp>(stage);
+  return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
+              ProjectOp, DropoutOp, AttendOp, BoundariesOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to
@@ -56,8 +56,8 @@ static bool readsSegments(Operation *stage) {
   if (auto layers = dyn_cast<LayersOp>(stage)) {
     return !layers.getScales();
   }
-  return isa<NormOp, ShiftOp, AddOp, ProjectOp, DropoutOp, ShortenOp, UpsampleOp, BoundariesOp,
-             AttendOp>(stage);
+  return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ProjectOp, DropoutOp, ShortenOp, UpsampleOp,
+             BoundariesOp, AttendOp>(stage);
 }
 
 LogicalResult spec::verifyAxis(Operation *stage, Value input) {
@@ -87,21 +87,22 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
   return success();
 }
 
-LogicalResult spec::verifyPair(Operation *stage, Value input, Value with, bool sameWidth) {
+LogicalResult spec::verifyPair(Operation *stage, Value input, Value with, bool sameWidth,
+                               StringRef key) {
   StreamType a = getStream(input), b = getStream(with);
   bool isOfInput = a.getAxis() == AxisKind::input || b.getAxis() == AxisKind::input;
   if (isOfInput && (a.getAxis() != b.getAxis() || a.getName() != b.getName())) {
-    return emitKeyError(stage, "with")
+    return emitKeyError(stage, key)
            << "expected two streams of one axis, found " << describeStream(input) << ", and "
            << describeStream(with) << "; let a layer read the other with \"over\"";
   }
   if (a.getFactor() != b.getFactor() || a.getAxis() != b.getAxis() || a.getName() != b.getName()) {
-    return emitKeyError(stage, "with")
+    return emitKeyError(stage, key)
            << "expected two streams of one scale, found " << describeStream(input) << ", and "
            << describeStream(with) << "; shorten or upsample one of them";
   }
   if (sameWidth && a.getWidth() != b.getWidth()) {
-    return emitKeyError(stage, "with")
+    return emitKeyError(stage, key)
            << "expected two streams of one width, found " << describeStream(input) << ", of width "
            << a.getWidth() << ", and " << describeStream(with) << ", of width " << b.getWidth()
            << "; project one of them to \"width\": " << a.getWidth();

@@ -22,7 +22,7 @@ StreamType withWidth(StreamType stream, int64_t width);
 mlir::LogicalResult verifyAxis(mlir::Operation *stage, mlir::Value input);
 /// Fails unless two streams have one axis and scale, and with `sameWidth` one width.
 mlir::LogicalResult verifyPair(mlir::Operation *stage, mlir::Value input, mlir::Value with,
-                               bool sameWidth);
+                               bool sameWidth, llvm::StringRef key = "with");
 /// Fails if "start" is "null" with a shift of 0, which has no first rows to learn.
 mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::optional<int64_t> by);
 /// Fails if a linear map of a group has a window: `key` with "METHOD_KEY": "linear".

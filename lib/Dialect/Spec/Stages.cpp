@@ -62,6 +62,11 @@ static LogicalResult verifyEmbedsNumbers(EmbeddingOp op, InputOp numbers) {
            << " of the role " << quote(stringifyInputUse(*numbers.getRole()))
            << ", which losses alone read; name another";
   }
+  if (op.getDeviation()) {
+    return emitKeyError(op, "deviation") << "expected no \"deviation\" of an embedding of numbers, "
+                                            "which has no table but a linear "
+                                            "map, found one; leave it out";
+  }
   if (op.getPositions() != PositionTable::none || op.getNgrams()) {
     return emitKeyError(op, op.getNgrams() ? "ngrams" : "positions")
            << "expected neither \"positions\" nor \"ngrams\" of an embedding of numbers, found "

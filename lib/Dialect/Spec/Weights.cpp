@@ -19,9 +19,13 @@ static std::string join(StringRef prefix, StringRef part) {
 }
 
 WeightList::WeightList(ModelOp model) : builder(model.getContext()) {
-  auto layers = model.getBody().getOps<LayerOp>();
-  auto count = std::max<std::ptrdiff_t>(std::distance(layers.begin(), layers.end()), 1);
-  residualScale = std::sqrt(2.0 * static_cast<double>(count));
+  int64_t blocks = 0;
+  for (Operation &stage : model.getBody().getOps()) {
+    auto layer = dyn_cast<LayerOp>(stage);
+    blocks +=
+        layer ? (*layer.getFeedForward() > 0 ? 2 : 1) : isa<FeedForwardOp, AttentionOp>(stage);
+  }
+  residualScale = std::sqrt(static_cast<double>(blocks == 0 ? 2 : blocks));
   builder.setInsertionPointToEnd(&model.getBody().front());
 }
 
@@ -166,7 +170,8 @@ static void listAttention(LayerOp op, WeightList &list, int64_t width) {
   list.addLinear("attention.output", width, queries, list.getResidualScale(), op.getBias());
 }
 
-static void listFeedForward(LayerOp op, WeightList &list, int64_t width) {
+template <typename Op> static void listFeedForward(Op op, WeightList &list) {
+  int64_t width = getStream(op.getInput()).getWidth();
   int64_t hidden = *op.getFeedForward();
   SmallVector<StringRef> maps = {"feed_forward.in"};
   if (op.getActivation() == ActivationFunction::swiglu) {
@@ -194,7 +199,33 @@ void LayerOp::listWeights(WeightList &list) {
   } else {
     listAttention(*this, list, width);
   }
-  listFeedForward(*this, list, width);
+  if (*getFeedForward() > 0) {
+    listFeedForward(*this, list);
+  }
+}
+
+void FeedForwardOp::listWeights(WeightList &list) { listFeedForward(*this, list); }
+
+/// Lists a norm for each of the streams, and a map for each of queries, keys and values.
+void AttentionOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth();
+  int64_t queries = *getHeads() * *getHeadSize(), keys = *getKeyValueHeads() * *getHeadSize();
+  if (getPlacement() == NormPlacement::post) {
+    list.addNorm("attention.norm", getNorm(), width);
+  }
+  SmallVector<Value> normed;
+  auto listMap = [&](const std::string &part, Value stream, int64_t columns) {
+    int64_t over = getStream(stream).getWidth();
+    if (normsStreams() && !llvm::is_contained(normed, stream)) {
+      list.addNorm(part + ".norm", getNorm(), over);
+      normed.push_back(stream);
+    }
+    list.addLinear(part, columns, over, 1, getBias());
+  };
+  listMap("attention.query", getQuery(), queries);
+  listMap("attention.key", getKey(), keys);
+  listMap("attention.value", getValue(), keys);
+  list.addLinear("attention.output", width, queries, list.getResidualScale(), getBias());
 }
 
 //===----------------------------------------------------------------------===//
@@ -208,11 +239,12 @@ void EmbeddingOp::listWeights(WeightList &list) {
   if (input && input.isNumbers()) {
     return list.addMatrix("", width, input.getRowWidth());
   }
+  double deviation = getDeviation().value_or(embeddingDeviation);
   int64_t tokens = input ? input.getTokenCount() : static_cast<int64_t>(model.getVocabulary());
-  list.add("token.weight", {tokens, width}, InitialValues::normal, embeddingDeviation);
+  list.add("token.weight", {tokens, width}, InitialValues::normal, deviation);
   for (int64_t size : getNgrams().value_or(ArrayRef<int64_t>())) {
     list.add("ngram." + std::to_string(size) + ".weight", {*getNgramRows(), width},
-             InitialValues::normal, embeddingDeviation);
+             InitialValues::normal, deviation);
   }
   if (getPositions() == PositionTable::learned) {
     list.add("position.weight", {model.getContextOfInput(getInput().value_or("")), width},

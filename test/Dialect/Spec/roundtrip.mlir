@@ -41,10 +41,14 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
   %13 = spec.project %12, %10 {activation = #spec<activation gelu>, path = "stages.13"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.replace{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %14 = spec.replace %13, %10 {block = 2 : i64, path = "stages.14"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK: spec.feed_forward{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %15 = spec.feed_forward %14 {feed_forward = 16 : i64, feed_forward_dropout = 1.000000e-01 : f64, path = "stages.15"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK: spec.attention{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %16 = spec.attention %15, %15, %14, %10 {head_size = 4 : i64, heads = 2 : i64, key_value_heads = 1 : i64, path = "stages.16"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.loss{{.*}} : (!spec.stream<tokens, 8>) -> ()
-  spec.loss %14 {factor = 5.000000e-01 : f64, name = "other", path = "stages.15"} : (!spec.stream<tokens, 8>) -> ()
+  spec.loss %16 {factor = 5.000000e-01 : f64, name = "other", path = "stages.17"} : (!spec.stream<tokens, 8>) -> ()
 // CHECK: spec.head{{.*}} : (!spec.stream<tokens, 8>) -> ()
-  spec.head %14 {path = "stages.16", tied = true} : (!spec.stream<tokens, 8>) -> ()
+  spec.head %16 {path = "stages.18", tied = true} : (!spec.stream<tokens, 8>) -> ()
 }
 
 // CHECK: spec.model

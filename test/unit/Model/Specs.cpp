@@ -23,6 +23,24 @@ static const char *const dropout =
              {"op": "dropout", "rate": 0.3},
              {"op": "head", "bias": true}]})json";
 
+/// Separate blocks of layers. Queries, keys and values come from streams of two scales and two
+/// widths, or two of them from one stream; every dropout; a scaled embedding.
+static const char *const blocksApart =
+    R"json({"sluice": 1, "vocabulary": 53, "context": 23, "batch": 3, "width": 20,
+  "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 24, "dropout": 0.1,
+               "attention_dropout": 0.2, "feed_forward_dropout": 0.15},
+  "stages": [{"op": "embedding", "positions": "learned", "scale": 4.5, "deviation": 0.22},
+             {"op": "layer", "feed_forward": 0, "rotary": true, "to": "x"},
+             {"op": "feed_forward", "activation": "swiglu", "placement": "post", "to": "y"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 3, "to": "keys"},
+             {"op": "feed_forward", "bias": false},
+             {"op": "project", "width": 12, "to": "values"},
+             {"op": "attention", "from": "y", "query": "x", "key": "keys", "value": "values",
+              "mask": {"window": [0, 4]}, "to": "z"},
+             {"op": "attention", "query": "z", "key": "z", "value": "x", "placement": "post", "norm": "rms"},
+             {"op": "head", "tied": true}]})json";
+
 /// Windows, one of which is empty for the first rows; heads wider than the width and a head size of
 /// 6.
 static const char *const windows =
@@ -409,6 +427,7 @@ const std::vector<Family> &families() {
                                           {"OverDistances", overDistances},
                                           {"PostNorm", postNorm},
                                           {"Dropout", dropout},
+                                          {"BlocksApart", blocksApart},
                                           {"Windows", windows},
                                           {"Resampling", resampling},
                                           {"Streams", streams},

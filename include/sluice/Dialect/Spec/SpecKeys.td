@@ -36,11 +36,17 @@ def ActivationKey : WordKey<"activation", Spec_ActivationFunction,
                             "activation of the feed-forward block; gelu is exact (erf), swiglu is "
                             "Wout (silu(Wgate h) * (Win h))",
                             "gelu">;
-def FeedForwardKey : IntegerKey<"feed_forward", "hidden width of the feed-forward block", "4 d">;
+class FeedForwardWidthKey<string meaning, string least>
+    : IntegerKey<"feed_forward", meaning, "4 d", least>;
+def FeedForwardKey
+    : FeedForwardWidthKey<"hidden width of the feed-forward block; 0: no such block", "0">;
 def DropoutKey
     : ProbabilityKey<"dropout", "dropout rate after each of the two blocks, before the residual "
                                 "is added", "0",
                      "0">;
+def FeedForwardDropoutKey
+    : ProbabilityKey<"feed_forward_dropout", "on the hidden features of the feed-forward block",
+                     "0", "0">;
 def AttentionDropoutKey
     : ProbabilityKey<"attention_dropout", "dropout rate of attention probabilities", "0", "0">;
 defvar maskType = "string, {\"window\": [a, b]}, {\"tokens\": [a, b]} or {\"block\": rows}";
@@ -95,7 +101,8 @@ def ScalesKey
 /// Keys of `defaults`, and of every stage that contains layers.
 defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey, NormEpsilonKey,
                     ActivationKey, DropoutKey, AttentionDropoutKey, MaskKey, RotaryKey, BiasKey,
-                    FeedForwardKey, RelativeKey, DistancesKey, ScalesKey, LshKey];
+                    FeedForwardKey, RelativeKey, DistancesKey, ScalesKey, LshKey,
+                    FeedForwardDropoutKey];
 
 //===----------------------------------------------------------------------===//
 // Keys of several stages

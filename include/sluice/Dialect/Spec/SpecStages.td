@@ -62,7 +62,12 @@ def Spec_EmbeddingOp
                       OptionalAttr<DenseI64ArrayAttr>>,
            IntegerKey<"ngram_rows", "rows of each table", "65536", "1", "16777216">,
            IntegerKey<"document_end", "token that ends a document; n-grams do not extend across "
-                                      "it", "none", "0">],
+                                      "it", "none", "0">,
+           PositiveKey<"scale", "multiplies the rows, before positions are added", "1", "1">,
+           PositiveKey<"deviation",
+                       "standard deviation of the initial values of the tables of tokens and of "
+                       "n-grams",
+                       "0.02">],
           (ins), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let commonKeys = [OpKey, ToKey, FrozenKey];
   let article = "an";
@@ -117,6 +122,42 @@ def Spec_LayerOp
     int64_t getDistanceStep();
     /// Returns the number of distance steps in the context.
     int64_t getDistanceCount();
+  }];
+}
+
+class BlockDropoutKey<string where>
+    : ProbabilityKey<"dropout", "after " # where # ", before the residual is added", "0", "0">;
+def Spec_FeedForwardOp
+    : Spec_StreamStage<
+          "feed_forward", "The feed-forward block of a layer, with its norm and its residual sum.",
+          [NormKey, PlacementKey, NormEpsilonKey, ActivationKey, BlockDropoutKey<"the block">,
+           FeedForwardDropoutKey, BiasKey, FeedForwardWidthKey<"hidden width of the block", "1">],
+          (ins Spec_Stream:$input), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let inherits = 1;
+}
+
+class AttentionStreamKey<string key, string meaning> : StreamKey<key, meaning, "required"> {
+  let hint = "the name of an earlier stage's result";
+}
+def Spec_AttentionOp
+    : Spec_StreamStage<
+          "attention",
+          "The attention block of a layer, with its norms and its residual sum, whose queries, "
+          "keys and values are of streams of their own.",
+          [AttentionStreamKey<"query", "the stream of queries, on the scale of the result">,
+           AttentionStreamKey<"key", "the stream of keys, on any scale, or of an input's axis">,
+           AttentionStreamKey<"value", "the stream of values, on the scale of the keys">,
+           BooleanKey<"attention_norm",
+                      "norms of a pre-norm block; false: its streams come normed", "true">,
+           FirstRowKey, HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey,
+           NormEpsilonKey, BlockDropoutKey<"the block">, AttentionDropoutKey, MaskKey, BiasKey],
+          (ins Spec_Stream:$input, Spec_Stream:$query, Spec_Stream:$key, Spec_Stream:$value),
+          [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let article = "an";
+  let inherits = 1;
+  let extraClassDeclaration = [{
+    /// True where the block norms the streams that it reads.
+    bool normsStreams();
   }];
 }
 

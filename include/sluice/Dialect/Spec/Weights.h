@@ -35,8 +35,8 @@ public:
   /// prefix ends it.
   void setParameter(llvm::StringRef prefix) { parameter = prefix.str(); }
 
-  /// Returns the square root of the number of residual branches, two per layer: divided by it, the
-  /// branches preserve the variance of the residual stream.
+  /// Returns the square root of the number of attention and feed-forward blocks, or of 2 in a model
+  /// without any: divided by it, the branches preserve the variance of the residual stream.
   double getResidualScale() const { return residualScale; }
 
 private:
