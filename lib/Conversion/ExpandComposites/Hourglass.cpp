@@ -101,8 +101,9 @@ private:
   /// also reads it as queries.
   Value upsample(int64_t k, Value x, Value skip, InsidePaths &inside) {
     auto interpolate = [&](Value coarse, UpsampleMethod method) {
-      return add("upsample", coarse, {{"factor", k}, {"method", stringifyUpsampleMethod(method)}},
-                 inside);
+      Value fine = add("upsample", coarse,
+                       {{"factor", k}, {"method", stringifyUpsampleMethod(method)}}, inside);
+      return op.getUpsampleNorm() || (isPre && op.attendsUp()) ? norm(fine, inside) : fine;
     };
     if (!op.attendsUp()) {
       x = interpolate(x, op.getUpsample());
@@ -110,9 +111,10 @@ private:
       return skip ? add("add", {x, skip}, {}, inside) : x;
     }
     Value keys = normIfPre(x, inside), queries = skip;
-    if (op.getUpsample() == UpsampleMethod::attention_linear) {
-      x = interpolate(keys, UpsampleMethod::linear);
-      queries = add("add", {normIfPre(x, inside), skip}, {}, inside);
+    if (op.getUpsample() != UpsampleMethod::attention) {
+      bool isLinear = op.getUpsample() == UpsampleMethod::attention_linear;
+      x = interpolate(keys, isLinear ? UpsampleMethod::linear : UpsampleMethod::repeat);
+      queries = add("add", {x, skip}, {}, inside);
     }
     x = addResampler(MaskAttr::get(op.getContext(), MaskShape::causal, 0, 0), queries, keys,
                      inside);

@@ -20,10 +20,17 @@ bool HourglassOp::attendsDown() {
 }
 bool HourglassOp::attendsUp() {
   return getUpsample() == UpsampleMethod::attention ||
-         getUpsample() == UpsampleMethod::attention_linear;
+         getUpsample() == UpsampleMethod::attention_linear ||
+         getUpsample() == UpsampleMethod::attention_repeat;
 }
 
 static LogicalResult verifyResampling(HourglassOp op) {
+  if (op.getUpsampleNorm() && op.getUpsample() == UpsampleMethod::attention) {
+    return emitKeyError(op, "upsample_norm")
+           << "expected \"upsample_norm\" only where \"upsample\" adds upsampled rows, found it "
+              "with \"attention\", which adds none; leave it out, or write \"attention_linear\" or "
+              "\"attention_repeat\"";
+  }
   if (!op.attendsDown() && op.getShortenKeys() != ShortenKeySet::all) {
     return emitKeyError(op, "shorten_keys")
            << "expected \"shorten_keys\" only where \"shorten\" is \"attention\" or "

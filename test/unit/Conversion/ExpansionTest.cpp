@@ -113,6 +113,29 @@ TEST(Expansion, AttentionResamples) {
             "6 layer <- 5, 3 @1 1.inside.5\n"
             "7 add <- 6, 0 @1 1.inside.6\n"
             "8 head <- 7 @1 2\n");
+  EXPECT_EQ(expandHourglass(
+                R"("hierarchy": "0@1 0@2 0@1", "placement": "post", "upsample_norm": true,
+    "upsample": "attention_repeat")"),
+            "0 embedding <- -1 @1 0\n"
+            "1 shift <- 0 @1 1.inside.0\n"
+            "2 shorten <- 1 @2 1.inside.1\n"
+            "3 upsample <- 2 @1 1.inside.2\n"
+            "4 norm <- 3 @1 1.inside.3\n"
+            "5 add <- 4, 0 @1 1.inside.4\n"
+            "6 layer <- 5, 2 @1 1.inside.5\n"
+            "7 add <- 6, 0 @1 1.inside.6\n"
+            "8 head <- 7 @1 2\n");
+}
+
+TEST(Expansion, NormAfterUpsampling) {
+  EXPECT_EQ(expandHourglass(R"("hierarchy": "0@1 0@2 0@1", "upsample_norm": true)"),
+            "0 embedding <- -1 @1 0\n"
+            "1 shift <- 0 @1 1.inside.0\n"
+            "2 shorten <- 1 @2 1.inside.1\n"
+            "3 upsample <- 2 @1 1.inside.2\n"
+            "4 norm <- 3 @1 1.inside.3\n"
+            "5 add <- 4, 0 @1 1.inside.4\n"
+            "6 head <- 5 @1 2\n");
 }
 
 TEST(Expansion, MasksAndNormsOfResamplers) {

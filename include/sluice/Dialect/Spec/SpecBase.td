@@ -69,7 +69,8 @@ def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "Method that computes a coa
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fine rows",
                                      "upsample_method",
                                      ["repeat", "linear", "transposed", "split", "scatter",
-                                      "smooth", "attention", "attention_linear"]>;
+                                      "smooth", "attention", "attention_linear",
+                                      "attention_repeat"]>;
 def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor",
                                     "initial", ["normal", "zeros", "identity", "ones"]>;
 def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of shortening by attention",
