@@ -27,12 +27,20 @@ static bool isSequence(Operation &op) {
   return op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
 }
 
-/// Warns about a stage none of whose ops is on a path to a loss. Names the last stage in a chain of
-/// dead stages.
+/// Warns about a stage none of whose ops is on a path to a loss, nor replaced by an op on one. In a
+/// chain of dead stages, names the last stage.
 static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
   llvm::DenseSet<Operation *> live = liveOps(function);
   llvm::MapVector<Location, SmallVector<Operation *>> stages;
   llvm::StringSet<> trained; // stages with weights
+  llvm::DenseSet<Attribute> reached;
+  for (Operation *op : live) {
+    SmallVector<OriginAttr> origins;
+    if (isSequence(*op)) { // a read of a shared tensor has the origins of all its readers
+      origins = getOrigins(op->getLoc());
+    }
+    reached.insert(origins.begin(), origins.end());
+  }
   for (Operation &op : llvm::reverse(function.getBody().front())) {
     if (isSequence(op)) {
       stages[op.getLoc()].push_back(&op);
@@ -42,7 +50,10 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
     }
   }
   for (auto &[location, ops] : stages) {
-    if (llvm::any_of(ops, [&](Operation *op) { return live.contains(op); })) {
+    if (llvm::any_of(ops, [&](Operation *op) {
+          OriginAttr origin = getOrigin(op);
+          return live.contains(op) || (origin && reached.contains(origin));
+        })) {
       continue;
     }
     bool isLast = llvm::all_of(ops, [&](Operation *op) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts stages that move and group rows: shift, shorten, upsample.
 #include "SpecToSluice.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -15,10 +16,23 @@ static Value convertShift(StageContext &c, spec::ShiftOp op) {
 }
 
 /// Computes in row m the concatenation of W x[k m], ..., W x[k m + k - 1], each 1 / k of the
-/// result's columns.
+/// result's columns. Of rows of a shift, W multiplies the rows before it, and the products are
+/// shifted: a map without bias of zeros is zeros. So a group does not wait for rows past the end.
 static Value createConcatenation(StageContext &c, spec::ShortenOp op) {
-  Value x = c.materialize("rows", c.getValue(op.getInput()));
-  Value rows = c.createLinear("", x, c.residualType);
+  Value x = c.getValue(op.getInput());
+  int64_t by = 0;
+  c.setName("shift");
+  Location origins = c.b.getLoc();
+  for (auto shift = x.getDefiningOp<ShiftOp>(); shift; shift = x.getDefiningOp<ShiftOp>()) {
+    by += static_cast<int64_t>(shift.getBy());
+    origins = mergeOrigins(origins, shift.getLoc());
+    x = shift.getInput();
+  }
+  Value rows = c.createLinear("", c.materialize("rows", x), c.residualType);
+  if (by > 0) {
+    c.b.setLoc(origins);
+    rows = c.createShift(rows, by);
+  }
   if (*op.getFactor() == 1) {
     return rows;
   }
