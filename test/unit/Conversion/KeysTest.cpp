@@ -60,6 +60,7 @@ Needs getNeeds(const std::string &word) {
       {"upsample", {{"factor", "1"}}},
       {"add", {{"with", R"("a")"}}},
       {"replace", {{"with", R"("a")"}, {"block", "2"}}},
+      {"attention", {{"query", R"("a")"}, {"key", R"("a")"}, {"value", R"("a")"}, {"heads", "2"}}},
       {"attend", {{"from", R"("a")"}, {"over", R"("s")"}, {"segments", R"("w")"}, {"heads", "2"}}},
       {"dropout", {{"rate", "0.5"}}},
       {"loss", {{"name", R"("bag")"}}},
