@@ -16,7 +16,7 @@ esac
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
 include=(-I "$root/include" -I /usr/lib/llvm-22/include)
-for source in Dispatch/Dispatch Plan/Plan Sluice/Labels Spec/Spec; do # which includes Hashed.td, Step.td and Sluice.td
+for source in Dispatch/Dispatch Plan/Plan Sluice/Gradients Spec/Spec; do # which includes all others of Sluice
   dialect=${source%/*}
   "$llvm_bin/mlir-tblgen" -gen-dialect-doc "-dialect=${dialect,,}" "${include[@]}" \
     "$root/include/sluice/Dialect/$source.td" > "$pages/${dialect,,}.md"

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements the model dialect: registration, verifiers, sizes of sequences.
 #include "Scales/Windows.h"
+#include "sluice/Dialect/Sluice/Gradients.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
@@ -54,6 +55,10 @@ void SluiceDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "sluice/Dialect/Sluice/LabelsOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/GradientsOps.cpp.inc"
       >();
 }
 

@@ -466,3 +466,11 @@ func.func @start_with_another_row(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3xf
 
 // expected-error@+1 {{S-042: expected a capacity and a vocabulary, or neither, found one}}
 "sluice.axis"() {sym_name = "source", capacity = 5 : i64} : () -> ()
+
+// -----
+
+func.func @add_gradients(%a: tensor<2x3x4xf32>) {
+  // expected-error@+1 {{S-149: expected gradients that are f32 vectors or matrices, found 'tensor<2x3x4xf32>'}}
+  %b = sluice.add_gradients %a, %a : tensor<2x3x4xf32>
+  return
+}

@@ -173,6 +173,8 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     %dp = sluice.position_backward %di : (!sluice.seq<@fine, 8, f32>) -> tensor<16x8xf32>
     // CHECK: sluice.embed_backward %{{.*}}, %{{.*}}, %{{.*}} :
     %de = sluice.embed_backward %t, %dx, %dt : (!sluice.seq<@fine, 0, i32>, !sluice.seq<@fine, 8, f32>, tensor<7x8xf32>) -> tensor<7x8xf32>
+    // CHECK: sluice.add_gradients %{{.*}}, %{{.*}} : tensor<7x8xf32>
+    %ds = sluice.add_gradients %dt, %de : tensor<7x8xf32>
     // CHECK: sluice.begin_backward
     sluice.begin_backward
     // CHECK: sluice.store_gradient @table, %{{.*}} : tensor<7x8xf32>

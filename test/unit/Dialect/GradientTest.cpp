@@ -217,6 +217,35 @@ std::string startReadPastTheEnd() {
          s4d4 + " return %c : " + s4d4 + " }";
 }
 
+/// Two norms with one gain and bias, learned first rows of two shifts by one tensor, and one table
+/// by position, on two scales.
+std::string sharedParameters() {
+  std::string statistic1 = "!sluice.seq<@s1, 0, f32>", statistic2 = "!sluice.seq<@s2, 0, f32>";
+  auto norm = [](const std::string &to, const std::string &from, const std::string &type,
+                 const std::string &statistic) {
+    return " %" + to + ", %m" + to + ", %r" + to + " = sluice.norm %" + from +
+           ", %g, %b {epsilon = 1.0e-2 : f64} : (" + type + ", tensor<4xf32>, tensor<4xf32>) -> (" +
+           type + ", " + statistic + ", " + statistic + ")";
+  };
+  auto start = [](const std::string &to, const std::string &from, const std::string &type, int by) {
+    return " %" + to + " = sluice.start %" + from + ", %f by " + std::to_string(by) + " : (" +
+           type + ", tensor<4xf32>) -> " + type;
+  };
+  auto add = [](const std::string &to, const std::string &from, const std::string &type) {
+    return " %p" + to + " = sluice.position %e : (tensor<16x4xf32>) -> " + type + " %" + to +
+           " = sluice.map(%" + from + ", %p" + to +
+           ") {^bb0(%v: f32, %w: f32): %i = arith.addf %v, %w : f32 sluice.yield %i : f32} : (" +
+           type + ", " + type + ") -> " + type;
+  };
+  return "(%x: " + s1d4 +
+         ", %g: tensor<4xf32>, %b: tensor<4xf32>, %f: tensor<4xf32>, %e: tensor<16x4xf32>) -> " +
+         s2d4 + " {" + add("x1", "x", s1d4) + norm("x2", "x1", s1d4, statistic1) +
+         start("x3", "x2", s1d4, 1) + " %c = sluice.shorten %x3 factor 2 : (" + s1d4 + ") -> " +
+         s2d4 + add("x4", "c", s2d4) + start("x5", "x4", s2d4, 2) +
+         norm("x6", "x5", s2d4, statistic2) + norm("x7", "x6", s2d4, statistic2) +
+         " return %x7 : " + s2d4 + " }";
+}
+
 /// A repeat read past the end of its scale: through a shift by a group, from the next group.
 std::string shiftedRepeat() {
   return "(%x: " + s4d4 + ") -> " + s2d4 + " { %u = sluice.upsample %x factor 4 : (" + s4d4 +
@@ -326,6 +355,7 @@ std::vector<Case> cases() {
       {"start", differences, start(s1d4, 3)},
       {"start_beyond_the_sequence", differences, start(s4d4, 5)},
       {"start_read_past_the_end", differences, startReadPastTheEnd()},
+      {"shared_parameters", differences, sharedParameters()},
       {"shorten_average", differences, rescale("shorten %x factor 4", s1d4, s4d4)},
       {"shorten_third", constants,
        rescale("shorten %x factor 3", s2d4, "!sluice.seq<@s6, 4, f32>")},

@@ -75,7 +75,6 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, Isolat
       of the table.
     - S-023: with a gradient, queries, keys and values are one packed sequence, or queries
       are a sequence of their own (differentiation).
-    - S-047: a table by distance with a gradient is read by one stage (differentiation).
     - S-026: where a table of angles is given, queries and keys are the first columns of a
       linear map that this op alone reads (dispatch formation).
   }], scoreConstraints);

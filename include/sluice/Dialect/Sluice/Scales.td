@@ -37,7 +37,6 @@ def Sluice_StartOp : Sluice_ForwardOp<"start", [FusesAs<"Rows", ["getRowGroup"]>
     - S-083: `by` is at least 1.
     - S-084: input and result have one scale and width, and `null` is one row of this width.
     - S-041: the sequence is not on a given axis (`--sluice-verify-model`).
-    - S-082: a first row with a gradient is read by one stage (differentiation).
   }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$null, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);

@@ -344,9 +344,6 @@ def Sluice_PositionOp : Sluice_ForwardOp<"position", [FusesAs<"Rows">]> {
     ```mlir
     %rows = sluice.position %table : (tensor<16x8xf32>) -> !sluice.seq<@bytes, 8, f32>
     ```
-
-    Constraints:
-    - S-021: a table with a gradient is read by one stage (differentiation).
   }];
   let arguments = (ins AnyRankedTensor:$table);
   let results = (outs Sluice_Sequence:$result);
@@ -438,9 +435,6 @@ def Sluice_NormOp : Sluice_ForwardOp<"norm", [FusesAs<"Anchor">]> {
             -> (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 0, f32>,
             !sluice.seq<@bytes, 0, f32>)
     ```
-
-    Constraints:
-    - S-022: a gain with a gradient is read by one stage (differentiation).
   }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$gain,
                    Optional<AnyRankedTensor>:$bias,

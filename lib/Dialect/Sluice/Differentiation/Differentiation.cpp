@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements DifferentiableInterface: the backward ops of each op.
 #include "../Scales/Windows.h"
+#include "sluice/Dialect/Sluice/Gradients.h"
 #include "sluice/Dialect/Sluice/ScalarDifferentiation.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 
@@ -18,11 +19,8 @@ LogicalResult EmbedOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
-  if (operands[0]) {
-    return emitError(
-        "S-021: a position table is shared between two stages, which has no gradient yet");
-  }
-  operands[0] = PositionBackwardOp::create(b, getLoc(), getTable().getType(), results[0]);
+  Value table = PositionBackwardOp::create(b, getLoc(), getTable().getType(), results[0]);
+  operands[0] = addGradient(b, operands[0], table);
   return success();
 }
 
@@ -96,18 +94,14 @@ LogicalResult MapOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 LogicalResult NormOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                     MutableArrayRef<Value> operands) {
-  if (operands[1]) {
-    return emitError(
-        "S-022: a norm's gain is shared between two stages, which has no gradient yet");
-  }
   Type bias = getBias() ? getBias().getType() : Type();
   auto backward =
       NormBackwardOp::create(b, getLoc(), getInput().getType(), getGain().getType(), bias,
                              getInput(), getGain(), getMean(), getRstd(), results[0], getRmsAttr());
   operands[0] = backward.getInputGradient();
-  operands[1] = backward.getGainGradient();
+  operands[1] = addGradient(b, operands[1], backward.getGainGradient());
   if (getBias()) {
-    operands[2] = backward.getBiasGradient();
+    operands[2] = addGradient(b, operands[2], backward.getBiasGradient());
   }
   return success();
 }
@@ -152,10 +146,6 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   }
   dispatch::DistanceTerms terms = getTerms();
   constexpr unsigned firstTerm = 3;
-  if (terms.bias && operands[firstTerm + terms.count() - 1]) {
-    return emitError("S-047: a table by distance is shared between two stages, which has no "
-                     "gradient yet");
-  }
   size_t sources = types.size();
   llvm::append_range(types, getExtras().take_front(terms.count()).getTypes());
   OpBuilder::InsertionGuard guard(b);
@@ -186,7 +176,12 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   YieldOp::create(b, getLoc(), yielded);
   eraseDead(derivative);
   llvm::copy(backward.getGradients().take_front(sources), operands.begin());
-  llvm::copy(backward.getGradients().drop_front(sources), operands.begin() + firstTerm);
+  b.setInsertionPointAfter(backward);
+  for (auto [i, gradient] : llvm::enumerate(backward.getGradients().drop_front(sources))) {
+    bool isTable = isa<RankedTensorType>(gradient.getType());
+    Value &sum = operands[firstTerm + i];
+    sum = isTable ? addGradient(b, sum, gradient) : gradient;
+  }
   return success();
 }
 

@@ -4,6 +4,7 @@
 #include "../Reference/Reference.h"
 #include "Windows.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Dialect/Sluice/Gradients.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -66,14 +67,11 @@ Cost StartBackwardOp::getCost() {
 /// The result ends at the last valid position, and so do the accesses of the opposite shift.
 LogicalResult StartOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                      MutableArrayRef<Value> operands) {
-  if (operands[1]) {
-    return emitError("S-082: a learned first row is shared between two stages, which has no "
-                     "gradient yet");
-  }
   Value gradient = facts::withinLength(b, getLoc(), results[0]);
   operands[0] =
       ShiftOp::create(b, getLoc(), getInput().getType(), gradient, -countStartRows(*this));
-  operands[1] = StartBackwardOp::create(b, getLoc(), getNull().getType(), gradient, getBy());
+  Value row = StartBackwardOp::create(b, getLoc(), getNull().getType(), gradient, getBy());
+  operands[1] = addGradient(b, operands[1], row);
   return success();
 }
 
