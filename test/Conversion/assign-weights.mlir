@@ -1,20 +1,23 @@
-// RUN: sluice-opt %s --spec-assign-weights | FileCheck %s
+// RUN: sluice-opt %s --split-input-file --spec-expand-composites --spec-assign-weights | FileCheck %s
 // Weights follow the stages, in the order of files; stages that share one name its owner.
 
 spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
   // CHECK: spec.embedding
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
-  // CHECK: spec.layer {{.*}}biases_from = "stages.1"
+  // CHECK: spec.layer
+  // CHECK-NOT: shared_weights
   %1 = spec.layer %0 {path = "stages.1", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
                       bias = false, norm = #spec<norm rms>, relative = #spec.relative<xl_shared>}
       : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
-  // CHECK: spec.layer {{.*}}biases_from = "stages.1"{{.*}}path = "stages.2"
+  // CHECK: spec.layer {{.*}}path = "stages.2"
+  // CHECK-SAME: shared_weights = {attention.relative.content.bias = "stages.1.attention.relative.content.bias",
+  // CHECK-SAME:                   attention.relative.position.bias = "stages.1.attention.relative.position.bias"}
   %2 = spec.layer %1 {path = "stages.2", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
                       bias = false, norm = #spec<norm rms>, relative = #spec.relative<xl_shared>, frozen}
       : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %3 = spec.layer %2 {path = "stages.3", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64}
       : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
-  // CHECK: spec.head {{.*}}table = "stages.0.token.weight", tied = true
+  // CHECK: spec.head {{.*}}shared_weights = {weight = "stages.0.token.weight"}, tied = true
   spec.head %3 {path = "stages.4", tied = true, bias = true} : (!spec.stream<tokens, 8>) -> ()
 
   // CHECK-NEXT: spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 16, 8>}
@@ -41,4 +44,36 @@ spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batc
   // CHECK-NEXT: spec.weight @stages.3.attention.output.weight {{.*}}path = "stages.3", shape = array<i64: 8, 8>}
   // CHECK:      spec.weight @stages.4.bias {{.*}}shape = array<i64: 16>}
   // CHECK-NEXT: }
+}
+
+// -----
+
+// Stages with one name share tensors: composite stages by the places inside, an embedding, a loss and the head their table alone.
+
+// CHECK-LABEL: "shared"
+// CHECK: spec.embedding
+// CHECK: spec.layer {{.*}}path = "stages.1.inside.0"
+// CHECK-NOT: shared_weights
+// CHECK: spec.layer {{.*}}path = "stages.2.inside.0"
+// CHECK-SAME: share = "stack", shared_weights = {attention.key.weight = "stages.1.inside.0.attention.key.weight",
+// CHECK-SAME: attention.qkv.weight = "stages.1.inside.0.attention.qkv.weight"
+// CHECK-SAME: feed_forward.norm.weight = "stages.1.inside.0.feed_forward.norm.weight"
+// CHECK: spec.loss {{.*}}shared_weights = {weight = "stages.0.token.weight"}
+// CHECK: spec.head {{.*}}shared_weights = {weight = "stages.0.token.weight"}
+// CHECK-NEXT: spec.weight @stages.0.token.weight
+// CHECK-NEXT: spec.weight @stages.0.position.weight
+// CHECK: spec.weight @stages.1.inside.0.attention.query.weight {{.*}}parameter = "stages.1.inside.0.attention.qkv.weight"
+// CHECK-NOT: spec.weight @stages.2
+// CHECK: spec.weight @stages.4.bias
+// CHECK-NOT: spec.weight
+spec.model attributes {name = "shared", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0", positions = #spec<positions learned>, share = "tokens"} : () -> !spec.stream<tokens, 8>
+  %1 = spec.layers %0 {path = "stages.1", count = 1 : i64, heads = 2 : i64, key_value_heads = 2 : i64, head_size = 4 : i64,
+                       feed_forward = 16 : i64, bias = false, norm = #spec<norm rms>, share = "stack"}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %2 = spec.layers %1 {path = "stages.2", count = 1 : i64, heads = 2 : i64, key_value_heads = 2 : i64, head_size = 4 : i64,
+                       feed_forward = 16 : i64, bias = false, norm = #spec<norm rms>, share = "stack"}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.loss %2 {path = "stages.3", name = "early", share = "tokens"} : (!spec.stream<tokens, 8>) -> ()
+  spec.head %2 {path = "stages.4", bias = true, share = "tokens"} : (!spec.stream<tokens, 8>) -> ()
 }

@@ -47,7 +47,7 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
 spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabulary = 256 : i64, width = 8 : i64} {
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   // expected-error @+1 {{expected the weights that spec-assign-weights assigns, found other weights here; run spec-assign-weights}}
-  spec.head %0 {path = "stages.1", table = "another", tied = true} : (!spec.stream<tokens, 8>) -> ()
+  spec.head %0 {path = "stages.1", shared_weights = {weight = "another"}, tied = true} : (!spec.stream<tokens, 8>) -> ()
   spec.weight @stages.0.token.weight {deviation = 2.000000e-02 : f64, initial = #spec<initial normal>, path = "stages.0", shape = array<i64: 256, 8>}
 }
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Shorten-factor dropout: one artifact equals, at each factor, the artifact of only that factor, bitwise.
+# Shorten-factor dropout: one artifact equals, at each factor, the artifact of only that factor, bitwise. The model's table is
+# shared by the embedding and the head, and a norm by two stages.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 write_text "$work/training.txt" 20000 1
 write_text "$work/held-out.txt" 700 2
 tiny=$root/models/tiny/hourglass.json spec=$work/drawn.json
-sed 's/1@1 2@4 1@1/0@1 1@{2,4} 0@1/; s/"context": 64/"context": 32/; s/"batch": 4/"batch": 2/; s/"width": 32/"width": 16/' "$tiny" > "$spec"
+sed 's/1@1 2@4 1@1/0@1 1@{2,4} 0@1/; s/"context": 64/"context": 32/; s/"batch": 4/"batch": 2/; s/"width": 32/"width": 16/
+  s/"op": "embedding"/&, "share": "tokens"/; s/"op": "head"/"op": "norm", "share": "norm" }, { "op": "norm", "share": "norm" }, { &, "share": "tokens"/' "$tiny" > "$spec"
 # shellcheck disable=SC2317 # "succeeds" calls it
 compile() { "$sluice" compile "$@" --target cpu-avx2; }
 for factor in 2 4; do
@@ -25,6 +27,17 @@ holds "each line has its factor, and both factors occur" '{m["factor"] for m in 
 holds "a resumed run samples and trains the same" \
   'all((a["factor"], a["loss"], a["grad_norm"]) == (b["factor"], b["loss"], b["grad_norm"]) for a, b in zip(*f))' \
   "$work/run/metrics.jsonl" "$work/halves/metrics.jsonl"
+for file in weights optimizer; do
+  succeeds "to the same $file" cmp "$work/run/checkpoints/12/$file.safetensors" "$work/halves/checkpoints/12/$file.safetensors"
+done
+succeeds "one tensor, and one pair of moments, is of all stages that share it" python3 - "$work/run/checkpoints/12" << 'PYTHON'
+import json, sys
+for name, count in (("weights", 1), ("optimizer", 2)):
+    data = open(f"{sys.argv[1]}/{name}.safetensors", "rb").read()
+    names = [x for x in json.loads(data[8:8 + int.from_bytes(data[:8], "little")]) if "stages." in x]
+    assert not [x for x in names if "stages.3." in x or "stages.4." in x], names
+    assert len([x for x in names if "stages.0." in x]) == count and len([x for x in names if "stages.2." in x]) == 2 * count, names
+PYTHON
 holds "held-out text is scored with each" \
   'set(f[0][-1]["eval_factors"]) == {"2", "4"} and f[0][-1]["eval_factors"]["4"] == f[0][-1]["eval_bits_per_byte"]' "$work/run/metrics.jsonl"
 first=$(head -1 "$work/run/metrics.jsonl" | sed 's/.*"factor":\([0-9]\).*/\1/')

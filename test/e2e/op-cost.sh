@@ -33,12 +33,12 @@ costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows
 
 costs "the files that name a composite stage" "The stage" 'MegabyteOp|W::megabyte' 4
 
-# declared STAGE: its keys and, apart from `op` and `frozen`, the keys of all stages, by the declarations in $scratch
+# declared STAGE: its keys and, apart from `op`, `frozen` and `share`, the keys of all stages, by the declarations in $scratch
 declared() {
   "$root/build/bin/sluice-tblgen" -gen-spec-keys -I "$scratch/include" -I "$root/include" -I /usr/lib/llvm-22/include \
     "$root/include/sluice/Dialect/Spec/Spec.td" \
     | awk -v stage="\"$1\"," '$2 == stage { on = 1; next } /^}},/ { on = 0 } on && /^    {/ { gsub(/[{",]/, "", $1); print $1 }' \
-    | grep -vxE 'op|frozen' | sort
+    | grep -vxE 'op|frozen|share' | sort
 }
 # checked STAGE: the keys of its row in the independent checker
 checked() {

@@ -15,7 +15,7 @@ from blocks import Blocks
 from hashes import Hashes
 from predictors import Predictors
 from segments import Segments
-from weights import Weights
+from weights import SharedTensors, Weights
 
 LAYER_DEFAULTS = {
     "norm": "layer", "placement": "pre", "epsilon": 1e-5, "activation": "gelu", "dropout": 0,
@@ -47,7 +47,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
     kind is gain, bias, embedding or matrix."""
 
     def __init__(self, spec, make):
-        self.spec, self.make, self.weights, self.kinds = spec, make, {}, {}
+        self.spec, self.make, self.weights, self.kinds = spec, make, SharedTensors(), {}
         self.width, self.context, self.vocabulary = spec["width"], spec["context"], spec["vocabulary"]
         self.defaults = {**LAYER_DEFAULTS, **spec.get("defaults", {})}
         self.shared, self.biases = "", {}
@@ -59,7 +59,9 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         # Prefixes of stages; the segments of a stage (None: the tokens), and by name of a stream.
         self.frozen, self.coarse, self.places = set(), None, {}
         self.stages, self.widths = [], {}  # by name: the width of a stream; `width` is the width of a stage's input
+        self.roles = {}  # by share and role: the name of the tensor
         for index, stage in enumerate(spec["stages"]):
+            self.written = f"stages.{index}.", stage  # the stage of the spec that is declared
             self.expand(f"stages.{index}.", stage)
 
     def trains(self, name):

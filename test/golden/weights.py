@@ -2,10 +2,37 @@
 """The weights of docs/spec.md, in the order of that page: what each stage declares."""
 
 
+class SharedTensors(dict):
+    """Tensors by name. A tensor that several stages share has the name of the first; `owners` has it by the others'."""
+
+    def __init__(self):
+        super().__init__()
+        self.owners = {}
+
+    def __missing__(self, name):
+        return self[self.owners[name]]
+
+    def get(self, name, default=None):
+        return super().get(self.owners.get(name, name), default)
+
+
 class Weights:
     """Declares what the stages of a Model have."""
 
+    def role(self, name):
+        """What a tensor is for in a stage of the spec that shares its weights; None where it is the stage's own."""
+        prefix, stage = self.written
+        part = name.removeprefix(prefix)
+        if "share" not in stage or stage["op"] not in ("embedding", "head", "loss"):
+            return part if "share" in stage else None
+        return "table" if part in ("token.weight", "weight") else None
+
     def weight(self, name, shape, kind):
+        role = self.role(name)
+        owner = name if role is None else self.roles.setdefault((self.written[1]["share"], role), name)
+        if owner != name:
+            self.weights.owners[name] = owner
+            return
         self.weights[name], self.kinds[name] = self.make(name, shape, kind), kind
 
     def linear_weights(self, name, out, inputs, bias):

@@ -88,7 +88,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   own.need(known != table().end(), "the kind of a stage");
   const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
-  own.needKeys("op frozen " + row.keys + (isLayered ? " " + layerKeys : ""));
+  own.needKeys("op frozen share " + row.keys + (isLayered ? " " + layerKeys : ""));
   json whole = stage; // with the defaults of a block's own keys
   for (const auto &[key, value] : getDefaults(spec).items()) {
     if ((row.traits & Block) && Fields::hasWord(row.keys, key) && !whole.contains(key)) {

@@ -29,8 +29,9 @@ def ExpandComposites : Pass<"spec-expand-composites", "::mlir::ModuleOp"> {
   let description = [{
     Before: models of verified stages, whose hourglasses draw no factor (`spec-choose-factor`).
     After: all stages are primitive, in the order of their execution. Stage K that replaces the
-    stage "stages.3" has the path "stages.3.inside.K", and is frozen where that one is. Reports
-    errors of the new stages at the keys of the composite one, and stops at the first.
+    stage "stages.3" has the path "stages.3.inside.K", is frozen where that one is, and has its
+    `share`. Reports errors of the new stages at the keys of the composite one, and stops at the
+    first.
 
     Layer composites have one place for all their stages, the key `hierarchy`; lists of stages have
     the composite's brace.
@@ -49,19 +50,22 @@ def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
   let summary = "Lists the trained tensors of expanded models";
   let description = [{
     Before: models of primitive stages that `verifyExpandedModel` accepts. After: a `spec.weight`
-    for each trained tensor follows the stages, in the order of files. A tied head or loss has the
-    name of the table that it reads, `table`; a layer with biases of `xl_shared` has the path of the
-    layer that owns them, `biases_from`.
+    for each trained tensor follows the stages, in the order of files. A stage that reads tensors of
+    an earlier one has their names in `shared_weights`, by the names that they would have in the
+    stage itself: stages with one `share`, a tied head or loss, and layers with biases of
+    `xl_shared`.
 
-    Fails where a frozen stage has no weights, where no stage is trained, where layers that share
-    biases differ in their columns, and where a model has too many parameters.
+    Fails where stages with one `share` differ in their tensors or are not all frozen, where layers
+    that share biases differ in their columns, where two keys name different tensors, where a frozen
+    stage has no weights, where no stage is trained, and where a model has too many parameters.
 
     ```mlir
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
     spec.head %0 {tied = true, path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
     // becomes
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
-    spec.head %0 {tied = true, path = "stages.1", table = "stages.0.token.weight"}
+    spec.head %0 {tied = true, path = "stages.1",
+                  shared_weights = {weight = "stages.0.token.weight"}}
         : (!spec.stream<tokens, 8>) -> ()
     spec.weight @stages.0.token.weight {path = "stages.0", shape = array<i64: 16, 8>,
         initial = #spec<initial normal>, deviation = 2.0e-02 : f64}

@@ -1,14 +1,15 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lists trained tensors, decides which stages share one, and checks the size of the model.
+// Lists trained tensors, and checks the size of the model. ShareWeights.cpp finds those that stages
+// share.
 #include "sluice/Conversion/AssignWeights.h"
+#include "ShareWeights.h"
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Conversion/SpecToSluice.h"
 #include "sluice/Dialect/Spec/VerifyModel.h"
 #include "sluice/Dialect/Spec/Weights.h"
 
 #include "llvm/ADT/StringSet.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -20,57 +21,11 @@ namespace sluice {
 } // namespace sluice
 
 //===----------------------------------------------------------------------===//
-// Sharing
-//===----------------------------------------------------------------------===//
-
-/// The first layer with `xl_shared` owns the two biases. Layers that share them have the same
-/// number of columns of queries.
-static LogicalResult shareBiases(ModelOp model) {
-  LayerOp owner;
-  for (auto layer : model.getBody().getOps<LayerOp>()) {
-    RelativeAttr relative = layer.getRelative().value_or(RelativeAttr());
-    if (!relative || relative.getTerms() != RelativeTerms::xl_shared) {
-      continue;
-    }
-    owner = owner ? owner : layer;
-    layer.setBiasesFromAttr(owner.getPathAttr());
-    int64_t own = *layer.getHeads() * *layer.getHeadSize();
-    int64_t columns = *owner.getHeads() * *owner.getHeadSize();
-    if (own != columns) {
-      return emitKeyError(layer, "relative")
-             << "expected layers with \"relative\": \"xl_shared\" to have heads * head_size equal, "
-                "found "
-             << columns << " and " << own << "; make them equal, or use \"xl\"";
-    }
-  }
-  return success();
-}
-
-/// Makes tied heads and losses share the table of the last embedding of the tokens before them.
-static void shareTables(ModelOp model) {
-  StringAttr table;
-  for (Operation &stage : model.getBody().getOps()) {
-    auto embedding = dyn_cast<EmbeddingOp>(stage);
-    if (embedding && !embedding.getInput()) {
-      table = StringAttr::get(model.getContext(), *embedding.getPath() + ".token.weight");
-    }
-    auto share = [&](auto reader) {
-      if (reader.getTied()) {
-        reader.setTableAttr(table);
-      }
-    };
-    llvm::TypeSwitch<Operation *>(&stage).Case<HeadOp, LossOp>(share).Default([](Operation *) {});
-  }
-}
-
-//===----------------------------------------------------------------------===//
 // Weights
 //===----------------------------------------------------------------------===//
 
-/// Returns the path of the stage in the spec file: "stages.3" for "stages.3.inside.1".
-static StringRef getWrittenPath(StringRef path) { return path.take_front(path.find(".inside.")); }
-
-/// Fails if a frozen stage has no weights, or if no other stage has weights to train.
+/// Fails if a frozen stage has no weights, or if no other stage has weights to train. Weights that
+/// a stage shares by name are its own too.
 static LogicalResult checkFrozen(ModelOp model) {
   llvm::StringSet<> owners;
   bool isTrained = false;
@@ -81,7 +36,8 @@ static LogicalResult checkFrozen(ModelOp model) {
   Operation *last = nullptr;
   for (auto stage : model.getBody().getOps<StageInterface>()) {
     last = stage;
-    if (stage.getFrozen() && !owners.contains(getWrittenPath(stage.getPathAttr().getValue()))) {
+    if (stage.getFrozen() && !stage.getShareAttr() &&
+        !owners.contains(getWrittenPath(stage.getPathAttr().getValue()))) {
       return refuseFrozen(stage);
     }
   }
@@ -113,15 +69,12 @@ static LogicalResult checkParameters(ModelOp model) {
 }
 
 LogicalResult sluice::assignWeights(ModelOp model) {
-  if (failed(shareBiases(model))) {
-    return failure();
-  }
-  shareTables(model);
   WeightList list(model);
   for (auto stage : llvm::to_vector(model.getBody().getOps<WeightsInterface>())) {
     list.addStage(stage);
   }
-  return failure(failed(checkFrozen(model)) || failed(checkParameters(model)));
+  return failure(failed(shareWeights(model)) || failed(checkFrozen(model)) ||
+                 failed(checkParameters(model)));
 }
 
 /// Fails for a model that is not expanded, or that has weights already.

@@ -92,6 +92,9 @@ Operation *StageAppender::create(StringRef word, const StageSite &site, ValueRan
   if (cast<StageInterface>(composite).getFrozen()) {
     attributes.set("frozen", rewriter.getUnitAttr());
   }
+  if (StringAttr share = cast<StageInterface>(composite).getShareAttr()) {
+    attributes.set("share", share);
+  }
   return createStage(rewriter, site.location, word, operands, attributes.getAttrs());
 }
 

@@ -58,8 +58,8 @@ public:
       : composite(composite), rewriter(rewriter), stages(stages) {}
 
   /// Creates a stage with the attributes `own` and the keys `settings`, which take precedence. The
-  /// stage is frozen if the composite one is. Returns its result, or its first operand if it has
-  /// none.
+  /// stage is frozen if the composite one is, and shares weights by its name. Returns its result,
+  /// or its first operand if it has none.
   mlir::Value add(llvm::StringRef word, const StageSite &site, mlir::ValueRange operands,
                   llvm::ArrayRef<StageSetting> settings, const mlir::NamedAttrList &own = {});
   /// Verifies such a stage without adding it.

@@ -25,6 +25,9 @@ StageList::StageList(Operation *composite, StageAppender &appender)
 Location StageList::getLoc(ArrayRef<StageSetting> settings, DictionaryAttr ownKeys, bool inherits) {
   Location brace = getKeyLoc(composite, "");
   NamedAttrList keys;
+  if (isWritten(composite, "share")) {
+    keys.set("share", LocationAttr(getKeyLoc(composite, "share")));
+  }
   if (inherits) {
     for (NamedAttribute key : getNestedKeys(composite, "defaults")) {
       keys.set(key.getName(), key.getValue());

@@ -414,6 +414,7 @@ void SpecReader::readStage(const JsonValue &value, size_t index, size_t count) {
   fields.text("from", "");
   std::string result = fields.text("to", "");
   bool isFrozen = fields.boolean("frozen", false);
+  std::string share = fields.text("share", "");
   if (stage.inherits && defaults) {
     fields.inherit(&*defaults);
   }
@@ -429,6 +430,9 @@ void SpecReader::readStage(const JsonValue &value, size_t index, size_t count) {
   }
   if (isFrozen) {
     attributes.set("frozen", builder.getUnitAttr());
+  }
+  if (!share.empty()) {
+    attributes.set("share", builder.getStringAttr(share));
   }
   SmallVector<Value> operands = readOperands(fields, stage);
   Operation *op = createStage(builder, getStageLoc(places.locate(value.position), places.get()),

@@ -425,8 +425,9 @@ Attribute ValueReader::readBoundaries(const Fields &fields, const JsonValue &val
                                       const std::string &path) {
   const ObjectInfo &stage = *findStage("boundaries");
   std::vector<std::string_view> known = getKeyNames(stage);
-  std::erase_if(
-      known, [](std::string_view key) { return key == "op" || key == "from" || key == "frozen"; });
+  std::erase_if(known, [](std::string_view key) {
+    return key == "op" || key == "from" || key == "frozen" || key == "share";
+  });
   auto read = [&](const JsonValue &object, const std::string &prefix) -> Attribute {
     Fields own(object, file, "the boundaries");
     own.allowOnly(known);

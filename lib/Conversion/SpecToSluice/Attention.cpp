@@ -75,14 +75,13 @@ static Value createKeyStream(StageContext &c, spec::LayerOp op, Value x) {
 /// distance.
 static AttentionInputs createXlInputs(StageContext &c, spec::LayerOp op, Value x) {
   int64_t queries = *op.getHeads() * *op.getHeadSize();
-  std::string owner = (op.getBiasesFrom() ? *op.getBiasesFrom() : *op.getPath()).str();
   Value over = createKeyStream(c, op, x);
   SequenceType type = c.getSequence(c.getFactor(), queries, c.computeType);
   Value weight = c.readWeight(c.getSymbol("attention.query.weight"));
   auto createQuery = [&](StringRef part, const char *bias) -> Value {
     c.setName(part);
     return LinearOp::create(c.b, type, x, weight,
-                            c.read(owner + ".attention.relative." + bias + ".bias"));
+                            c.readOwn((Twine("attention.relative.") + bias + ".bias").str()));
   };
   Value content = createQuery("attention.query", "content");
   Value position = createQuery("attention.query_position", "position");

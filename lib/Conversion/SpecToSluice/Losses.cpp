@@ -28,9 +28,7 @@ public:
   Value createLogits(Value x);
 
 private:
-  std::string getWeightName() {
-    return op.getTied() ? op.getTable()->str() : c.getSymbol("weight");
-  }
+  std::string getWeightName() { return c.getSymbol("weight"); }
   Value readBias() { return op.getBias() ? c.readOwn("bias") : Value(); }
   std::string getRowWeights() {
     return c.purpose == Purpose::Train ? op.getWeights().value_or("").str() : "";

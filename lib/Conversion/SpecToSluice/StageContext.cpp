@@ -53,7 +53,9 @@ static StringRef getPath(Operation *stage) {
 }
 
 std::string StageContext::getSymbol(StringRef part) const {
-  return (getPath(stage) + "." + part).str();
+  DictionaryAttr shared = cast<spec::StageInterface>(stage).getSharedWeightsAttr();
+  auto owned = shared ? shared.getAs<StringAttr>(part) : StringAttr();
+  return owned ? owned.str() : (getPath(stage) + "." + part).str();
 }
 
 void StageContext::setName(StringRef part) { setName(part, spec::getKeyLoc(stage, "")); }

@@ -73,6 +73,7 @@ struct StageContext {
   void setName(llvm::StringRef part);
   /// Sets the origin at another place, for example the place of the stage's mask.
   void setName(llvm::StringRef part, mlir::Location place);
+  /// Returns the symbol of a part of the stage, which may be a tensor of another stage.
   std::string getSymbol(llvm::StringRef part) const;
 
   /// Returns the type of a sequence on the axis of the stage.

@@ -132,7 +132,7 @@ static int64_t countTableRows(LayerOp op) {
   return op.getDistanceCount();
 }
 
-/// Adds relative position terms. Layers that share biases use the biases of the first one.
+/// Adds relative position terms.
 static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t width) {
   RelativeAttr relative = op.getRelative().value_or(RelativeAttr());
   if (relative && relative.getTerms() == RelativeTerms::bias) {
@@ -144,10 +144,8 @@ static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t 
     return;
   }
   list.addMatrix("attention.relative", queries, width);
-  if (!op.getBiasesFrom() || op.getBiasesFrom() == op.getPath()) {
-    list.addBias("attention.relative.content", queries);
-    list.addBias("attention.relative.position", queries);
-  }
+  list.addBias("attention.relative.content", queries);
+  list.addBias("attention.relative.position", queries);
 }
 
 static void listAttention(LayerOp op, WeightList &list, int64_t width) {
@@ -254,10 +252,8 @@ void EmbeddingOp::listWeights(WeightList &list) {
 
 template <typename Op> static void listHead(Op op, WeightList &list) {
   int64_t vocabulary = getModel(op).getVocabulary();
-  if (!op.getTied()) {
-    list.add("weight", {vocabulary, getStream(op.getInput()).getWidth()}, InitialValues::normal,
-             embeddingDeviation, /*decays=*/true);
-  }
+  list.add("weight", {vocabulary, getStream(op.getInput()).getWidth()}, InitialValues::normal,
+           embeddingDeviation, /*decays=*/true);
   if (op.getBias()) {
     list.addBias("", vocabulary);
   }

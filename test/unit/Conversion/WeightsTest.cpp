@@ -119,6 +119,37 @@ TEST(Weights, TiedHeadHasNoMatrix) {
   EXPECT_EQ(weights.show("", ""), "stages.0.token.weight [11, 12]\n");
 }
 
+TEST(Weights, FirstSharingStageOwnsThem) {
+  Weights weights(
+      readGood(specText(R"({ "op": "project", "share": "map", "initial": "zeros" },
+    { "op": "shorten", "factor": 2 }, { "op": "norm", "share": "norm" },
+    { "op": "project", "share": "map", "initial": "zeros", "activation": "gelu" },
+    { "op": "norm", "share": "norm" }, { "op": "upsample", "factor": 2 },
+    { "op": "loss", "name": "early", "share": "tokens", "bias": true },)",
+                        "\"heads\": 2", R"(, "share": "tokens")", R"(, "share": "tokens")")));
+  EXPECT_EQ(weights.show("", ""), "stages.0.token.weight [11, 12]\n"
+                                  "stages.1.weight [12, 12] *\n"
+                                  "stages.1.bias [12]\n"
+                                  "stages.3.weight [12]\n"
+                                  "stages.3.bias [12]\n"
+                                  "stages.7.bias [11]\n");
+}
+
+TEST(Weights, SpellingsOfSharingGiveOneTensor) {
+  Weights weights(readGood(specText(R"({ "op": "layer", "relative": "xl_shared", "share": "block" },
+    { "op": "embedding", "share": "tokens" }, { "op": "layer", "relative": "xl_shared" },
+    { "op": "layer", "relative": "xl_shared", "share": "block" },)",
+                                    "\"heads\": 2", R"(, "share": "tokens")",
+                                    R"(, "tied": true, "bias": true)")));
+  std::string all = weights.show("", "");
+  EXPECT_EQ(weights.show("stages.2.", ""), "") << all;
+  EXPECT_EQ(weights.show("stages.3.attention.relative.", "stages.3."),
+            "attention.relative.weight [12, 12] *\n")
+      << all;
+  EXPECT_EQ(weights.show("stages.4.", ""), "") << all;
+  EXPECT_EQ(weights.show("stages.5.", ""), "stages.5.bias [11]\n") << all;
+}
+
 TEST(Weights, ParametersOfWindows) {
   Weights weights(
       readGood(specText(R"({ "op": "shorten", "factor": 2, "window": 5, "method": "convolution" },

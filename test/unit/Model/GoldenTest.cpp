@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                                            "convolution", "bidirectional", "top-down", "bottomup",
                                            "retina", "attention", "dynamic", "begun", "blocks",
                                            "widths", "blt", "attend", "flow", "pairs", "lsh-causal",
-                                           "drawn", "taught", "spikes"),
+                                           "drawn", "taught", "spikes", "shared"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

@@ -22,6 +22,12 @@ def Spec_StageInterface : OpInterface<"StageInterface"> {
                     "getToAttr">,
     InterfaceMethod<"Returns true if training does not update the weights.", "bool",
                     "getFrozen">,
+    InterfaceMethod<"Name of the weights that the stage shares with others; null without one.",
+                    "::mlir::StringAttr", "getShareAttr">,
+    InterfaceMethod<"Tensors of other stages that this one reads, by the name of its own part; "
+                    "null without any.", "::mlir::DictionaryAttr", "getSharedWeightsAttr">,
+    InterfaceMethod<"Sets the tensors of other stages that this one reads.", "void",
+                    "setSharedWeightsAttr", (ins "::mlir::DictionaryAttr":$weights)>,
     InterfaceMethod<"Number of tokens before the first row of the result that may be scored; "
                     "null means 0.", "::mlir::IntegerAttr", "getFirstTokensAttr">,
     InterfaceMethod<"Sets the number of tokens before the first row that may be scored.", "void",

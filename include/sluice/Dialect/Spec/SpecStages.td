@@ -17,12 +17,17 @@ def FromKey : ObjectKey<"from", "name of a stream", "the input stream",
 def ToKey : ObjectKey<"to", "string", "names the result; defined once", "unnamed">;
 def FrozenKey : ObjectKey<"frozen", "boolean",
                           "training does not update the stage's weights", "false">;
+def ShareKey : ObjectKey<"share", "string",
+                         "a name: stages that have it share one set of weights", "none">;
 
 /// A stage. `article` precedes its name in messages. With `inherits`, the spec's `defaults` supply
 /// keys that the stage does not set.
-///   path          prefix of its weights' names
-///   to            name of the result in the spec
-///   first_tokens  tokens before the first row of the result that may be scored; absent: 0
+///   path            prefix of its weights' names
+///   to              name of the result in the spec
+///   share           name of the weights that it shares
+///   shared_weights  tensors of other stages that it uses, by the name of its own part: a
+///                   dictionary that `spec-assign-weights` sets
+///   first_tokens    tokens before the first row of the result that may be scored; absent: 0
 class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operands, dag outputs,
                  list<Trait> traits = []>
     : Op<Spec_Dialect, mnemonic,
@@ -31,7 +36,7 @@ class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operand
   string sentence = sentence_;
   let summary = sentence_;
   list<Key> keys = keys_;
-  list<Key> commonKeys = [OpKey, FromKey, ToKey, FrozenKey];
+  list<Key> commonKeys = [OpKey, FromKey, ToKey, FrozenKey, ShareKey];
   /// Attributes that no key sets.
   dag assigned = (ins);
   string article = "a";
@@ -39,7 +44,9 @@ class Spec_Stage<string mnemonic, string sentence_, list<Key> keys_, dag operand
   bit hasLayerKeys = 0;
   let arguments = !con(operands, KeyArguments<keys_>.arguments,
                        (ins OptionalAttr<StrAttr>:$path, OptionalAttr<StrAttr>:$to,
-                           UnitAttr:$frozen, OptionalAttr<Spec_IntegerFrom<"0", "">>:$first_tokens),
+                           UnitAttr:$frozen, OptionalAttr<StrAttr>:$share,
+                           OptionalAttr<DictionaryAttr>:$shared_weights,
+                           OptionalAttr<Spec_IntegerFrom<"0", "">>:$first_tokens),
                        assigned);
   let results = outputs;
   let hasVerifier = 1;
@@ -69,7 +76,7 @@ def Spec_EmbeddingOp
                        "n-grams",
                        "0.02">],
           (ins), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
-  let commonKeys = [OpKey, ToKey, FrozenKey];
+  let commonKeys = [OpKey, ToKey, FrozenKey, ShareKey];
   let article = "an";
 }
 
@@ -98,8 +105,6 @@ def Spec_LayerOp
   }];
   let inherits = 1;
   let hasLayerKeys = 1;
-  /// Path of the layer that owns the shared biases of `xl_shared`. Set by `spec-assign-weights`.
-  let assigned = (ins OptionalAttr<StrAttr>:$biases_from);
   let extraClassDeclaration = [{
     /// Returns true with Transformer-XL's relative position terms.
     bool isXl();
@@ -176,7 +181,7 @@ def Spec_ShiftOp
           "later token.",
           [ShiftByKey, StartKey],
           (ins Spec_Stream:$input), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
-  let commonKeys = [OpKey, FromKey, ToKey];
+  let commonKeys = [OpKey, FromKey, ToKey, ShareKey];
 }
 
 class FactorKey<string meaning> : IntegerKey<"factor", meaning, "required without segments"> {
@@ -289,16 +294,13 @@ class Spec_Sink<string mnemonic, string sentence, list<Key> keys,
                 dag operands = (ins Spec_Stream:$input), dag outputs = (outs)>
     : Spec_Stage<mnemonic, sentence, keys, operands,
                  outputs, [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
-  let commonKeys = [OpKey, FromKey, FrozenKey];
+  let commonKeys = [OpKey, FromKey, FrozenKey, ShareKey];
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
 }
-/// Name of the embedding table of a tied head. Set by `spec-assign-weights`.
-defvar tableAttribute = (ins OptionalAttr<StrAttr>:$table);
 def Spec_HeadOp : Spec_Sink<"head",
                             "Logits and the cross-entropy of row t against token t + 1; on a "
                             "coarse scale, of groups against the tokens that follow them.",
                             headKeys> {
-  let assigned = tableAttribute;
   let extraClassDeclaration = [{
     /// Returns the shift: row t uses group (t - shift) div f. The key "shift", or the scale's
     /// factor - 1.
@@ -321,7 +323,7 @@ def Spec_LossOp
                       headKeys)> {
   /// `bag` marks the losses of a top_down's coarse scales, which score every row that has a group
   /// of that scale.
-  let assigned = !con(tableAttribute, (ins UnitAttr:$bag));
+  let assigned = (ins UnitAttr:$bag);
   let extraClassDeclaration = [{
     /// Returns the shift: row t uses group (t - shift) div f. The key "shift", or the scale's
     /// factor - 1.

@@ -11,7 +11,8 @@ namespace sluice::spec {
 /// Standard deviation of an embedding table, and of trained rows.
 constexpr double embeddingDeviation = 0.02;
 
-/// Adds spec.weight ops to the end of a model, stage by stage.
+/// Adds spec.weight ops to the end of a model, stage by stage. Each stage lists all tensors that it
+/// reads, as if it shared none.
 class WeightList {
 public:
   explicit WeightList(ModelOp model);
