@@ -46,7 +46,7 @@ void checkOutput(const TokenizerFlags &flags, const std::string &flag, const std
 }
 
 void trainOne(const TokenizerFlags &flags) {
-  std::vector<ByteFile> files = openTexts(flags.data, 256, 1, "a byte to train on", flags.raw);
+  std::vector<ByteFile> files = openTexts(flags.data, 256, 1, "a byte to train on", {flags.raw});
   Tokenizer tokenizer = trainTokenizer(files, flags.training);
   if (tokenizer.size() < flags.training.vocabulary) {
     printNotice(format("the text has pieces for %lld ids, fewer than --vocabulary %lld",
@@ -70,7 +70,7 @@ void importOne(const TokenizerFlags &flags) {
 void encodeTexts(const Tokenizer &tokenizer, const TokenizerFlags &flags) {
   std::vector<int32_t> all;
   int64_t bytes = 0;
-  for (const ByteFile &file : openTexts(flags.encode, 256, 0, "", flags.raw)) {
+  for (const ByteFile &file : openTexts(flags.encode, 256, 0, "", {flags.raw})) {
     std::vector<int32_t> ids = tokenizer.encode(file.bytes.readAll());
     all.insert(all.end(), ids.begin(), ids.end());
     bytes += static_cast<int64_t>(file.bytes.size());

@@ -5,6 +5,7 @@
 #include "sluice/Analysis/LoweredCausality.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/SegmentReplay.h"
+#include "sluice/Explain/SegmentWalk.h"
 #include "sluice/Explain/Verdict.h"
 #include "sluice/Proof/QuasiAffine.h"
 #include "sluice/Proof/Residues.h"
@@ -245,4 +246,22 @@ TEST(ReplayRuns, HandleRulesThatContainEveryToken) {
   EXPECT_TRUE(rules.findTokens({{0}}, 3));
   EXPECT_FALSE(rules.findTokens({{0, 2}}, 3));
   EXPECT_EQ(checkCausality(*model.module, /*replay=*/false).kind, VerdictKind::Leak);
+}
+
+/// The search continues beyond the context, and a run has a bit for each row of every length.
+TEST(ReplayRuns, HaveBitsForLengthsBeyondTheContext) {
+  Imported model(
+      R"({ "op": "boundaries", "name": "w", "predictor": 2, "prior": 0.1 },
+         { "op": "shorten", "segments": "w" }, { "op": "upsample", "segments": "w", "by": 0 },)",
+      /*capacity=*/3);
+  int64_t longest = 0, found = 0;
+  Boundaries boundaries;
+  findSegmentLeak(model.evaluate(), boundaries, longest, [&](FoundLeak &leak) {
+    found = std::max(found, leak.witness.length);
+    for (const SegmentRun &run : leak.witness.runs) {
+      EXPECT_GT(static_cast<int64_t>(run.bits.front().size()), leak.witness.length);
+    }
+    return leak.witness.length > 5;
+  });
+  EXPECT_GT(found, 5);
 }

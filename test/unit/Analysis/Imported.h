@@ -13,8 +13,9 @@ namespace sluice::test {
 
 /// A model of `stages` between an embedding named x and a head.
 struct Imported {
-  explicit Imported(const std::string &stages) {
-    std::string text = R"({"sluice": 1, "vocabulary": 7, "context": 512, "batch": 1, "width": 4,
+  explicit Imported(const std::string &stages, int64_t capacity = 512) {
+    std::string text = R"({"sluice": 1, "vocabulary": 7, "context": )" + std::to_string(capacity) +
+                       R"(, "batch": 1, "width": 4,
   "defaults": {"heads": 2, "feed_forward": 4}, "stages": [
     { "op": "embedding", "to": "x" },
 )" + stages + "\n    { \"op\": \"head\" }]}";
