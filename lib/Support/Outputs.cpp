@@ -14,8 +14,9 @@ namespace sluice {
 namespace {
 
 /// Names of a run's own files, which may have any contents.
-constexpr std::array ownFiles = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
-                                 "run.json",  "eval.json",  "latest",        "roll-back.json"};
+constexpr std::array ownFiles = {"spec.json",     "costs.json",     "metrics.jsonl",
+                                 "samples.jsonl", "run.json",       "eval.json",
+                                 "latest",        "roll-back.json", "tokenizer.tok"};
 /// Folders of a run in which no other files are written.
 constexpr std::array ownFolders = {"checkpoints", "abandoned"};
 constexpr std::array checkpointFiles = {"weights.safetensors", "optimizer.safetensors",

@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char *standardInput = "-";
 constexpr size_t mostNamed = 5;
+constexpr int64_t byteValues = 256;
 
 bool isOfKernel(const struct statfs &system) {
   return system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC;
@@ -306,13 +307,17 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
   for (const Path &path : paths) {
     std::optional<ByteFile> ids = openIds(path, reading);
     ByteFile file = ids ? std::move(*ids) : openByteFile(path, "data file", reading);
+    if (!reading.isRaw && file.isText()) {
+      std::vector<std::string> notes =
+          describeOddities(file.bytes, reading.encoder ? byteValues : vocabulary, showName(path));
+      file.notes.insert(file.notes.end(), notes.begin(), notes.end());
+    }
+    if (reading.encoder && file.isText()) {
+      file = reading.encoder->encodeFile(std::move(file));
+    }
     requireOneKind(files, file);
     requireOneKind(tooShort, file);
     checkIds(file.bytes, file.layout, vocabulary, showName(file.path));
-    if (!reading.isRaw && file.isText()) {
-      std::vector<std::string> notes = describeOddities(file.bytes, vocabulary, showName(path));
-      file.notes.insert(file.notes.end(), notes.begin(), notes.end());
-    }
     bool fits = file.tokenCount() >= least;
     (fits ? files : tooShort).push_back(std::move(file));
   }
@@ -339,6 +344,10 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
 
 bool haveIds(const std::vector<ByteFile> &files) {
   return !files.empty() && !files.front().isText();
+}
+
+bool lackText(const std::vector<ByteFile> &files) {
+  return haveIds(files) && !files.front().encoder;
 }
 
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files) {

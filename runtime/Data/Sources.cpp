@@ -8,6 +8,13 @@
 namespace sluice::runtime {
 
 std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed) {
+  if (files.reading.encoder && (files.images || !plan.given.empty())) {
+    throw UserError("--tokenizer: expected a model of texts, found " +
+                    std::string(files.images ? "images"
+                                             : "one with named inputs, whose lines are "
+                                               "bytes") +
+                    "; leave --tokenizer out");
+  }
   if (files.images) {
     refuseInputs(plan, "--images");
     if (std::vector<std::string> numbers = getNumberNames(plan); !numbers.empty()) {

@@ -115,7 +115,7 @@ void checkIds(const FileContents &contents, const TokenLayout &layout, int64_t v
   if (!canBeWrong) {
     return;
   }
-  size_t count = (contents.size() - layout.start) / layout.idBytes();
+  size_t count = layout.countIds(contents.size());
   constexpr size_t idsAtOnce = size_t(1) << 18;
   std::vector<int32_t> ids;
   for (size_t first = 0; first < count; first += idsAtOnce) {

@@ -185,10 +185,31 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   }
 }
 
+/// Counts the bytes, characters and words of the tokens from `from` to the end of a text with a
+/// tokenizer.
+void addEncodedUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
+                     const ModelFacts &model) {
+  auto first = static_cast<int64_t>(file.encoder->decode(file.readTokens(0, from)).size());
+  auto last = static_cast<int64_t>(file.text.size());
+  own.bytes = last - first;
+  result.bytes = result.bytes.value_or(0) + last - first;
+  result.isEncoded = true;
+  addCharacters(result, file.text, first, last, file.path.string());
+  EvaluationResult alone;
+  addCharacters(alone, file.text, first, last, "");
+  judgeCharacters(alone, model);
+  own.characters = alone.characters;
+  result.words += countWords(file.text, static_cast<size_t>(first), static_cast<size_t>(last));
+}
+
 /// Counts the bytes, characters and words of the scored tokens [from, to) of a file, for the file
 /// and for all. The text of token ids is unknown.
 void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
               int64_t to, const ModelFacts &model) {
+  if (file.encoder) {
+    addEncodedUnits(result, own, file, from, model);
+    return;
+  }
   if (!file.isText()) {
     result.noCharacters = "the data are token ids, whose text is unknown";
     return;
@@ -426,13 +447,16 @@ std::string describeProtocol(const EvaluationResult &result) {
   if (result.items > 0) {
     return std::to_string(result.items) + " " + result.noun + ", " + result.protocol;
   }
-  const std::string unit = result.bytes ? "byte" : "token";
+  const std::string unit = result.bytes && !result.isEncoded ? "byte" : "token";
   return "windows of " + std::to_string(result.window) + " tokens every " +
          std::to_string(result.stride) +
          "; each token is scored once, in the first window that reaches it; a file's first " +
          (result.first == 0 ? unit + " is"
                             : std::to_string(result.first + 1) + " " + unit + "s are") +
-         " not scored; " + (result.bytes ? "a token is a byte" : "tokens are the ids of the data");
+         " not scored; " +
+         (result.isEncoded ? "tokens are the tokenizer's"
+          : result.bytes   ? "a token is a byte"
+                           : "tokens are the ids of the data");
 }
 
 } // namespace sluice::runtime

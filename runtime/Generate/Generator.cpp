@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Generate/Generator.h"
 
+#include "sluice/Runtime/Tokenizer/Tokenizer.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
 
@@ -192,6 +193,7 @@ private:
     int64_t row = 0, written = 0;
     StopFilter filter;
     bool isDone = false;
+    std::string incomplete = {}; ///< start of a character
   };
   void seat();
   std::span<const float> predict(std::span<const Predictor::Turn> turns);
@@ -229,7 +231,7 @@ void Writer::seat() {
 
 void Writer::finish(Live &live, StopReason reason) {
   live.isDone = true;
-  std::string rest = live.filter.flush();
+  std::string rest = std::exchange(live.incomplete, {}) + live.filter.flush();
   if (!rest.empty() && reason != StopReason::StopText && !sink.write(live.text, rest)) {
     reason = StopReason::Reader;
   }
@@ -245,10 +247,16 @@ void Writer::draw(Live &live, std::span<const float> logits) {
   text.tokens.push_back(token);
   ++live.written;
   std::string free;
-  for (char byte : spelling.isBytes() ? toText({&token, 1}) : spelling.spell(token)) {
+  for (char byte : spelling.isBytes() ? toText({&token, 1}) : spelling.spell(text.tokens)) {
     if (!live.filter.found()) {
       free += live.filter.push(static_cast<uint8_t>(byte));
     }
+  }
+  if (spelling.holdsCharacters) {
+    free.insert(0, live.incomplete);
+    size_t whole = measureWholeCharacters(free);
+    live.incomplete = free.substr(whole);
+    free.resize(whole);
   }
   if (!free.empty() && !sink.write(live.text, free)) {
     finish(live, StopReason::Reader);
@@ -302,7 +310,18 @@ void Writer::run() {
 } // namespace
 
 TokenSpelling spellIds(int64_t vocabulary) {
-  return {vocabulary, [](int32_t token) { return std::to_string(token) + " "; }};
+  return {vocabulary,
+          [](std::span<const int32_t> text) { return std::to_string(text.back()) + " "; }};
+}
+
+TokenSpelling spellText(const std::shared_ptr<const TextEncoder> &encoder) {
+  return {encoder->size(),
+          [encoder](std::span<const int32_t> text) { // a token may begin with an implied space
+            std::span<const int32_t> last = text.last(std::min<size_t>(text.size(), 2));
+            return encoder->decode(last).substr(
+                encoder->decode(last.first(last.size() - 1)).size());
+          },
+          true};
 }
 
 std::vector<int32_t> parseTokenIds(const std::string &flag, std::string_view text,
@@ -408,13 +427,15 @@ void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> text
 }
 
 void generate(Executor &executor, std::string_view prompt, int64_t count,
-              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit) {
-  Text text{toTokens(prompt)};
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit,
+              const std::shared_ptr<const TextEncoder> &encoder) {
+  Text text{encoder ? encoder->encode(prompt) : toTokens(prompt)};
   Predictor predictor(executor, options.cached);
   auto write = [&](size_t, std::string_view bytes) {
     return std::ranges::all_of(bytes, [&](char byte) { return emit(static_cast<uint8_t>(byte)); });
   };
-  writeTexts(executor, predictor, {&text, 1}, count, options, {}, {write});
+  writeTexts(executor, predictor, {&text, 1}, count, options, {}, {write},
+             encoder ? spellText(encoder) : TokenSpelling());
 }
 
 } // namespace sluice::runtime

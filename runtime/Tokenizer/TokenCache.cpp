@@ -228,6 +228,11 @@ TokenCache TokenCache::open(const Path &path, const std::vector<ByteFile> &texts
   return cache;
 }
 
+TokenLayout TokenCache::layout() const {
+  return {width == sizeof(int32_t) ? TokenType::Int32 : TokenType::Uint16, cacheHeader,
+          cacheHeader + static_cast<size_t>(tokens * width)};
+}
+
 void TokenCache::read(int64_t start, std::span<int32_t> ids) const {
   size_t from = cacheHeader + static_cast<size_t>(start * width);
   if (width == sizeof(int32_t)) {

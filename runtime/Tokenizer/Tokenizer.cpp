@@ -67,7 +67,8 @@ void appendToken(const std::vector<SubwordToken> &tokens, int32_t id, bool &need
   needsSpace = token.endsWord;
 }
 
-/// Returns the number of bytes of `text` that are not the start of an incomplete character.
+} // namespace
+
 size_t measureWholeCharacters(std::string_view text) {
   constexpr size_t mostIncomplete = 3;
   for (size_t tail = std::min(text.size(), mostIncomplete); tail > 0; --tail) {
@@ -78,8 +79,6 @@ size_t measureWholeCharacters(std::string_view text) {
   }
   return text.size();
 }
-
-} // namespace
 
 struct Tokenizer::Contents {
   SubwordFormat format;

@@ -80,7 +80,7 @@ std::unique_ptr<TrainingSource> RunData::openTraining(SourceFiles files, const P
   }
   bool mayBeRaw = refused || data->hash() != saved;
   if (mayBeRaw && !saved.empty() && !training->hasRead() &&
-      (refused || haveIds(data->usedFiles()) || hasUnpacked(data->usedFiles()) ||
+      (refused || lackText(data->usedFiles()) || hasUnpacked(data->usedFiles()) ||
        hasUnpacked(data->skippedFiles()))) {
     files.reading.isRaw = true;
     files.reading.streams = training = makeCopies("data-"); // numbers restart at 1

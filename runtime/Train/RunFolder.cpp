@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "RunFolder.h"
 
+#include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 
@@ -16,8 +17,8 @@ namespace sluice::runtime {
 namespace {
 
 /// Files that a run may have before its first checkpoint.
-constexpr std::array writtenBefore = {"spec.json", "costs.json", "metrics.jsonl", "samples.jsonl",
-                                      "run.json"};
+constexpr std::array writtenBefore = {"spec.json",     "costs.json", "metrics.jsonl",
+                                      "samples.jsonl", "run.json",   runTokenizer};
 
 /// Checks that the folder only has files of a training that was killed before its first checkpoint.
 bool isKilledRun(const Path &run) {

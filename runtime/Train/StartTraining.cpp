@@ -6,6 +6,7 @@
 #include "SaveTraining.h"
 #include "TrainingFacts.h"
 #include "sluice/Runtime/Plan/Inspect.h"
+#include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Runtime/Train/StartingWeights.h"
@@ -30,6 +31,9 @@ static bool endsWith(const std::vector<std::string> &all,
 /// Writes the run's record, and the spec that it uses from now on.
 static void writeRecord(const TrainingContext &context) {
   context.files.saveStreams();
+  if (const auto &encoder = context.options.data.reading.encoder) {
+    replaceFile(context.options.run / runTokenizer, encoder->toFile());
+  }
   writeRunRecord(context.options.run, context.record);
   replaceFile(context.options.run / "spec.json", asBytes(context.plan.model.spec));
 }

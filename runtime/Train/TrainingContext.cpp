@@ -41,7 +41,10 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
   }
   requireSameKind();
   if (!options.samplePrompt.empty()) {
-    checkContinues(executor, toTokens(options.samplePrompt));
+    const TextEncoder *encoder = options.data.reading.encoder.get();
+    checkContinues(executor,
+                   encoder ? encoder->encode(options.samplePrompt) : toTokens(options.samplePrompt),
+                   encoder ? "token" : "byte");
     refuseInputs(plan, "--sample-prompt");
   }
   state.seed = seed();
@@ -57,7 +60,8 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
 
 void TrainingContext::requireSameKind() const {
   bool hasIds = data && haveIds(data->usedFiles());
-  if (hasIds && !options.samplePrompt.empty()) {
+  bool hasUnknownText = data && lackText(data->usedFiles());
+  if (hasUnknownText && !options.samplePrompt.empty()) {
     throw UserError("--sample-prompt: expected training on text, found token ids, whose text is "
                     "unknown; leave it out, and generate with --prompt-tokens afterwards");
   }

@@ -147,10 +147,13 @@ Json drawSample(Executor &executor, const TrainingOptions &options, const Traini
   SamplingOptions sampling;
   sampling.temperature = temperature;
   sampling.seed = static_cast<uint64_t>(state.seed);
-  generate(executor, options.samplePrompt, options.sampleTokens, sampling, [&](uint8_t byte) {
-    text += static_cast<char>(byte);
-    return !ends();
-  });
+  generate(
+      executor, options.samplePrompt, options.sampleTokens, sampling,
+      [&](uint8_t byte) {
+        text += static_cast<char>(byte);
+        return !ends();
+      },
+      options.data.reading.encoder);
   return {{"step", state.step},
           {"prompt", options.samplePrompt},
           {"text", text},

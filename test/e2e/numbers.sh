@@ -282,6 +282,37 @@ succeeds "nothing of these was written" test ! -e "$work/none"
 exits 2 "white space of ids" "$sluice" check "$root/models/small/dynamic.json" --set vocabulary=1000
 says "is refused with a remedy" 'at most 256, whose tokens are bytes, for the rule "whitespace".*found 1000; take the rule'
 
+# A tokenizer: texts are encoded once; the run stores the tokenizer, and other commands find it there.
+text_tokens() { XDG_CACHE_HOME="$work/cache" "$@"; }
+write_text "$work/pieces.txt" 6000 7
+write_text "$work/pieces-held.txt" 900 8
+printf 'na\xc3\xafve \xff\n' >> "$work/pieces-held.txt"
+succeeds "train a tokenizer" "$sluice" tokenizer --data "$work/pieces.txt" --vocabulary 300 -o "$work/pieces.tok"
+train_pieces() { text_tokens train_ids --tokenizer "$work/pieces.tok" --data "$work/pieces.txt" "$@"; }
+succeeds "train with it" train_pieces --eval-data "$work/pieces-held.txt" --save-every 10 --keep 9 --eval-every 10 \
+  --sample-prompt "the water" --sample-tokens 4 --out "$work/pieces-run"
+succeeds "the run has it" cmp "$work/pieces.tok" "$work/pieces-run/tokenizer.tok"
+succeeds "ids are stored for each text" test "$(find "$work/cache/sluice/tokens" -name '*.ids' | wc -l)" = 2
+succeeds "train as far as half" train_pieces --eval-data "$work/pieces-held.txt" --save-every 10 --eval-every 10 --steps 10 --out "$work/pieces-half"
+succeeds "resume" text_tokens "$sluice" train --resume "$work/pieces-half" --steps 20
+succeeds "has the same weights" cmp "$work/pieces-run/checkpoints/20/weights.safetensors" "$work/pieces-half/checkpoints/20/weights.safetensors"
+succeeds "encode held-out text" "$sluice" tokenizer --tokenizer "$work/pieces.tok" --encode "$work/pieces-held.txt" -o "$work/pieces.npy"
+succeeds "eval of its ids" "$sluice" eval "$work/ids.sla" -w "$work/pieces-run" --data "$work/pieces.npy" --json
+cp "$work/out" "$work/eval-ids.json"
+succeeds "eval of the text" text_tokens "$sluice" eval "$work/ids.sla" -w "$work/pieces-run" --data "$work/pieces-held.txt" --json
+cp "$work/out" "$work/eval-text.json"
+# The first token, "the" or another word, is not scored.
+ids first "$work/pieces.npy" "$work/first.npy"
+succeeds "decode the first token" "$sluice" tokenizer --tokenizer "$work/pieces.tok" --decode "$work/first.npy" -o "$work/first.txt"
+holds "has the same nats, of the text's bytes" \
+  "(f[0]['nats'] == f[1]['nats'] and f[0]['tokens'] == f[1]['tokens'] and f[1]['bytes'] == $(stat -c %s "$work/pieces-held.txt") - $(stat -c %s "$work/first.txt") and
+    math.isclose(f[1]['bits_per_byte'], f[1]['nats'] / math.log(2) / f[1]['bytes']))" "$work/eval-ids.json" "$work/eval-text.json"
+succeeds "generate text" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --prompt "the water" -n 40 --temperature 2 --seed 1
+cp "$work/out" "$work/generated"
+succeeds "with its prompt" grep -qa '^the water' "$work/generated"
+exits 2 "a tokenizer of too many ids" text_tokens "$sluice" train "$work/m.sla" --cpu-target "$targets" --tokenizer "$work/pieces.tok" --data "$work/pieces.txt" --out "$work/none"
+says "is refused" 'expected a tokenizer of at most 256 ids, the vocabulary of the artifact, found 300; compile the spec with --set vocabulary=300'
+
 succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
 succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"
 succeeds "and omits equal settings" bash -c "! grep -q '<th>width' '$work/compared.html'"

@@ -14,6 +14,15 @@ namespace sluice::cli {
 /// Adds --raw, which reads files as raw bytes.
 void addRaw(CLI::App &command, bool &isRaw);
 
+/// Adds --tokenizer; `otherwise` explains calls without it.
+void addTokenizer(CLI::App &command, std::string &tokenizer, const std::string &otherwise);
+
+/// Opens the tokenizer `tokenizer` or, if that is empty, the tokenizer of the run to which
+/// `weights` belongs; returns null if there is none. Throws UserError if it has more ids than
+/// `vocabulary`.
+std::shared_ptr<const runtime::TextEncoder>
+findEncoder(const std::string &tokenizer, const std::string &weights, int64_t vocabulary);
+
 /// Opens texts or token ids as runtime::readByteFiles does, and prints their notes.
 std::vector<runtime::ByteFile> openTexts(const std::vector<std::string> &names, int64_t vocabulary,
                                          int64_t least, const std::string &why,

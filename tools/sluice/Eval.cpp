@@ -18,7 +18,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct EvalFlags {
-  std::string artifact, weights, perToken, images;
+  std::string artifact, weights, perToken, images, tokenizer;
   WeightNames names;
   std::vector<std::string> data, inputs, labels;
   DeviceOptions device;
@@ -35,6 +35,7 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.labels = parseLabelFiles("--labels", flags.labels);
   files.reading.isRaw = flags.raw;
   files.reading.takesIds = true;
+  files.reading.encoder = findEncoder(flags.tokenizer, flags.weights, plan.model.vocabulary);
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +
@@ -242,6 +243,7 @@ void registerEval(CLI::App &program) {
   addLabels(*command, "--labels", flags->labels, "--data");
   addImages(*command, flags->images, "--data");
   addRaw(*command, flags->raw);
+  addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");

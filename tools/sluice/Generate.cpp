@@ -28,7 +28,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct GenerateFlags {
-  std::string artifact, weights, prompt, promptFile, session, saveSession, trace;
+  std::string artifact, weights, prompt, promptFile, session, saveSession, trace, tokenizer;
   ImageFlags images;
   WeightNames names;
   std::vector<std::string> stops, inputs, continuations;
@@ -140,8 +140,8 @@ Job makeIdJob(const GenerateFlags &flags, const Plan &plan) {
 }
 
 /// With lines of named inputs, a prompt starts the line of each.
-Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
-            const std::optional<InputLines> &given) {
+Job makeJob(const GenerateFlags &flags, int64_t vocabulary, const std::optional<InputLines> &given,
+            const TextEncoder *encoder) {
   Job job;
   int64_t line = 0;
   std::vector<std::string> prompts =
@@ -165,7 +165,7 @@ Job makeJob(const GenerateFlags &flags, int64_t vocabulary,
                            : showPath(flags.promptFile) + ":" + std::to_string(line + 1);
     GivenLines inputs = given ? given->at(line) : GivenLines();
     ++line;
-    std::vector<int32_t> tokens = toTokens(start);
+    std::vector<int32_t> tokens = encoder ? encoder->encode(start) : toTokens(start);
     checkPrompt(tokens, vocabulary, name);
     for (int64_t sample = 0; sample < flags.samples; ++sample) {
       job.prompts.push_back(prompt);
@@ -241,7 +241,7 @@ void refuseBesideImages(const CLI::App &command) {
 /// Continues the text of a session in row 0, with its options unless flags give others. Returns
 /// true if its tokens are ids.
 bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
-            Predictor &predictor, SamplingOptions &options, Text &text) {
+            Predictor &predictor, SamplingOptions &options, Text &text, bool isEncoded) {
   Session session = loadSession(flags.session, executor, predictor);
   SamplingOptions given = options;
   options = session.options;
@@ -257,7 +257,7 @@ bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   take("--typical", &SamplingOptions::typical);
   take("--repetition-penalty", &SamplingOptions::repetitionPenalty);
   take("--seed", &SamplingOptions::seed);
-  if (session.areIds && !flags.promptTokens && !text.tokens.empty()) {
+  if (session.areIds && !isEncoded && !flags.promptTokens && !text.tokens.empty()) {
     throw UserError("--prompt: expected token ids to append, as the session's tokens are ids, "
                     "found text; give --prompt-tokens");
   }
@@ -307,8 +307,10 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   std::optional<InputLines> lines = readInputLines(flags, executor->plan());
   const int64_t vocabulary = executor->plan().model.vocabulary;
   bool areIds = flags.promptTokens.has_value();
+  std::shared_ptr<const TextEncoder> encoder =
+      areIds ? nullptr : findEncoder(flags.tokenizer, flags.weights, vocabulary);
   Job job = areIds ? makeIdJob(flags, executor->plan())
-                   : makeJob(flags, vocabulary, lines); // checked before printed
+                   : makeJob(flags, vocabulary, lines, encoder.get()); // checked before printed
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   SamplingOptions options = flags.options;
   Predictor predictor(*executor, !flags.noCache);
@@ -339,21 +341,24 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 "before it; sluice compile --emit step reports why");
   }
   if (!flags.session.empty()) {
-    areIds |= resume(flags, command, *executor, predictor, options, job.texts.front());
+    bool hasIds = resume(flags, command, *executor, predictor, options, job.texts.front(),
+                         encoder != nullptr);
+    areIds |= hasIds && !encoder;
   }
   if (areIds) {
     refuseBesideIds(command);
-  } else if (vocabulary > 256) {
+  } else if (vocabulary > 256 && !encoder) {
     printNotice(format("note: the model has %lld token ids, but a text's tokens are bytes, so that "
                        "ids from 256 on are not drawn; --prompt-tokens reads and writes ids",
                        static_cast<long long>(vocabulary)));
   }
   limitToLines(executor->plan(), job);
   for (const Text &text : job.texts) { // before the first output
-    checkContinues(*executor, text.tokens, areIds ? "token" : "byte");
+    checkContinues(*executor, text.tokens, areIds || encoder ? "token" : "byte");
   }
   if (!flags.continuations.empty()) {
-    printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor);
+    printScores(job.prompts, job.texts, flags.continuations, flags.json, *executor, predictor,
+                encoder.get());
     return;
   }
   Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds);
@@ -365,10 +370,13 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   printer.begin();
   writeTexts(*executor, predictor, job.texts, flags.tokens, options,
              getStops(flags, executor->plan()), sink,
-             areIds ? spellIds(vocabulary) : TokenSpelling());
+             areIds    ? spellIds(vocabulary)
+             : encoder ? spellText(encoder)
+                       : TokenSpelling());
   trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the sampled tokens
-    saveSession(flags.saveSession, *executor, predictor, {job.texts.front(), options, areIds});
+    saveSession(flags.saveSession, *executor, predictor,
+                {job.texts.front(), options, areIds || encoder});
   }
   if (caughtSignal() != 0) {
     throw ExitStatus{128 + caughtSignal()};
@@ -403,6 +411,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->default_str("")
       ->allow_extra_args(false);
   addRaw(command, flags.raw);
+  addTokenizer(command, flags.tokenizer, "default: the one of the run that --weights names");
   addImageFlags(command, flags.images);
   command.add_option("-n,--tokens", flags.tokens, "Tokens (bytes, or ids) to write of each text")
       ->check(wholeNumber(0, INT64_MAX));

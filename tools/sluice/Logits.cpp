@@ -20,7 +20,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct LogitsFlags {
-  std::string artifact, weights, data, out, stream;
+  std::string artifact, weights, data, out, stream, tokenizer;
   WeightNames names;
   DeviceOptions device;
   EvaluationOptions options;
@@ -60,9 +60,13 @@ void runLogits(const LogitsFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
-  ByteFile text = openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
-                            {.isRaw = flags.raw, .streams = {}, .takesIds = true})
-                      .front();
+  ByteFile text =
+      openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
+                {.isRaw = flags.raw,
+                 .streams = {},
+                 .takesIds = true,
+                 .encoder = findEncoder(flags.tokenizer, flags.weights, model.vocabulary)})
+          .front();
   warnOfLeak(*artifact);
   Progress progress;
   if (!flags.stream.empty()) {
@@ -101,6 +105,7 @@ void registerLogits(CLI::App &program) {
       ->type_name("FILE")
       ->required();
   addRaw(*command, flags->raw);
+  addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
   command
       ->add_option("-o,--out", flags->out,
                    "File to write: as many rows as the text has tokens, row i the logits of "

@@ -36,10 +36,10 @@ void refuseBesideScore(const CLI::App &command) {
 }
 
 /// Throws UserError if the line has no room for the continuation.
-static void requireRoom(const Text &text, const std::string &continuation) {
+static void requireRoom(const Text &text, const std::vector<int32_t> &continuation) {
   if (auto size = std::ssize(continuation); size > text.room) {
     throw UserError(
-        format("--score: expected a continuation of at most %lld bytes, what the model's context "
+        format("--score: expected a continuation of at most %lld tokens, what the model's context "
                "leaves of a line after its prompt, found %lld; shorten it",
                static_cast<long long>(text.room), static_cast<long long>(size)));
   }
@@ -47,7 +47,7 @@ static void requireRoom(const Text &text, const std::string &continuation) {
 
 void printScores(const std::vector<std::string> &prompts, const std::vector<Text> &texts,
                  const std::vector<std::string> &continuations, bool json, Executor &executor,
-                 Predictor &predictor) {
+                 Predictor &predictor, const TextEncoder *encoder) {
   std::vector<Scored> scored;
   for (const Text &text : texts) {
     for (const std::string &continuation : continuations) {
@@ -55,9 +55,10 @@ void printScores(const std::vector<std::string> &prompts, const std::vector<Text
         throw UserError("--score: expected a continuation of at least one byte, found an empty "
                         "one; leave it out");
       }
-      std::vector<int32_t> tokens = toTokens(continuation);
+      std::vector<int32_t> tokens =
+          encoder ? encoder->encode(continuation) : toTokens(continuation);
       checkPrompt(tokens, executor.plan().model.vocabulary, "the continuation");
-      requireRoom(text, continuation);
+      requireRoom(text, tokens);
       scored.push_back({text.tokens, text.tokens.size(), {}, text.given});
       scored.back().tokens.insert(scored.back().tokens.end(), tokens.begin(), tokens.end());
     }

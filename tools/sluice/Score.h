@@ -20,6 +20,7 @@ void refuseBesideScore(const CLI::App &command);
 /// the prompts.
 void printScores(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
                  const std::vector<std::string> &continuations, bool json,
-                 runtime::Executor &executor, runtime::Predictor &predictor);
+                 runtime::Executor &executor, runtime::Predictor &predictor,
+                 const runtime::TextEncoder *encoder);
 
 } // namespace sluice::cli

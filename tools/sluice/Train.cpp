@@ -21,7 +21,7 @@ using namespace sluice::runtime;
 struct TrainFlags {
   std::string artifact, out, resumed; // the last: the argument of --resume
   std::vector<std::string> data, heldOut, inputs, heldOutInputs, labels, heldOutLabels;
-  std::string images;
+  std::string images, tokenizer;
   bool raw = false;
   DeviceOptions device;
   TrainingOptions options;
@@ -147,6 +147,11 @@ void fillResumed(TrainFlags &flags, CLI::App &command) {
   }
 }
 
+/// Returns the files of --tokenizer.
+std::vector<std::string> listTokenizer(const TrainFlags &flags) {
+  return flags.tokenizer.empty() ? std::vector<std::string>() : std::vector{flags.tokenizer};
+}
+
 void runTrain(TrainFlags &flags, CLI::App &command) {
   endAtSignals();
   if (flags.options.resume) {
@@ -172,6 +177,8 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   flags.options.data.reading.isRaw = flags.raw;
   flags.options.data.reading.takesIds = true;
   flags.options.heldOut.reading.takesIds = true;
+  flags.options.data.reading.encoder = flags.options.heldOut.reading.encoder =
+      findEncoder(flags.tokenizer, "", executor->plan().model.vocabulary);
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
@@ -182,7 +189,8 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
                                            {"--labels", flags.labels},
                                            {"--eval-data", flags.heldOut},
                                            {"--eval-input", flags.heldOutInputs},
-                                           {"--eval-labels", flags.heldOutLabels}},
+                                           {"--eval-labels", flags.heldOutLabels},
+                                           {"--tokenizer", listTokenizer(flags)}},
                                           flags.out);
   Progress progress;
   TrainProgress lines(progress, executor->plan());
@@ -242,6 +250,7 @@ void registerTrain(CLI::App &program) {
   addLabels(*command, "--eval-labels", flags->heldOutLabels, "--eval-data");
   addImages(*command, flags->images, "--data and --eval-data");
   addRaw(*command, flags->raw);
+  addTokenizer(*command, flags->tokenizer, "the run stores it; without it, tokens are bytes");
   CLI::Option *out =
       command
           ->add_option("-o,--out", flags->out,

@@ -1,6 +1,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """token_ids.py write COUNT VOCABULARY SEED FILE...: the same random ids, which mostly follow one another by a rule, into each
 file: uint16 or int32 in .u2.npy and .i4.npy, uint16 without a header in others.
+token_ids.py first SOURCE TARGET: the first id of an array of int32, as an array.
 token_ids.py loss SPEC WEIGHTS METRICS STEP FILE: is the loss of a step that of a model of an embedding and a head alone, with
 these weights, on the rows that docs/running.md defines? The standard library alone."""
 import array, json, math, random, struct, sys
@@ -40,6 +41,14 @@ def write(count, vocabulary, seed, paths):
             if path.endswith(".npy"):
                 file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
             file.write(array.array(code, ids).tobytes())
+
+
+def copy_first(source, target):
+    data = open(source, "rb").read()
+    start = 10 + struct.unpack("<H", data[8:10])[0]
+    header = "{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }".ljust(start - 11) + "\n"
+    with open(target, "wb") as file:
+        file.write(data[:10] + header.encode() + data[start : start + 4])
 
 
 def read_weights(path):
@@ -85,5 +94,7 @@ def check_loss(spec, weights, metrics, step, path):
 
 if sys.argv[1] == "write":
     write(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
+elif sys.argv[1] == "first":
+    copy_first(*sys.argv[2:])
 else:
     check_loss(*sys.argv[2:])

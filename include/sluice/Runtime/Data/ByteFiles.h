@@ -12,6 +12,26 @@
 
 namespace sluice::runtime {
 
+struct ByteFile;
+
+/// Maps texts to token ids and back. The tokenizers of Runtime/Tokenizer implement it.
+class TextEncoder {
+public:
+  TextEncoder() = default;
+  virtual ~TextEncoder() = default;
+  TextEncoder(const TextEncoder &) = delete;
+  TextEncoder &operator=(const TextEncoder &) = delete;
+
+  /// Returns the file of the ids of a text, with ByteFile::text and ByteFile::encoder.
+  virtual ByteFile encodeFile(ByteFile text) const = 0;
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// Returns the number of ids.
+  virtual int64_t size() const = 0;
+  /// Returns the contents of the tokenizer's file.
+  virtual std::vector<uint8_t> toFile() const = 0;
+};
+
 /// A file of token ids: a text, whose bytes are the ids, or an array of integers.
 struct ByteFile {
   Path path;                           ///< as given; for messages
@@ -20,14 +40,14 @@ struct ByteFile {
   bool isDecompressed = false;         ///< `bytes` are not the bytes of the file itself
   std::vector<std::string> notes = {}; ///< remarks for the user, a line each
   TokenLayout layout = {};             ///< of the ids in `bytes`
+  FileContents text = {};              ///< text that `encoder` encoded
+  std::shared_ptr<const TextEncoder> encoder = {};
 
   /// Returns the path under which a later run finds the data.
   Path source() const { return copy.empty() ? splitTokenPath(path).second : copy; }
   /// Returns true for a text, whose bytes are the ids.
   bool isText() const { return layout.isBytes(); }
-  int64_t tokenCount() const {
-    return static_cast<int64_t>((bytes.size() - layout.start) / layout.idBytes());
-  }
+  int64_t tokenCount() const { return static_cast<int64_t>(layout.countIds(bytes.size())); }
   /// Fills `into` with the token ids from `first` on; all of them exist.
   void readTokens(int64_t first, std::span<int32_t> into) const {
     readIds(bytes, layout, static_cast<size_t>(first), into);
@@ -73,6 +93,7 @@ struct ReadingOptions {
   std::shared_ptr<StreamCopies> streams = {}; ///< null: no copies of streams
   /// Accepts token ids: NumPy arrays, and names with `uint16Prefix`.
   bool takesIds = false;
+  std::shared_ptr<const TextEncoder> encoder = {}; ///< encodes texts; null: tokens are bytes
 };
 
 /// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as
@@ -98,8 +119,10 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
 /// Returns the first notes of the files, and the number of remaining ones.
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 
-/// Checks for files of token ids, whose text is unknown.
+/// Checks for files whose tokens are not bytes.
 bool haveIds(const std::vector<ByteFile> &files);
+/// Checks for files of token ids, whose text is unknown.
+bool lackText(const std::vector<ByteFile> &files);
 
 /// Returns the SHA-256 of the SHA-256 sums of the files' contents, in order. The type of token ids
 /// comes before the sum of their file.

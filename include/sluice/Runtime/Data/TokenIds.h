@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Data/FileContents.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -26,10 +27,13 @@ enum class TokenType : uint8_t { Byte, Uint16, Int32 };
 /// The layout of the token ids in a file: consecutive little-endian integers.
 struct TokenLayout {
   TokenType type = TokenType::Byte;
-  size_t start = 0; ///< offset of the first id, in bytes
+  size_t start = 0;      ///< offset of the first id, in bytes
+  size_t end = SIZE_MAX; ///< offset after the last id; beyond the file: its end
 
   /// Returns the number of bytes of an id.
   size_t idBytes() const;
+  /// Returns the number of ids in a file of `bytes` bytes.
+  size_t countIds(size_t bytes) const { return (std::min(bytes, end) - start) / idBytes(); }
   /// Returns the name of the type as NumPy spells it: "uint16".
   std::string_view typeName() const;
   bool isBytes() const { return type == TokenType::Byte; }

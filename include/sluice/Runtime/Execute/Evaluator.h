@@ -43,6 +43,7 @@ struct EvaluationResult {
   int64_t first = 0; // first scored row of a window
   /// Number of bytes of the scored tokens. Empty for token ids, whose text is unknown.
   std::optional<int64_t> bytes;
+  bool isEncoded = false; ///< tokens are a tokenizer's
   /// Number of words in texts: runs of non-whitespace bytes with a scored byte, and scored line
   /// ends, which WikiText counts as words.
   int64_t words = 0;

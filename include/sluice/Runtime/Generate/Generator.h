@@ -2,6 +2,7 @@
 // Generates several texts at once from a model's predictions.
 #pragma once
 
+#include "sluice/Runtime/Data/ByteFiles.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Runtime/Generate/Sampling.h"
 
@@ -9,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -94,14 +96,18 @@ enum class StopReason { Length, StopText, Reader };
 /// The text of token ids. A default object spells bytes.
 struct TokenSpelling {
   int64_t ids = 256; ///< only ids below are sampled
-  /// Returns the bytes of a token; null: the token is a byte.
-  std::function<std::string(int32_t token)> spell = {};
+  /// Returns the bytes of the last token of a text; null: the token is a byte.
+  std::function<std::string(std::span<const int32_t> text)> spell = {};
+  bool holdsCharacters = false; ///< passes whole UTF-8 characters to TextSink::write
 
   bool isBytes() const { return !spell; }
 };
 
 /// Returns a spelling as decimal numbers with a space after each, of all ids of a vocabulary.
 TokenSpelling spellIds(int64_t vocabulary);
+
+/// Returns a spelling as the text that `encoder` decodes.
+TokenSpelling spellText(const std::shared_ptr<const TextEncoder> &encoder);
 
 /// Parses decimal token ids that are separated by spaces, from 0 to `vocabulary` - 1. Throws
 /// UserError with the number of the word, which `flag` precedes.
@@ -151,9 +157,10 @@ struct Scored {
 /// cached. The score of a text depends only on the text and the weights.
 void scoreTexts(Executor &executor, Predictor &predictor, std::span<Scored> texts);
 
-/// Continues `prompt` (at least one byte) by `count` bytes and passes each to `emit` until it
-/// returns false.
+/// Continues `prompt` (at least one byte) by `count` tokens and passes each byte to `emit` until it
+/// returns false. Without `encoder`, tokens are bytes.
 void generate(Executor &executor, std::string_view prompt, int64_t count,
-              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit);
+              const SamplingOptions &options, const std::function<bool(uint8_t)> &emit,
+              const std::shared_ptr<const TextEncoder> &encoder = {});
 
 } // namespace sluice::runtime

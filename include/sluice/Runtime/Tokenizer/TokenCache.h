@@ -24,6 +24,9 @@ public:
                          const Tokenizer &tokenizer);
 
   int64_t size() const { return tokens; }
+  /// Returns the file, and the layout of its ids.
+  const FileContents &contents() const { return file; }
+  TokenLayout layout() const;
   const std::vector<CachedText> &texts() const { return ranges; }
   /// Fills `ids` with the tokens from `start` on; all of them exist. Throws as FileContents does.
   void read(int64_t start, std::span<int32_t> ids) const;

@@ -57,6 +57,9 @@ private:
   std::shared_ptr<const Contents> contents;
 };
 
+/// Returns the number of bytes of `text` before an incomplete UTF-8 character at its end.
+size_t measureWholeCharacters(std::string_view text);
+
 /// Decodes tokens one at a time. The concatenation of all results, with `finish`, equals `decode`
 /// of all ids.
 class TokenDecoder {

@@ -5,6 +5,7 @@
 #include "sluice/Support/Error.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 
 using namespace sluice;
@@ -190,8 +191,31 @@ TEST(Generator, WritesTokensByTheirSpelling) {
   const std::vector<int32_t> all = {97, 98, 99, 100, 101};
   EXPECT_EQ(write(spellIds(128), {}), std::pair(std::string("99 100 101 "), all));
   EXPECT_EQ(write({}, {}), std::pair(std::string("cde"), all));
-  EXPECT_EQ(write({128, [](int32_t id) { return std::string("<") + char(id) + ">"; }}, {"d"}),
+  EXPECT_EQ(write({128,
+                   [](std::span<const int32_t> text) {
+                     return std::string("<") + char(text.back()) + ">";
+                   }},
+                  {"d"}),
             std::pair(std::string("<c><"), std::vector<int32_t>{97, 98, 99, 100}));
+}
+
+TEST(Generator, WritesWholeCharacters) {
+  TemporaryFolder folder;
+  Executor executor(bigramArtifact(folder), 1);
+  teachAlphabet(executor);
+  const std::map<int32_t, std::string> spelled = {
+      {'c', "x\xe2"}, {'d', "\x82"}, {'e', "\xacy\xc3"}};
+  Predictor predictor(executor, false);
+  std::vector<Text> texts = {{toTokens("ab")}};
+  std::vector<std::string> parts;
+  TextSink sink{[&](size_t, std::string_view bytes) {
+    parts.emplace_back(bytes);
+    return true;
+  }};
+  TokenSpelling spelling{
+      128, [&](std::span<const int32_t> text) { return spelled.at(text.back()); }, true};
+  writeTexts(executor, predictor, texts, 3, {.temperature = 0}, {}, sink, spelling);
+  EXPECT_EQ(parts, (std::vector<std::string>{"x", "\xe2\x82\xacy", "\xc3"}));
 }
 
 TEST(Generator, ParsesTokenIds) {

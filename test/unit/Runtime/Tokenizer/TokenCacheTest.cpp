@@ -2,6 +2,7 @@
 // A cache of token ids is used for its own texts and tokenizer alone.
 #include "Fixture.h"
 
+#include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Tokenizer/TokenCache.h"
 #include "sluice/Runtime/Tokenizer/TrainTokenizer.h"
 
@@ -119,6 +120,29 @@ TEST_F(TokenCacheTest, RejectsOtherTextsAndDamage) {
   }
   tokenizeToCache(openTexts(), tokenizer, path); // damage is repaired
   EXPECT_EQ(readFile(path), file);
+}
+
+TEST_F(TokenCacheTest, HoldsTheIdsOfData) {
+  ReadingOptions reading;
+  reading.encoder = makeFileEncoder(tokenizer, 2, folder / "new/tokens");
+  for (int time : {1, 2}) { // the second time from the file
+    std::vector<ByteFile> files =
+        readByteFiles({folder / "a", folder / "b"}, 300, 2, "two", nullptr, reading);
+    ASSERT_EQ(files.size(), 2u);
+    for (const ByteFile &file : files) {
+      std::vector<int32_t> ids = tokenizer.encode(file.text.readAll());
+      EXPECT_FALSE(file.isText());
+      EXPECT_EQ(file.tokenCount(), static_cast<int64_t>(ids.size()));
+      EXPECT_EQ(file.readTokens(0, file.tokenCount()), ids);
+      EXPECT_EQ(file.encoder->decode(ids), readFile(file.path));
+    }
+    EXPECT_FALSE(lackText(files));
+    EXPECT_EQ(listFolder(folder / "new/tokens").size(), 2u) << time;
+  }
+  EXPECT_NE(userError([&] {
+              readByteFiles({folder / "b"}, 200, 2, "two", nullptr, reading);
+            }).find("expected token ids below the vocabulary of 200, found "),
+            std::string::npos);
 }
 
 TEST_F(TokenCacheTest, ReplacesNoOtherFile) {
