@@ -231,6 +231,10 @@ std::string_view Outline::getDefinition(int object) const {
   if ((name == "local" || name == "global") && getStageId(self.parent) == self.parent) {
     return defaultsSection;
   }
+  if (around.kind == Node::Array && key(around) == "groups" &&
+      getDefinition(around.parent) == "Spec_TrainingOp") {
+    return "Spec_GroupOp";
+  }
   auto isLayer = [&](int id) {
     return getStageId(id) == id || getDefinition(id) == defaultsSection;
   };

@@ -4,6 +4,7 @@
 #include "RowsBuilder.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Transforms/Levels.h"
+#include "sluice/Transforms/ParameterGroups.h"
 #include "sluice/Transforms/ParameterLayout.h"
 #include "sluice/Transforms/Passes.h"
 
@@ -70,6 +71,7 @@ private:
   Value cosine(RowsBuilder &rows, Value step, double begin, double length, double from, double to);
   void accumulateLosses();
   void buildScalars(Value squares);
+  std::pair<Value, Value> buildGroups(RowsBuilder &rows, Value rate, Value decay);
   void buildAdam();
   void storeParameters(dispatch::RowsOp op);
 
@@ -196,6 +198,38 @@ void EntryBuilder::buildScalars(Value squares) {
   }
 }
 
+/// Returns the rate and the decay of the numbers of a flat row where the training has groups of
+/// weights; `decay` is the decay of its first run. They are f32 if every row is one run, else
+/// tensors of a row.
+std::pair<Value, Value> EntryBuilder::buildGroups(RowsBuilder &rows, Value rate, Value decay) {
+  size_t runs = ParameterGroups(module, layout).countRuns();
+  auto readTable = [&](StringRef table, size_t run, Type type) {
+    Value values =
+        bind("constant:" + getRunName(table, run), RankedTensorType::get({layout.rows}, type));
+    return rows.operand(values, AccessKind::Flat, type);
+  };
+  Value factor = readTable("rate", 0, f32);
+  if (runs == 1) {
+    return {rows.mul(rate, factor), decay};
+  }
+  Type i32 = b.getI32Type();
+  auto columns = RankedTensorType::get({flatRowElements}, i32);
+  Value column = dispatch::ColumnOp::create(rows.body, columns);
+  factor = rows.splat(factor, row);
+  decay = rows.splat(decay, row);
+  for (size_t run = 1; run < runs; ++run) {
+    Value begin = rows.splat(readTable("begin", run, i32), columns);
+    Value isInRun = arith::CmpIOp::create(rows.body, arith::CmpIPredicate::sge, column, begin);
+    auto select = [&](StringRef table, Value before) -> Value {
+      Value value = rows.splat(readTable(table, run, f32), row);
+      return arith::SelectOp::create(rows.body, isInRun, value, before);
+    };
+    factor = select("rate", factor);
+    decay = select("decay", decay);
+  }
+  return {rows.mul(rows.splat(rate, row), factor), decay};
+}
+
 /// Builds Adam (Kingma and Ba, algorithm 1) or AdamW (Loshchilov and Hutter, algorithm 2) as one
 /// update of all parameters.
 void EntryBuilder::buildAdam() {
@@ -204,16 +238,23 @@ void EntryBuilder::buildAdam() {
   Value m = rows.operand(bind("flat:adam.m", flat), AccessKind::Flat, row);
   Value v = rows.operand(bind("flat:adam.v", flat), AccessKind::Flat, row);
   Value g = rows.operand(bind(gradients, flat), AccessKind::Flat, row);
-  Value decayed = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)),
-                               AccessKind::Flat, f32);
+  Value decay = rows.operand(bind("constant:decay", RankedTensorType::get({layout.rows}, f32)),
+                             AccessKind::Flat, f32);
   Value rate = rows.scalar("scalar:learning_rate", f32);
   Value clip = rows.scalar("scalar:clip_scale", f32);
   Value correction1 = rows.scalar("scalar:correction1", f32);
   Value correction2 = rows.scalar("scalar:correction2", f32);
-  auto splat = [&](Value number) { return rows.splat(number, row); };
+  auto splat = [&](Value number) {
+    return number.getType() == row ? number : rows.splat(number, row);
+  };
   auto constant = [&](double value) { return rows.constant(value, row); };
 
-  Value decay = rows.mul(decayed, rows.constant(training.number("weight_decay"), f32));
+  if (training.attributes.contains("groups")) {
+    std::tie(rate, decay) = buildGroups(rows, rate, decay);
+  } else {
+    decay = rows.mul(decay, rows.constant(training.number("weight_decay"), f32));
+  }
+  correction1 = rate.getType() == row ? splat(correction1) : correction1;
   g = rows.mul(g, splat(clip));
   if (training.text("optimizer") == "adam") {
     g = rows.add(g, rows.mul(p, splat(decay)));

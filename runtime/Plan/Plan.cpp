@@ -205,7 +205,7 @@ public:
 
 private:
   void readTraining(const StrictJson &json) {
-    json.keys({"steps"}, {"order", "accumulate", "targets"});
+    json.keys({"steps"}, {"order", "accumulate", "targets", "groups"});
     if (json.has("targets")) {
       plan.trainsOnTokens = json.at("targets").matchChoice({"tokens", "distributions"}) == "tokens";
     }
@@ -216,6 +216,20 @@ private:
     plan.trainingSteps = json.at("steps").integer(0);
     if (json.has("accumulate")) {
       plan.accumulate = json.at("accumulate").integer(1, mostAccumulated);
+    }
+    if (json.has("groups")) {
+      readGroups(json.at("groups"));
+    }
+  }
+
+  void readGroups(const StrictJson &json) {
+    for (const StrictJson &each : json.array()) {
+      each.keys({"match", "factor"}, {"learning_rate", "weight_decay"});
+      auto readNumber = [&](const char *key) {
+        return each.has(key) ? std::optional(each.at(key).number(0)) : std::nullopt;
+      };
+      plan.groups.push_back({each.at("match").string(), each.at("factor").number(0),
+                             readNumber("learning_rate"), readNumber("weight_decay")});
     }
   }
 

@@ -89,6 +89,15 @@ Chart buildLossChart(const RunFiles &run) {
   return chart;
 }
 
+/// Adds the rate of each group of weights.
+static void addGroupRates(Chart &chart, const RunFiles &run, const std::string &prefix,
+                          size_t color, const std::string &dashes) {
+  for (const std::string &match : run.findMembers("group_rates")) {
+    chart.add(inThousandths(run.series("group_rates", match)), getColor(color++), prefix + match,
+              CurveStyle::Line, dashes);
+  }
+}
+
 void writeCurves(std::ostringstream &out, const RunFiles &run) {
   Chart shortening("Tokens a segment"), rate("Learning rate, thousandths"),
       norm("Gradient norm before clipping"), speed("Tokens a second, training");
@@ -96,6 +105,7 @@ void writeCurves(std::ostringstream &out, const RunFiles &run) {
   norm.add(run.series("grad_norm"), trainingColor, "norm", CurveStyle::Line);
   rate.add(inThousandths(run.series("learning_rate")), trainingColor, "learning rate",
            CurveStyle::Line);
+  addGroupRates(rate, run, "learning rate of ", 1, "");
   speed.add(run.series("tokens_per_s"), trainingColor, "tokens/s", CurveStyle::Line);
   writeCharts(out, buildLossChart(run).draw() + shortening.draw() + norm.draw() + rate.draw() +
                        speed.draw());
@@ -120,6 +130,7 @@ void writeCommonCurves(std::ostringstream &out, const std::vector<RunFiles> &run
                    dashes);
     norm.add(run.series("grad_norm"), color, names[i], CurveStyle::Line, dashes);
     rate.add(inThousandths(run.series("learning_rate")), color, names[i], CurveStyle::Line, dashes);
+    addGroupRates(rate, run, names[i] + ", ", i + 1, dashes);
     speed.add(run.series("tokens_per_s"), color, names[i], CurveStyle::Line, dashes);
     for (const std::string &name : run.findMembers("shortening_factor")) {
       shortening.add(run.series("shortening_factor", name), color, names[i] + ", " + name,

@@ -83,6 +83,10 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
   if (trainsOnTokens(plan)) {
     metrics[isText ? "bits_per_byte" : "bits_per_token"] = loss / std::numbers::ln2;
   }
+  for (const GroupFacts &group : plan.groups) { // computed as by the optimizer's kernel
+    metrics["group_rates"][group.match] =
+        executor.scalarF32("learning_rate") * static_cast<float>(group.factor);
+  }
   if (!plan.factors.empty()) {
     metrics["factor"] = executor.factor();
   }

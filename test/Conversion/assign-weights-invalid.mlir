@@ -102,3 +102,23 @@ spec.model attributes {batch = 1 : i64, length = 16 : i64, name = "m", vocabular
   %1 = spec.norm %0 {path = "../x"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   spec.head %1 {path = "stages.2"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// -----
+
+spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  spec.training
+  spec.schedule
+  // expected-error @+1 {{expected a pattern of the names of weights to train, found "stages.0.tokens.weight", which no name matches; one of the 2 names is "stages.0.token.weight", and sluice inspect --json lists all of an artifact}}
+  spec.group {match = "stages.0.tokens.weight"}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}
+
+// -----
+
+spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  // expected-error @+1 {{expected a spec.training in the model, found none; add one}}
+  spec.group {match = "*"}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  spec.head %0 {path = "stages.1"} : (!spec.stream<tokens, 8>) -> ()
+}

@@ -70,3 +70,20 @@ spec.model attributes {name = "m", vocabulary = 256 : i64, length = 8 : i64, bat
   %4 = spec.add %0, %3 {path = "stages.4"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   spec.head %4 {path = "stages.5"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// -----
+
+// Groups: a weight belongs to the first whose pattern matches its name. The three parts of one parameter belong to two.
+
+// CHECK: sluice.training = {{{.*}}groups = [{factor = 2.000000e+00 : f64, learning_rate = 6.000000e-04 : f64, match = "*.key.*", weights = ["stages.1.attention.key.weight"]}, {factor = 1.000000e+00 : f64, match = "stages.[01].*", weight_decay = 0.000000e+00 : f64, weights = ["stages.0.token.weight", "stages.1.attention.norm.weight", "stages.1.attention.norm.bias", "stages.1.attention.query.weight", "stages.1.attention.value.weight"
+// CHECK: sluice.parameter @stages.1.attention.qkv.weight
+spec.model attributes {name = "m", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  spec.training {learning_rate = 3.0e-4 : f64}
+  spec.schedule
+  spec.group {match = "*.key.*", learning_rate = 6.0e-4 : f64}
+  spec.group {match = "stages.[01].*", weight_decay = 0.0 : f64}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  %1 = spec.layer %0 {path = "stages.1", heads = 2 : i64, key_value_heads = 2 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
+                      bias = false} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %1 {path = "stages.2", tied = true, bias = true} : (!spec.stream<tokens, 8>) -> ()
+}

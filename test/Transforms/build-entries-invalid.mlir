@@ -56,3 +56,12 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.tra
     beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e+300 : f64,
     optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64}} {
 }
+
+// -----
+
+// CHECK: expected a group of the module attribute sluice.training to have the text match, names as weights, the number factor, and learning_rate and weight_decay in f32 or neither, found {factor = 0.000000e+00 : f64, match = "*", weights = []}
+module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64, sluice.training = {beta1 = 9.0e-01 : f64,
+    beta2 = 9.5e-01 : f64, clip = 1.0 : f64, epsilon = 1.0e-08 : f64, floor = 1.0e-01 : f64, learning_rate = 1.0e-03 : f64,
+    optimizer = "adamw", schedule = "cosine", steps = 100.0 : f64, warmup = 10.0 : f64, weight_decay = 1.0e-01 : f64,
+    groups = [{match = "*", weights = [], factor = 0.0 : f64}]}} {
+}

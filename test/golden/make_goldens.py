@@ -6,6 +6,7 @@ Usage: make_goldens.py [SPEC.json ...]            write expected/ (all specs of 
        make_goldens.py --verify [SPEC.json ...]   compute again and compare with expected/; exit 1 if one differs
 """
 import argparse
+import fnmatch
 import json
 import math
 import pathlib
@@ -111,12 +112,18 @@ def losses_of(model, tokens):
 
 
 def make_optimizer(model, training):
-    """Decay goes to matrices only; PyTorch's AdamW and Adam are what docs/spec.md describes."""
-    decayed = [w for n, w in model.weights.items() if model.kinds[n] == "matrix" and model.trains(n)]
-    others = [w for n, w in model.weights.items() if model.kinds[n] != "matrix" and model.trains(n)]
-    groups = [{"params": decayed, "weight_decay": training["weight_decay"]}, {"params": others, "weight_decay": 0.0}]
+    """Decay goes to matrices, and to the weights of groups that set it; PyTorch's AdamW and Adam are what docs/spec.md
+    describes. `peak` of a group is its rate at the peak of the schedule."""
+    by_settings = {}
+    for name, weight in model.weights.items():
+        group = next((g for g in training.get("groups", []) if fnmatch.fnmatchcase(name, g["match"])), {})
+        usual = training["weight_decay"] if model.kinds[name] == "matrix" else 0.0
+        settings = group.get("weight_decay", usual), group.get("learning_rate", training["learning_rate"])
+        if model.trains(name):
+            by_settings.setdefault(settings, []).append(weight)
+    groups = [{"params": weights, "weight_decay": decay, "peak": peak} for (decay, peak), weights in by_settings.items()]
     kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[training["optimizer"]]
-    return kind([g for g in groups if g["params"]], lr=1.0, betas=tuple(training["betas"]), eps=training["epsilon"])
+    return kind(groups, lr=1.0, betas=tuple(training["betas"]), eps=training["epsilon"])
 
 
 def numbers_of(role, tokens, vocabulary):
@@ -171,7 +178,7 @@ def compute(spec, weights, data, dtype):
             for g in gradients.values():
                 g.mul_(torch.clamp(training["clip"] / norm, max=1.0))
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(training, n)
+            group["lr"] = learning_rate({**training, "learning_rate": group["peak"]}, n)
         optimizer.step()
         for key, value in zip(curve, (mean + others, norm, learning_rate(training, n))):
             curve[key].append(float(value))

@@ -25,13 +25,15 @@ struct ReportFlags {
 };
 
 /// Adds a part of the spec, value by value: "stages.1.hierarchy".
-void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part) {
+void addValues(runtime::Facts &facts, const nlohmann::json &spec, const char *part,
+               const std::string &prefix = "") {
   if (spec.is_object() && spec.contains(part)) {
     nlohmann::json values = nlohmann::json{{part, spec[part]}}.flatten();
     for (const auto &[path, value] : values.items()) {
       std::string name = path.substr(1);
       std::replace(name.begin(), name.end(), '/', '.');
-      facts.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+      facts.emplace_back(prefix + name,
+                         value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
 }
@@ -79,6 +81,9 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
   addValues(facts, text, "stages");
   facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual);
   addTraining(facts, spec->facts);
+  if (text.is_object() && text.contains("training")) {
+    addValues(facts, text["training"], "groups", "training.");
+  }
   return facts;
 }
 

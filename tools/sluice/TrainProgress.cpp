@@ -32,7 +32,12 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   } else if (metrics.contains("bits_per_token")) {
     text += format("  bits/token %.4f", value("bits_per_token"));
   }
-  text += format("  lr %.2e  norm %.3f", value("learning_rate"), value("grad_norm"));
+  text += format("  lr %.2e", value("learning_rate"));
+  const nlohmann::json rates = metrics.value("group_rates", nlohmann::json::object());
+  for (const auto &[match, rate] : rates.items()) {
+    text += format(", %s %.2e", match.c_str(), rate.get<double>());
+  }
+  text += format("  norm %.3f", value("grad_norm"));
   if (metrics.contains("factor")) {
     text += format("  factor %lld", metrics["factor"].get<long long>());
   }

@@ -55,9 +55,13 @@ def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
     stage itself: stages with one `share`, a tied head or loss, and layers with biases of
     `xl_shared`.
 
+    A trained weight that the pattern of a `spec.group` matches has the number of the first such
+    group, `group`.
+
     Fails where stages with one `share` differ in their tensors or are not all frozen, where layers
     that share biases differ in their columns, where two keys name different tensors, where a frozen
-    stage has no weights, where no stage is trained, and where a model has too many parameters.
+    stage has no weights, where no stage is trained, where a model has too many parameters, and
+    where no weight belongs to a group.
 
     ```mlir
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>

@@ -156,6 +156,9 @@ def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
     With `sluice.accumulate`, an update has several batches: @accumulate sums the gradients and
     losses of @gradient over the batches, @update reads the sums, and the dispatches of @gradient
     that draw are marked to draw by the rows of the update.
+    With `groups` in `sluice.training`, the optimizer reads tables of a factor of the rate and of a
+    decay per flat row. Where weights of several groups share a row, each further table has the
+    numbers from a column `begin` on.
   }];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",

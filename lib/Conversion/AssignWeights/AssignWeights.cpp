@@ -3,6 +3,7 @@
 // Lists trained tensors, and checks the size of the model. ShareWeights.cpp finds those that stages
 // share.
 #include "sluice/Conversion/AssignWeights.h"
+#include "AssignGroups.h"
 #include "ShareWeights.h"
 #include "sluice/Conversion/Passes.h"
 #include "sluice/Conversion/SpecToSluice.h"
@@ -74,7 +75,7 @@ LogicalResult sluice::assignWeights(ModelOp model) {
     list.addStage(stage);
   }
   return failure(failed(shareWeights(model)) || failed(checkFrozen(model)) ||
-                 failed(checkParameters(model)));
+                 failed(checkParameters(model)) || failed(assignGroups(model)));
 }
 
 /// Fails for a model that is not expanded, or that has weights already.

@@ -82,6 +82,7 @@ private:
   void readObject(const Fields *parent, std::string_view key, StringRef definition);
   Operation *createObject(const Fields *fields, const ObjectInfo &object, const Places &places,
                           NamedAttrList attributes);
+  void readGroups(const Fields &training);
   void checkReads(const Fields &top);
 
   OpBuilder builder;
@@ -133,8 +134,27 @@ void SpecReader::readObject(const Fields *parent, std::string_view key, StringRe
   createObject(fields ? &*fields : nullptr, object, places, attributes);
   if (object.word == "training") {
     readObject(fields ? &*fields : nullptr, "schedule", "Spec_ScheduleOp");
+    if (fields && fields->find("groups")) {
+      readGroups(*fields);
+    }
   } else if (object.word == "schedule" && fields && fields->find("then")) {
     readObject(&*fields, "then", "Spec_FallOp");
+  }
+}
+
+/// Reads the groups of weights of the training settings.
+void SpecReader::readGroups(const Fields &training) {
+  const JsonValue &list = *training.find("groups");
+  if (list.kind != JsonKind::Array) {
+    training.mismatch(list, "groups", "a list of groups of weights",
+                      R"(as in [{"match": "*.bias", "learning_rate": 1e-3}])");
+  }
+  const ObjectInfo &object = getObject("Spec_GroupOp");
+  for (const JsonValue &item : list.items) {
+    Places places(builder.getContext(), file);
+    Fields group(item, file, std::string(object.what));
+    group.allowOnly(getKeyNames(object));
+    createObject(&group, object, places, values.readKeys(group, object, places));
   }
 }
 

@@ -24,6 +24,33 @@ template <typename Op> static Op getSettings(spec::ModelOp model, OwningOpRef<Op
   return *fallback;
 }
 
+/// Returns a dictionary for each group of weights: its pattern, the names of its weights, the ratio
+/// of its rate to the training's, and the rate and the decay if it sets them.
+static ArrayAttr getGroupsAttr(spec::ModelOp model) {
+  Builder b(model.getContext());
+  SmallVector<Attribute> groups;
+  for (auto group : model.getBody().getOps<spec::GroupOp>()) {
+    SmallVector<Attribute> weights;
+    for (auto weight : model.getBody().getOps<spec::WeightOp>()) {
+      if (weight.getGroup() == static_cast<int64_t>(groups.size())) {
+        weights.push_back(b.getStringAttr(weight.getSymName()));
+      }
+    }
+    NamedAttrList settings;
+    settings.set("match", b.getStringAttr(group.getMatch()));
+    settings.set("weights", b.getArrayAttr(weights));
+    settings.set("factor", b.getF64FloatAttr(group.computeRateFactor()));
+    if (std::optional<double> rate = group.getLearningRate()) {
+      settings.set("learning_rate", b.getF64FloatAttr(*rate));
+    }
+    if (std::optional<double> decay = group.getWeightDecay()) {
+      settings.set("weight_decay", b.getF64FloatAttr(*decay));
+    }
+    groups.push_back(settings.getDictionary(b.getContext()));
+  }
+  return b.getArrayAttr(groups);
+}
+
 static DictionaryAttr getTrainingAttr(spec::ModelOp model) {
   Builder b(model.getContext());
   OwningOpRef<spec::TrainingOp> usualTraining;
@@ -55,6 +82,9 @@ static DictionaryAttr getTrainingAttr(spec::ModelOp model) {
   }
   if (training.getOrder() == spec::DataOrder::cyclic) {
     addText("order", "cyclic");
+  }
+  if (ArrayAttr groups = getGroupsAttr(model); !groups.empty()) {
+    all.push_back(b.getNamedAttr("groups", groups));
   }
   return b.getDictionaryAttr(all);
 }

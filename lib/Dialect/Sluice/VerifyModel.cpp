@@ -302,6 +302,40 @@ LogicalResult sluice::verifyModel(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+/// Returns true if the number exists, fits f32, and is at least 0 there; above 0 if `isPositive`.
+static bool isInF32(FloatAttr number, bool isPositive) {
+  auto held = number ? static_cast<float>(number.getValueAsDouble()) : -1.0F;
+  return std::isfinite(held) && (isPositive ? held > 0 : held >= 0);
+}
+
+/// Verifies the groups of weights of `sluice.training`.
+static LogicalResult verifyGroups(ModuleOp module, DictionaryAttr training) {
+  auto groups = dyn_cast_or_null<ArrayAttr>(training.get("groups"));
+  if (training.contains("groups") && (!groups || groups.empty())) {
+    return module.emitError() << "expected a list of groups in the module attribute "
+                                 "sluice.training, found another value";
+  }
+  for (Attribute each : groups ? groups.getValue() : ArrayRef<Attribute>()) {
+    auto group = dyn_cast<DictionaryAttr>(each);
+    auto weights = group ? group.getAs<ArrayAttr>("weights") : ArrayAttr();
+    bool isSettings = weights && llvm::all_of(weights, llvm::IsaPred<StringAttr>) &&
+                      group.getAs<StringAttr>("match") &&
+                      isInF32(group.getAs<FloatAttr>("factor"), /*isPositive=*/true);
+    for (StringRef name : {"learning_rate", "weight_decay"}) {
+      isSettings = isSettings && (!group.contains(name) ||
+                                  isInF32(group.getAs<FloatAttr>(name), name == "learning_rate"));
+    }
+    if (!isSettings) {
+      return module.emitError()
+             << "expected a group of the module attribute sluice.training to have the text match, "
+                "names as weights, the number factor, and learning_rate and weight_decay in f32 or "
+                "neither, found "
+             << each;
+    }
+  }
+  return success();
+}
+
 LogicalResult sluice::verifyTraining(ModuleOp module) {
   auto training = getFact<SluiceDialect::TrainingAttrHelper>(module);
   auto lacks = [&](StringRef kind, StringRef name) {
@@ -350,5 +384,5 @@ LogicalResult sluice::verifyTraining(ModuleOp module) {
                                  "in the module attribute sluice.training, found "
                               << schedule;
   }
-  return success();
+  return verifyGroups(module, training);
 }

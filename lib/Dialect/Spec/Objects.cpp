@@ -68,6 +68,27 @@ LogicalResult TrainingOp::verify() {
   return success();
 }
 
+double GroupOp::computeRateFactor() {
+  TrainingOp training = *(*this)->getParentOp()->getRegion(0).getOps<TrainingOp>().begin();
+  return getLearningRate() ? *getLearningRate() / training.getLearningRate() : 1.0;
+}
+
+/// Kernels multiply the rate of a step by the factor of a group.
+LogicalResult GroupOp::verify() {
+  if ((*this)->getParentOp()->getRegion(0).getOps<TrainingOp>().empty()) {
+    return emitOpError("expected a spec.training in the model, found none; add one");
+  }
+  constexpr Interval positive{.least = 0, .withLeast = false};
+  double factor = computeRateFactor();
+  if (!std::isfinite(factor) || !positive.containsInF32(factor)) {
+    return emitKeyError(*this, "learning_rate")
+           << "expected a rate whose ratio to the training's \"learning_rate\" fits f32, found a "
+              "ratio of "
+           << describeNumber(factor) << "; choose a nearer rate";
+  }
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Inputs
 //===----------------------------------------------------------------------===//
@@ -139,7 +160,7 @@ InputOp ModelOp::findInput(StringRef name) {
 /// Fails if an object of a model is given twice, or follows a stage.
 static LogicalResult verifyObject(Operation &op, bool followsStage,
                                   llvm::SmallDenseSet<OperationName> &settings) {
-  if (isa<InputOp, PrecisionOp, TrainingOp, ScheduleOp, FallOp>(op) && followsStage) {
+  if (isa<InputOp, PrecisionOp, TrainingOp, ScheduleOp, FallOp, GroupOp>(op) && followsStage) {
     return op.emitError() << "expected inputs and settings before the stages, found "
                           << op.getName() << " after one; move it up";
   }

@@ -46,7 +46,8 @@ void WeightList::add(StringRef name, ArrayRef<int64_t> shape, InitialValues init
       builder, getKeyLoc(stage, ""), builder.getStringAttr(path.getValue() + "." + name), path,
       builder.getDenseI64ArrayAttr(shape), InitialValuesAttr::get(builder.getContext(), initial),
       builder.getF64FloatAttr(deviation), decays ? builder.getUnitAttr() : UnitAttr(),
-      owner.getFrozen() ? builder.getUnitAttr() : UnitAttr(), whole);
+      owner.getFrozen() ? builder.getUnitAttr() : UnitAttr(), whole,
+      /*group=*/IntegerAttr());
 }
 
 void WeightList::addMatrix(StringRef prefix, int64_t out, int64_t in, double shrink,

@@ -3,6 +3,7 @@
 // Constant tables, computed in float64 by the compiler and stored in the artifact.
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Target/Artifact.h"
+#include "sluice/Transforms/ParameterGroups.h"
 
 #include <cmath>
 #include <cstring>
@@ -71,6 +72,33 @@ void putDiagonals(const ParameterLayout &layout,
   put("initial.place", places.data(), places.size() * sizeof(int32_t));
 }
 
+/// Stores the rates and decays of the optimizer. Without groups of weights, a decay is 1 for
+/// matrices and 0 elsewhere: the kernel multiplies it by the training's.
+void putDecays(ModuleOp module, const ParameterLayout &layout,
+               llvm::function_ref<void(const std::string &, const void *, size_t)> put) {
+  auto putTable = [&](const std::string &name, const auto &values) {
+    put(name, values.data(), values.size() * sizeof(values.front()));
+  };
+  ParameterGroups groups(module, layout);
+  if (groups.countRuns() == 0) {
+    putTable("decay", perRow(layout, [](ParameterOp parameter) {
+               return parameter.getDecay() ? 1.0 : 0.0;
+             }));
+  }
+  for (size_t i = 0; i < groups.countRuns(); ++i) {
+    std::vector<int32_t> begins;
+    std::vector<float> factors, decays;
+    for (const ParameterGroups::Run &run : groups.getRuns(i)) {
+      begins.push_back(run.begin);
+      factors.push_back(run.factor);
+      decays.push_back(run.decay);
+    }
+    putTable(getRunName("begin", i), begins);
+    putTable(getRunName("rate", i), factors);
+    putTable(getRunName("decay", i), decays);
+  }
+}
+
 } // namespace
 
 std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memory) {
@@ -96,8 +124,7 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
     }
   }
   ParameterLayout layout(module);
-  putFloats("decay",
-            perRow(layout, [](ParameterOp parameter) { return parameter.getDecay() ? 1.0 : 0.0; }));
+  putDecays(module, layout, put);
   putFloats("initial.mean", perRow(layout, [](ParameterOp parameter) {
               bool hasOnes =
                   parameter.getInitial() == "ones" || parameter.getInitial() == "identity";

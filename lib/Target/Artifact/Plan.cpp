@@ -276,6 +276,22 @@ static json::Object modelToJson(ModuleOp module, StringRef spec) {
   return model;
 }
 
+/// Returns the groups of weights, in their order.
+static json::Array groupsToJson(ArrayAttr groups) {
+  json::Array list;
+  for (Attribute each : groups) {
+    auto group = cast<DictionaryAttr>(each);
+    json::Object object{{"match", group.getAs<StringAttr>("match").getValue()}};
+    for (StringRef name : {"factor", "learning_rate", "weight_decay"}) {
+      if (auto number = group.getAs<FloatAttr>(name)) {
+        object[name] = number.getValueAsDouble();
+      }
+    }
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
 static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   auto training = getFact<SluiceDialect::TrainingAttrHelper>(module);
   double steps = training.getAs<FloatAttr>("steps").getValueAsDouble();
@@ -289,6 +305,9 @@ static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   }
   if (auto order = training.getAs<StringAttr>("order")) {
     object["order"] = order.getValue();
+  }
+  if (auto groups = training.getAs<ArrayAttr>("groups")) {
+    object["groups"] = groupsToJson(groups);
   }
   return object;
 }

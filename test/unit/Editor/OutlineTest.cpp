@@ -38,7 +38,7 @@ TEST(Outline, ContinuesAfterErrors) {
 }
 
 TEST(Outline, FindsTheEnclosingObject) {
-  std::string text = R"({"defaults": {"rotary": {}}, "training": {"schedule": {}},)"
+  std::string text = R"({"defaults": {"rotary": {}}, "training": {"schedule": {}, "groups": [{}]},)"
                      R"("stages": [{"op": "layer", "mask": {}}, {"op": "lair"}, {"op": "hnet",)"
                      R"("local": {"over": [{"mask": {}}]}}], "schedule": {}})";
   Outline outline(text);
@@ -53,6 +53,8 @@ TEST(Outline, FindsTheEnclosingObject) {
   EXPECT_EQ(firstKey(outline.member(defaults, "rotary")), "base");
   EXPECT_EQ(firstKey(training), "optimizer");
   EXPECT_EQ(firstKey(outline.member(training, "schedule")), "kind");
+  int groups = outline.member(training, "groups");
+  EXPECT_EQ(firstKey(outline.children(groups)[0]), "match");
   EXPECT_EQ(firstKey(stages[0]), "op");
   EXPECT_EQ(firstKey(outline.member(stages[0], "mask")), "window");
   ASSERT_NE(outline.getKeyList(stages[1]), nullptr); // no known op: that is the only key to offer

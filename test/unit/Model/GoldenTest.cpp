@@ -6,6 +6,7 @@
 #include "Safetensors.h"
 
 #include <cmath>
+#include <fnmatch.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -104,6 +105,17 @@ std::vector<double> logitsOfEveryRow(Model &model, const Inputs &inputs) {
   return logits;
 }
 
+/// The rate of a weight in the last step.
+double getRate(Model &model, const sluice::runtime::Tensor &tensor) {
+  double rate = model.executor().scalarF32("learning_rate");
+  for (const auto &group : model.plan().groups) {
+    if (::fnmatch(group.match.c_str(), tensor.name.c_str(), 0) == 0) {
+      return rate * group.factor;
+    }
+  }
+  return rate;
+}
+
 /// The maximum effect of one step of Adam, rate m / (sqrt(v) + epsilon), on gradients that are off
 /// by `bound`: as much of m and, as |m| <= sqrt(v) or nearly so, as much of sqrt(v). An element
 /// whose gradients are no larger than their rounding moves as far as any other, so the error of one
@@ -113,7 +125,7 @@ void addSlack(std::vector<double> &slack, const Golden &golden, Model &model,
   double beta =
       golden.training.contains("betas") ? golden.training["betas"][1].get<double>() : 0.95;
   double epsilon = golden.training.value("epsilon", 1e-8);
-  double rate = model.executor().scalarF32("learning_rate");
+  double rate = getRate(model, tensor);
   double bound = golden.yardstick("gradient." + tensor.name).bound();
   std::span<float> squares = model.executor().state(tensor, "adam.v");
   slack.resize(squares.size());
@@ -179,8 +191,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                          ::testing::Values("vanilla", "hourglass", "nested", "resample", "streams",
                                            "convolution", "bidirectional", "top-down", "bottomup",
                                            "retina", "attention", "dynamic", "begun", "blocks",
-                                           "widths", "blt", "attend", "flow", "pairs", "lsh-causal",
-                                           "drawn", "taught", "spikes", "shared"),
+                                           "widths", "groups", "blt", "attend", "flow", "pairs",
+                                           "lsh-causal", "drawn", "taught", "spikes", "shared"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

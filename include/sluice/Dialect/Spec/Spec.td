@@ -195,21 +195,46 @@ def Spec_TrainingOp
            ObjectKey<"schedule", "object", "learning rate over the steps",
                      "{\"kind\": \"cosine\", \"warmup\": 100, \"steps\": 1000, \"floor\": 0.1}">,
            WordKey<"order", Spec_DataOrder, ["cut", "cyclic"],
-                   "order of data over epochs: cuts texts at different positions in each epoch, "
-                   "or shifts them cyclically",
-                   "cut">]>;
+                   "each epoch cuts texts at other places, or shifts them around their ends",
+                   "cut">,
+           ObjectKey<"groups", "list of objects",
+                     "rates and decays of weights that have others than the keys above", "[]">]>;
+
+def GroupMatchKey
+    : TextKey<"match", "string",
+              "pattern of the names of weights: * is any text, ? one character, [abc] one of them",
+              "required"> {
+  let hint = "a pattern of the names of weights, such as \"*.bias\"";
+}
+def Spec_GroupOp
+    : Spec_Object<"group", "a group of weights",
+                  [GroupMatchKey,
+                   PositiveKey<"learning_rate",
+                               "rate of these weights at the peak of the schedule",
+                               "the training's">,
+                   NumberKey<"weight_decay", "number >= 0",
+                             "decay of these weights, also where they have none by default",
+                             "by weight">],
+                  [HasParent<"ModelOp">]> {
+  let extraClassDeclaration = [{
+    /// Returns the rate of the group as a multiple of the rate of the training.
+    double computeRateFactor();
+  }];
+}
 
 def Spec_WeightOp : Op<Spec_Dialect, "weight", [Symbol, HasParent<"ModelOp">]> {
   let summary = "A trained tensor";
   let description = [{
     The symbol is the tensor's name in files: the `path` of its stage, then the part of the stage.
     Matrices are [out, in]. Normal values have the standard deviation `deviation`. Adjacent tensors
-    with the same `parameter` are stored as one, concatenated along dimension 0. Weights follow the
-    stages; `spec-assign-weights` adds them.
+    with the same `parameter` are stored as one, concatenated along dimension 0. `group` is the number,
+    from 0, of the `spec.group` that sets its rate and decay. Weights follow the stages;
+    `spec-assign-weights` adds them.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$path, DenseI64ArrayAttr:$shape,
       Spec_WordAttr<Spec_InitialValues>:$initial, DefaultValuedAttr<Spec_Number, "0">:$deviation,
-      UnitAttr:$decay, UnitAttr:$frozen, OptionalAttr<StrAttr>:$parameter);
+      UnitAttr:$decay, UnitAttr:$frozen, OptionalAttr<StrAttr>:$parameter,
+      OptionalAttr<I64Attr>:$group);
   let assemblyFormat = "$sym_name attr-dict";
 }
 

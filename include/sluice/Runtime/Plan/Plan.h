@@ -251,13 +251,22 @@ struct SegmentFacts {
   std::string closed;
 };
 
+/// Weights whose rate or decay the spec sets apart.
+struct GroupFacts {
+  std::string match;                  // pattern of their names
+  double factor = 1;                  // of the rate of a step
+  std::optional<double> learningRate; // at the peak of the schedule; absent: the training's
+  std::optional<double> weightDecay;  // absent: by weight
+};
+
 struct Plan {
   ModelFacts model;
   std::string verdict;     // "proved", "leak-allowed" or "not-proved"
   std::string certificate; // docs/certificate.md; empty if absent
   std::vector<std::string> modes, targets;
   int64_t trainingSteps = 0;
-  bool cyclic = false; // each epoch rotates every text
+  bool cyclic = false;            // each epoch rotates every text
+  std::vector<GroupFacts> groups; // the first whose pattern matches a name sets the weight's rate
   /// True if the head is trained against the text's own tokens. Absent in artifacts of earlier
   /// versions.
   std::optional<bool> trainsOnTokens;

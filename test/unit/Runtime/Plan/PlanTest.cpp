@@ -82,6 +82,23 @@ Json factsOfSpec() {
              {"document_end", 3}}}}};
 }
 
+TEST(Plan, ReadsGroupsOfWeights) {
+  Json text = bigramPlan();
+  EXPECT_TRUE(parsePlan(text.dump(), "x").groups.empty());
+  text["training"]["groups"] = {{{"match", "*.bias"}, {"factor", 2}, {"learning_rate", 6e-4}},
+                                {{"match", "table"}, {"factor", 1}, {"weight_decay", 0}}};
+  Plan plan = parsePlan(text.dump(), "x");
+  ASSERT_EQ(plan.groups.size(), 2U);
+  EXPECT_EQ(plan.groups[0].match, "*.bias");
+  EXPECT_EQ(plan.groups[0].factor, 2);
+  EXPECT_EQ(plan.groups[0].learningRate, 6e-4);
+  EXPECT_EQ(plan.groups[0].weightDecay, std::nullopt);
+  EXPECT_EQ(plan.groups[1].learningRate, std::nullopt);
+  EXPECT_EQ(plan.groups[1].weightDecay, 0);
+  text["training"]["groups"][1].erase("factor");
+  EXPECT_NE(userError([&] { parsePlan(text.dump(), "x"); }).find("\"factor\""), std::string::npos);
+}
+
 TEST(Plan, ReadsTheFactsOfASpec) {
   Json text = bigramPlan();
   EXPECT_FALSE(parsePlan(text.dump(), "x").facts); // an artifact of an earlier version

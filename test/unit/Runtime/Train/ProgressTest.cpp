@@ -86,6 +86,20 @@ TEST(ProgressLines, EvaluatedStepsAreShown) {
   EXPECT_EQ(screen.lines().size(), 3u); // 1, 4 and 8
 }
 
+TEST(ProgressLines, RatesOfGroupsAreNamed) {
+  sluice::runtime::Plan plan;
+  Screen screen(false);
+  TrainProgress lines(screen.progress, plan);
+  lines.showStep({{"step", 1},
+                  {"loss", 1.0},
+                  {"learning_rate", 1e-3},
+                  {"group_rates", {{"*.bias", 2e-3}}},
+                  {"grad_norm", 0.5}},
+                 10);
+  EXPECT_NE(screen.lines()[0].find("  lr 1.00e-03, *.bias 2.00e-03  norm 0.500"), std::string::npos)
+      << screen.lines()[0];
+}
+
 TEST(ProgressLines, LongStepsAndEvaluationsShowTheirParts) {
   sluice::runtime::Plan plan;
   Screen screen(false);
