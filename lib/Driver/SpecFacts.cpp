@@ -178,25 +178,39 @@ driver::findSpecError(const std::string &text, const std::string &file,
   return isValid ? std::nullopt : std::optional(error);
 }
 
-std::optional<driver::SpecDescription> driver::describeSpec(const std::string &path) {
-  MLIRContext context(MLIRContext::Threading::DISABLED);
-  spec::Diagnostic ignored;
-  std::optional<ParsedSpec> spec = parseSpecFile(context, path, ignored);
-  if (!spec) {
-    return std::nullopt;
-  }
-  spec::ModelOp model = spec->getModel();
-  SpecDescription description;
+/// Describes a spec that was read; `origin` starts messages on its facts.
+static driver::SpecDescription describe(const ParsedSpec &spec, const std::string &origin) {
+  spec::ModelOp model = spec.getModel();
+  driver::SpecDescription description;
   description.model.name = model.getName()->str();
   description.model.vocabulary = model.getVocabulary();
   description.model.context = model.getLength();
   description.model.batch = model.getBatch();
   description.model.width = model.getWidth();
   description.model.seed = model.getSeed();
-  description.model.parameters = spec->countParameters();
-  description.model.spec = spec->text;
+  description.model.parameters = spec.countParameters();
+  description.model.spec = spec.text;
   std::string facts;
-  llvm::raw_string_ostream(facts) << json::Value(getSpecFacts(*spec, 0, {}));
-  description.facts = runtime::parseSpecFacts(facts, path);
+  llvm::raw_string_ostream(facts) << json::Value(driver::getSpecFacts(spec, 0, {}));
+  description.facts = runtime::parseSpecFacts(facts, origin);
+  for (auto training : model.getBody().getOps<spec::TrainingOp>()) {
+    description.accumulate = training.getAccumulate();
+    description.isCyclic = training.getOrder() == spec::DataOrder::cyclic;
+  }
   return description;
+}
+
+std::optional<driver::SpecDescription>
+driver::describeSpecText(const std::string &text, const std::vector<spec::SpecOverride> &settings) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  spec::Diagnostic ignored;
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "spec", ignored, settings);
+  return spec ? std::optional(describe(*spec, "spec")) : std::nullopt;
+}
+
+std::optional<driver::SpecDescription> driver::describeSpec(const std::string &path) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  spec::Diagnostic ignored;
+  std::optional<ParsedSpec> spec = parseSpecFile(context, path, ignored);
+  return spec ? std::optional(describe(*spec, path)) : std::nullopt;
 }

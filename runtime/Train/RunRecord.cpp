@@ -44,11 +44,14 @@ Json filesToJson(const std::vector<DataFile> &files) {
 
 RunRecord parseRunRecord(const StrictJson &json) {
   json.keys({"format", "version", "steps", "seed", "spec_sha256", "changes", "data", "held_out"},
-            {"weights", "command"});
+            {"weights", "command", "epochs"});
   json.at("format").matchChoice({"sluice-run"});
   json.at("version").integer(1, 1);
   RunRecord record;
   record.steps = json.at("steps").integer();
+  if (json.has("epochs")) {
+    record.epochs = json.at("epochs").integer(1);
+  }
   record.seed = json.at("seed").integer();
   record.specHash = json.at("spec_sha256").string();
   for (const StrictJson &change : json.at("changes").array()) {
@@ -111,6 +114,9 @@ Json toJson(const RunRecord &record) {
                {"changes", Json::array()},
                {"data", filesToJson(record.data)},
                {"held_out", filesToJson(record.heldOut)}};
+  if (record.epochs) {
+    json["epochs"] = *record.epochs;
+  }
   for (const SpecChange &change : record.changes) {
     json["changes"].push_back(
         {{"step", change.step}, {"settings", change.settings}, {"spec_sha256", change.specHash}});

@@ -2,6 +2,7 @@
 #include "TrainingContext.h"
 
 #include "Interruption.h"
+#include "OpenedData.h"
 #include "RunFolder.h"
 #include "TrainingFacts.h"
 #include "sluice/Runtime/Generate/Generator.h"
@@ -29,14 +30,17 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
                                  const TrainingObserver &observer)
     : executor(executor), options(options), observer(observer), plan(executor.plan()),
       told(options.resume ? readRunRecordAt(options.run, options.from) : std::nullopt),
-      goal(chooseGoal(options, told, plan)), files(options.run, options.resume),
+      goal(chooseGoal(options, told, plan)), opened(options.opened),
+      files(opened ? std::move(opened->files) : RunData(options.run, options.resume)),
       heldOut(files.openHeldOut(options.heldOut, plan, told)),
       watch(options.run, plan, [this](const std::string &text) { say(text); }) {
   if (options.patience > 0 && !heldOut.isThere()) {
     throw UserError("--patience: expected held-out text to evaluate, found none; give "
                     "--eval-data FILE, or leave --patience out");
   }
-  if (goal > 0 || !options.data.data.empty()) {
+  if (opened) {
+    data = std::move(opened->source);
+  } else if (goal > 0 || !options.data.data.empty()) {
     data = files.openTraining(options.data, plan, static_cast<uint64_t>(seed()));
   }
   requireSameKind();
@@ -75,6 +79,7 @@ void TrainingContext::requireSameKind() const {
 
 void TrainingContext::describeRecord() {
   record.steps = goal;
+  record.epochs = options.epochs || options.steps || !told ? options.epochs : told->epochs;
   record.seed = seed();
   record.command = command ? command : record.command;
   record.data = data ? listFiles(data->usedFiles(), data->skippedFiles()) : std::vector<DataFile>();

@@ -45,6 +45,7 @@ struct TrainingContext {
   const Plan &plan;
   std::optional<RunRecord> told; // record before this call, if a run is resumed
   int64_t goal;
+  std::shared_ptr<OpenedData> opened;   // data that were opened before; empty: none
   std::unique_ptr<TrainingSource> data; // null if no step needs data
   RunData files;
   HeldOut heldOut;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Gradient accumulation: updates of 8 x 1, 4 x 2 and 2 x 4 rows are one update, with dropout, drawn boundaries and factors, several
-# losses and padding; rejected input.
+# losses and padding; epochs and groups of weights; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -100,6 +100,57 @@ succeeds "a first step" "${again[@]}" --steps 1 --out "$work/resumed"
 succeeds "the others" "${again[@]}" --steps 3 --resume --out "$work/resumed"
 succeeds "give the same run" agrees "$work/words-run-2" "$work/resumed" 1e-12
 holds "four batches of two" 'f[0]["data"]["index"] == 24 and f[0]["data"]["epoch"] == 0' "$work/resumed/checkpoints/3/state.json"
+# Epochs of 40 lines, of eight rows a step. The schedule ends at the last step, and groups of weights have their own rates.
+lines=("$sluice" train "$work/lines-8.sla" --data "$work/lines" --input "source=$work/source" --log-every 1 --save-every 1 --keep 9)
+groups='[{ "match": "*.bias", "learning_rate": 0.02, "weight_decay": 0.3 }, { "match": "stages.0.*", "weight_decay": 0.2 }]'
+succeeds "one epoch" "${lines[@]}" --epochs 1 --out "$work/epoch" --set training.schedule.kind=cosine --set "training.groups=$groups"
+cp "$work/err" "$work/printed"
+succeeds "prints the steps" grep -q '1 epoch of 40 rows is 5 steps of 8 rows' "$work/printed"
+tail -n 1 "$work/epoch/metrics.jsonl" > "$work/last.json"
+holds "the last step is at the floor" 'f[0]["step"] == 5 and abs(f[0]["learning_rate"] - 1e-3) < 1e-9' "$work/last.json"
+holds "groups have their rates" '(f[0]["group_rates"].keys() == {"*.bias", "stages.0.*"} and abs(f[0]["group_rates"]["*.bias"] - 2e-3) < 1e-9
+  and f[0]["group_rates"]["stages.0.*"] == f[0]["learning_rate"])' "$work/last.json"
+holds "the record has both" 'f[0]["epochs"] == 1 and f[0]["steps"] == 5 and "training.schedule.steps=5" in f[0]["changes"][0]["settings"]' "$work/epoch/run.json"
+# follows RUN: step 5 is AdamW's formula in float64, with the rate and the decay of each weight's group.
+follows() {
+  python3 - "$1" << 'PYTHON'
+import array, fnmatch, json, math, sys
+def read(step, file):
+    data = open(f"{sys.argv[1]}/checkpoints/{step}/{file}.safetensors", "rb").read()
+    size = int.from_bytes(data[:8], "little")
+    return {name: (at["shape"], array.array("f", data[8 + size + at["data_offsets"][0]:8 + size + at["data_offsets"][1]]))
+            for name, at in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+before, after, states = read(4, "weights"), read(5, "weights"), read(5, "optimizer")
+step = [json.loads(line) for line in open(f"{sys.argv[1]}/metrics.jsonl")][-1]
+worst, members = 0, {"*.bias": 0, "stages.0.*": 0, "": 0}
+for name, (shape, old) in before.items():
+    group = next((match for match in ("*.bias", "stages.0.*") if fnmatch.fnmatchcase(name, match)), "")
+    isMatrix = len(shape) > 1 and not name.endswith("token.weight")
+    rate = step["group_rates"].get(group, step["learning_rate"])
+    decay = {"*.bias": 0.3, "stages.0.*": 0.2}.get(group, 0.1 if isMatrix else 0)
+    members[group] += 1
+    for p, q, m, v in zip(old, after[name][1], states[name + ".adam.m"][1], states[name + ".adam.v"][1]):
+        expected = p - rate * decay * p - rate * (m / (1 - 0.9 ** 5)) / (math.sqrt(v / (1 - 0.95 ** 5)) + 0.01)
+        worst = max(worst, abs(q - expected) / max(abs(p), rate))
+print(f"largest difference {worst:.2g} of {members}")
+assert all(members.values()) and worst < 1e-6, worst # a dozen roundings of f32
+PYTHON
+}
+succeeds "each weight follows its group" follows "$work/epoch"
+cat "$work/out"
+cp -r "$work/epoch" "$work/again"
+succeeds "again from step 2" "$sluice" train --resume "$work/again" --from 2
+for file in weights optimizer; do
+  succeeds "gives the same $file" cmp "$work"/{epoch,again}"/checkpoints/5/$file.safetensors"
+done
+succeeds "a second epoch" "$sluice" train --resume "$work/again" --epochs 2
+tail -n 1 "$work/again/metrics.jsonl" > "$work/last.json"
+holds "ends its schedule" 'f[0]["step"] == 10 and abs(f[0]["learning_rate"] - 1e-3) < 1e-9' "$work/last.json"
+exits 2 "steps and epochs" "${lines[@]}" --epochs 1 --steps 5 --out "$work/neither"
+exits 2 "a group that matches nothing" "${lines[@]}" --epochs 1 --set 'training.groups=[{"match": "*.biases"}]' --out "$work/neither"
+cp "$work/err" "$work/printed"
+succeeds "names a name" grep -q 'expected a pattern of the names of weights to train, found "\*.biases", which no name matches; one of the' "$work/printed"
+exits 1 "writes nothing" test -e "$work/neither"
 succeeds "bench" "$sluice" bench "$work/words-2.sla" --steps 1 --json
 cp "$work/out" "$work/bench.json"
 holds "tokens of an update" 'abs(f[0]["tokens_per_s"] * f[0]["step_ms"] / 1e3 - 160) < 1' "$work/bench.json"

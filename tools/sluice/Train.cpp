@@ -6,6 +6,7 @@
 #include "Recompile.h"
 #include "Resume.h"
 #include "Signals.h"
+#include "TrainEpochs.h"
 #include "TrainProgress.h"
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Runtime/Train/Trainer.h"
@@ -17,6 +18,8 @@ namespace {
 
 using namespace sluice;
 using namespace sluice::runtime;
+
+constexpr int64_t mostEpochs = 1000000;
 
 struct TrainFlags {
   std::string artifact, out, resumed; // the last: the argument of --resume
@@ -54,6 +57,10 @@ void checkFlags(const TrainFlags &flags) {
         "--weights with --step",
         "none; name the run to take the weights of that step from (--steps is how many to train, "
         "--from goes back in a run that is resumed)");
+  }
+  if (flags.options.steps && flags.options.epochs) {
+    refuse("--steps or --epochs", "both; the steps of epochs are counted from the data: leave "
+                                  "--steps out");
   }
   const WeightNames &names = flags.options.weightNames;
   if (flags.weights.empty() && !(names.prefix.empty() && names.ignore.empty())) {
@@ -93,6 +100,8 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
   const Plan &plan = artifact->plan();
+  flags.options.data.reading.encoder = flags.options.heldOut.reading.encoder =
+      findEncoder(flags.tokenizer, "", plan.model.vocabulary); // before epochs are counted
   std::string hash = sha256Hex(plan.model.spec);
   std::optional<RunRecord> told =
       flags.options.resume ? readRunRecordAt(flags.out, flags.options.from) : std::nullopt;
@@ -103,7 +112,16 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   if (told && hash == told->specHash) {
     written = told->settings(); // else it is the changed spec already, or not part of this run
   }
-  written.insert(written.end(), flags.options.settings.begin(), flags.options.settings.end());
+  std::vector<std::string> &own = flags.options.settings;
+  if (std::optional<int64_t> epochs = chooseEpochs(flags.options, told)) {
+    std::vector<std::string> all = written;
+    all.insert(all.end(), own.begin(), own.end());
+    std::string end = countEpochs(flags.options, plan, parseTrainingSettings(all), *epochs, told);
+    if (!end.empty()) { // first, so that a repeated call gives the last settings of the record
+      own.insert(own.begin(), end);
+    }
+  }
+  written.insert(written.end(), own.begin(), own.end());
   std::vector<spec::SpecOverride> settings = parseTrainingSettings(written);
   if (settings.empty()) {
     return openExecutor(artifact, flags.device);
@@ -159,8 +177,6 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   }
   checkFlags(flags);
   checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // not part of another run
-  std::unique_ptr<Executor> executor = openForTraining(flags);
-  flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   flags.options.run = flags.out;
   flags.options.weights = flags.weights;
   flags.options.data = {{flags.data.begin(), flags.data.end()},
@@ -177,11 +193,11 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   flags.options.data.reading.isRaw = flags.raw;
   flags.options.data.reading.takesIds = true;
   flags.options.heldOut.reading.takesIds = true;
-  flags.options.data.reading.encoder = flags.options.heldOut.reading.encoder =
-      findEncoder(flags.tokenizer, "", executor->plan().model.vocabulary);
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
+  std::unique_ptr<Executor> executor = openForTraining(flags);
+  flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   noteEscapes("--sample-prompt", flags.options.samplePrompt);
   flags.options.command = describeCommand(command, flags.artifact,
                                           {{"--data", flags.data},
@@ -263,6 +279,15 @@ void registerTrain(CLI::App &program) {
               "Steps in all, counted from the run's first; 0 writes the initial weights as a "
               "checkpoint; default: the run's own number with --resume, else the spec's")
           ->default_str("");
+  command
+      ->add_option(
+          "--epochs", options.epochs,
+          "Train until every row of the data was read so many times: the steps are counted "
+          "from the data, and a schedule that ends ends at the last one; in place of "
+          "--steps")
+      ->type_name("N")
+      ->default_str("")
+      ->check(wholeNumber(1, mostEpochs));
   command
       ->add_option_function<std::string>(
           "--resume",

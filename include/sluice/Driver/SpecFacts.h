@@ -13,11 +13,17 @@ namespace sluice::driver {
 struct SpecDescription {
   runtime::ModelFacts model;
   runtime::SpecFacts facts;
+  int64_t accumulate = 1; ///< batches of an update
+  bool isCyclic = false;  ///< each epoch shifts every text around its end
 };
 
 /// Returns the error of a spec in memory with `settings` applied; none if it is valid.
 std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std::string &file,
                                               const std::vector<spec::SpecOverride> &settings);
+
+/// Describes a spec in memory with `settings` applied; none if it is not valid.
+std::optional<SpecDescription> describeSpecText(const std::string &text,
+                                                const std::vector<spec::SpecOverride> &settings);
 
 /// Reads the spec at `path` without compiling it; none if the file is not a valid spec. Throws
 /// JobError if the file cannot be read because of a system failure.

@@ -40,9 +40,10 @@ struct DataFile {
 };
 
 struct RunRecord {
-  int64_t steps = 0, seed = 0;     ///< `steps`: total number, as last requested
-  std::string specHash;            ///< SHA-256 of the spec of the artifact that started the run
-  std::vector<SpecChange> changes; ///< in order; each is in force from its step on
+  int64_t steps = 0, seed = 0;        ///< `steps`: total number, as last requested
+  std::optional<int64_t> epochs = {}; ///< that `steps` was counted from
+  std::string specHash;               ///< SHA-256 of the spec of the artifact that started the run
+  std::vector<SpecChange> changes;    ///< in order; each is in force from its step on
   std::vector<DataFile> data, heldOut;
   std::optional<StartingWeights> weights;
   std::optional<RunCommand> command = {}; ///< empty for runs of older versions

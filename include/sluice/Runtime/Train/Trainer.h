@@ -24,12 +24,18 @@ struct ScheduleEnd {
   int64_t before = 0;                          // number of steps in earlier phases
 };
 
+struct OpenedData;
+
 struct TrainingOptions {
   Path run;
   SourceFiles data, heldOut; // `data` may be empty for 0 steps
   /// Total number of steps, counted from the start of the run; 0: only the initial weights are
   /// saved. Empty: the number that the run was given before, or else the number in the spec.
   std::optional<int64_t> steps;
+  /// The epochs that `steps` was counted from, for the run's record.
+  std::optional<int64_t> epochs;
+  /// The training data, if `countSteps` opened them; `train` takes them over.
+  std::shared_ptr<OpenedData> opened;
   bool resume = false;
   /// With `resume`: step of the checkpoint to return to; later results move to RUN/abandoned.
   /// Empty: the latest checkpoint.
