@@ -227,8 +227,8 @@ def Spec_WeightOp : Op<Spec_Dialect, "weight", [Symbol, HasParent<"ModelOp">]> {
   let description = [{
     The symbol is the tensor's name in files: the `path` of its stage, then the part of the stage.
     Matrices are [out, in]. Normal values have the standard deviation `deviation`. Adjacent tensors
-    with the same `parameter` are stored as one, concatenated along dimension 0. `group` is the number,
-    from 0, of the `spec.group` that sets its rate and decay. Weights follow the stages;
+    with the same `parameter` are stored as one, concatenated along dimension 0. `group` is the
+    number, from 0, of the `spec.group` that sets its rate and decay. Weights follow the stages;
     `spec-assign-weights` adds them.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$path, DenseI64ArrayAttr:$shape,

@@ -57,10 +57,12 @@ def Spec_HourglassOp
            WordKey<
                "upsample", Spec_UpsampleMethod,
                ["repeat", "linear", "attention", "attention_linear", "attention_repeat"],
-               "method of every upsample stage inside; attention: from the stream before "
-               "shortening, alone or with a linear upsampling or a repetition, over the coarse one",
+               "method of every upsample stage of the expansion; attention: cross-attention "
+               "to the coarse stream, from the stream before shortening alone or plus a "
+               "linear upsampling or a repetition",
                "repeat">,
-           BooleanKey<"upsample_norm", "adds a norm after every upsample stage of the expansion", "false">,
+           BooleanKey<"upsample_norm", "adds a norm after every upsample stage of the expansion",
+                      "false">,
            IntegerKey<"shift", "shift before each shortening, equal on all levels",
                       "relative factor - 1", "0">,
            WordKey<
