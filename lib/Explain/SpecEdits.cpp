@@ -45,6 +45,7 @@ private:
   void collectAdditions(size_t index);
   void collectStreams(size_t index);
   void collectRemoval(size_t index);
+  void addPredictor(const TextNode &boundaries);
   std::optional<size_t> findOwnInput(size_t index) const;
 
   /// Adds edits that set `key` to a number from `least` on, or add the key if it is absent.
@@ -327,6 +328,13 @@ void Collector::collectRemoval(size_t index) {
        }});
 }
 
+/// Adds a predictor to the object of a rule that needs one.
+void Collector::addPredictor(const TextNode &boundaries) {
+  if (boundaries.kind == '{' && isRuleAhead(boundaries) && !boundaries.find("predictor")) {
+    addKey(boundaries, "predictor", std::string(text.slice(*text.root().find("width"))));
+  }
+}
+
 void Collector::collectStage(size_t index) {
   const TextNode &stage = text.stages()[index];
   llvm::StringRef op(text.getOpName(stage));
@@ -348,8 +356,13 @@ void Collector::collectStage(size_t index) {
   if (stage.find("segments") && (op == "upsample" || op == "attend")) {
     raise(stage, "by", 1, mostSegments);
   }
-  if (op == "boundaries" && isRuleAhead(stage) && !stage.find("predictor")) {
-    addKey(stage, "predictor", std::string(text.slice(*text.root().find("width"))));
+  if (op == "boundaries") {
+    addPredictor(stage);
+  } else if (const TextNode *own = stage.find("boundaries")) { // of a composite
+    addPredictor(*own);
+    for (const TextNode &level : own->children) {
+      addPredictor(level);
+    }
   }
   if (op == "replace") {
     collectMask(stage);

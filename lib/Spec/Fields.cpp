@@ -63,7 +63,10 @@ static std::optional<std::string_view> translate(const std::string &found) {
       {"silu", "swiglu"},        {"swish", "swiglu"},          {"gelunew", "gelu_tanh"},
       {"gelufast", "gelu_tanh"}, {"mean", "average"},          {"conv", "convolution"},
       {"full", "bidirectional"}, {"autoregressive", "causal"}, {"adamw8bit", "adamw"},
-      {"bfloat16", "bf16"},      {"float32", "f32"},           {"sine", "sinusoidal"}};
+      {"bfloat16", "bf16"},      {"float32", "f32"},           {"sine", "sinusoidal"},
+      {"rope", "rotary"},        {"lr", "learning_rate"},      {"layernorm", "norm"},
+      {"pool", "shorten"},       {"downsample", "shorten"},    {"mlp", "feed_forward"},
+      {"ffn", "feed_forward"}};
   for (const Translation &each : translations) {
     if (each.other == found) {
       return each.name;
@@ -72,10 +75,8 @@ static std::optional<std::string_view> translate(const std::string &found) {
   return std::nullopt;
 }
 
-/// Returns the name of `known` that the value most likely means: another program's word for it, the
-/// same word in another spelling ("RMSNorm" for "rms"), or the most similar one.
-static std::optional<std::string_view> likely(std::string_view found,
-                                              const std::vector<std::string_view> &known) {
+std::optional<std::string_view> findLikely(std::string_view found,
+                                           const std::vector<std::string_view> &known) {
   std::string plain = simplified(found);
   std::optional<std::string_view> translated = translate(plain), contained;
   for (std::string_view name : known) {
@@ -95,7 +96,9 @@ static std::optional<std::string_view> likely(std::string_view found,
 
 std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
                        std::string_view kind) {
-  if (std::optional<std::string_view> name = nearest(found, known)) {
+  std::optional<std::string_view> translated = translate(simplified(found));
+  bool isKnown = translated && std::ranges::find(known, *translated) != known.end();
+  if (std::optional<std::string_view> name = isKnown ? translated : nearest(found, known)) {
     return "did you mean " + quote(*name) + "?";
   }
   return "known " + std::string(kind) + ": " + join(known);
@@ -241,7 +244,7 @@ size_t findChoice(const Fields &fields, std::string_view key, const JsonValue &f
     fields.mismatch(found, key, expected);
   }
   if (at == names.end()) {
-    std::optional<std::string_view> near = likely(found.text, names);
+    std::optional<std::string_view> near = findLikely(found.text, names);
     fields.mismatch(found, key, expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   return static_cast<size_t>(at - names.begin());

@@ -25,6 +25,11 @@ template <typename Enum> using EnumNames = std::vector<std::pair<std::string_vie
 std::optional<std::string_view> nearest(std::string_view found,
                                         const std::vector<std::string_view> &known);
 
+/// Returns the name of `known` that a value most likely means: another program's word for it, the
+/// same word in another spelling ("RMSNorm" for "rms"), or the most similar name.
+std::optional<std::string_view> findLikely(std::string_view found,
+                                           const std::vector<std::string_view> &known);
+
 /// Returns `did you mean "x"?`, or `known KIND: "a", "b", "c"`.
 std::string suggestion(std::string_view found, const std::vector<std::string_view> &known,
                        std::string_view kind);

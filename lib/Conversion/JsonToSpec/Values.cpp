@@ -192,7 +192,7 @@ MaskAttr ValueReader::readMask(const Fields &fields, const KeyInfo &key,
         shape && llvm::is_contained(key.words, value.text)) {
       return MaskAttr::get(builder.getContext(), *shape, 0, 0);
     }
-    std::optional<std::string_view> near = nearest(value.text, key.words);
+    std::optional<std::string_view> near = findLikely(value.text, key.words);
     fields.mismatch(value, key.name, expected, near ? "did you mean " + quote(*near) + "?" : "");
   }
   if (value.kind != JsonKind::Object) {
