@@ -79,6 +79,7 @@ TEST(ProgressLines, EvaluatedStepsAreShown) {
   for (int64_t step = 1; step <= 9; ++step) {
     nlohmann::json metrics = {{"step", step}, {"loss", 1.0}};
     if (step % 4 == 0) {
+      metrics["eval_loss"] = 1.4;
       metrics["eval_bits_per_byte"] = 2.0;
     }
     lines.showStep(metrics, 10);
