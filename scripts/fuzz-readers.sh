@@ -56,8 +56,9 @@ if [[ $ledger ]]; then
 fi
 
 # Sanitizers take most of the time. AddressSanitizer stores no stacks of allocations (a finding is rerun with them), no fake frames,
-# which each exception collects, and 4 MB of freed memory, which fits in the caches.
-export ASAN_OPTIONS=detect_stack_use_after_return=0:malloc_context_size=0:quarantine_size_mb=4
+# which each exception collects, and 4 MB of freed memory, which fits in the caches. LLVM's libraries are not instrumented: their
+# allocators return memory that instrumented code has poisoned.
+export ASAN_OPTIONS=detect_stack_use_after_return=0:malloc_context_size=0:quarantine_size_mb=4:allow_user_poisoning=0
 
 # add_to_ledger READER EXECUTIONS SECONDS EDGES
 add_to_ledger() {
