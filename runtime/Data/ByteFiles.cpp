@@ -272,6 +272,11 @@ std::optional<ByteFile> openIds(const Path &path, const ReadingOptions &reading)
   requireNoFolder(rest);
   ByteFile file{path, FileContents::open(rest, "data file")};
   if (isPrefixed) {
+    if (auto format = reading.isRaw ? std::nullopt : findFormat(file.bytes)) {
+      throw FormatError(showName(path) + ": expected uint16 numbers without a header, found " +
+                        format->name + "; leave \"" + std::string(type) +
+                        ":\" out, or read the file's own bytes with --raw");
+    }
     file.layout = makeUint16Layout(file.bytes, showName(path));
     return file;
   }
@@ -282,11 +287,12 @@ std::optional<ByteFile> openIds(const Path &path, const ReadingOptions &reading)
 
 /// Throws UserError if some files are texts and others are token ids.
 void requireOneKind(const std::vector<ByteFile> &files, const ByteFile &other) {
-  if (files.empty() || files.front().isText() == other.isText()) {
+  auto hasText = [](const ByteFile &file) { return file.isText() || file.encoder; };
+  if (files.empty() || hasText(files.front()) == hasText(other)) {
     return;
   }
-  const ByteFile &text = other.isText() ? other : files.front(),
-                 &ids = other.isText() ? files.front() : other;
+  const ByteFile &text = hasText(other) ? other : files.front(),
+                 &ids = hasText(other) ? files.front() : other;
   throw UserError(showName(other.path) + ": expected texts or token ids, found both: the text " +
                   showName(text.path) + " and the ids " + showName(ids.path) +
                   "; give files of one kind");

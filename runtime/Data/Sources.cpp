@@ -15,6 +15,8 @@ std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan
                                                "bytes") +
                     "; leave --tokenizer out");
   }
+  ReadingOptions reading = files.reading;
+  reading.takesIds = false; // images and lines consist of bytes
   if (files.images) {
     refuseInputs(plan, "--images");
     if (std::vector<std::string> numbers = getNumberNames(plan); !numbers.empty()) {
@@ -23,11 +25,11 @@ std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan
           "the input \"" +
           numbers.front() + "\"; train it on texts");
     }
-    return std::make_unique<Images>(files.data, *files.images, plan, seed, files.reading);
+    return std::make_unique<Images>(files.data, *files.images, plan, seed, reading);
   }
   requireInputs(plan, files.inputs, files.inputFlag);
   if (!plan.given.empty()) {
-    return std::make_unique<LinePairs>(files.data, files.inputs, plan, seed, files.reading);
+    return std::make_unique<LinePairs>(files.data, files.inputs, plan, seed, reading);
   }
   return nullptr;
 }

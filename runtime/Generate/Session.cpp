@@ -138,6 +138,9 @@ void saveSession(const Path &path, Executor &executor, const Predictor &predicto
   if (session.areIds) {
     json["ids"] = true;
   }
+  if (!session.tokenizer.empty()) {
+    json["tokenizer"] = session.tokenizer;
+  }
   if (!session.text.given.empty()) {
     json["inputs"] = session.text.given;
   }

@@ -18,7 +18,7 @@ nlohmann::json describe(const SamplingOptions &options) {
 void requireSession(const StrictJson &json) {
   json.keys({"format", "version", "text", "sample", "drawn", "sampling", "start", "seen",
              "artifact", "weights", "target"},
-            {"inputs", "ids"});
+            {"inputs", "ids", "tokenizer"});
   json.at("format").matchChoice({"sluice-session"});
   json.at("version").integer(1, 1);
 }
@@ -77,6 +77,7 @@ Session parseSession(const StrictJson &json, const Plan &plan,
                      Predictor::GenerationWindow &window) {
   Session session;
   session.areIds = json.has("ids") && json.at("ids").boolean();
+  session.tokenizer = json.has("tokenizer") ? json.at("tokenizer").string() : "";
   int64_t ids =
       session.areIds ? plan.model.vocabulary : std::min<int64_t>(plan.model.vocabulary, 256);
   for (const StrictJson &token : json.at("text").array()) {

@@ -174,7 +174,7 @@ std::string describeWorseLatest(const Path &run) {
       best && best->heldOut() && last && best->losses->heldOut.text == latest.losses->heldOut.text;
   if (isMeasured && last->nats - *best->heldOut() > std::abs(*best->heldOut()) / 10) {
     return start + "step " + std::to_string(latest.step) +
-           format(", is far worse than that of step %lld: held-out text had %.4f bits per byte "
+           format(", is far worse than that of step %lld: held-out text had %.4f bits per token "
                   "after step %lld and %.4f after step %lld",
                   static_cast<long long>(best->step), last->nats / std::numbers::ln2,
                   static_cast<long long>(last->step), *best->heldOut() / std::numbers::ln2,

@@ -125,7 +125,7 @@ void TrainingLoop::sayBest() const {
       isOutOfPatience() && context.state.step < context.goal
           ? describeImpatience(context.state.step, context.goal, context.watch.heldOut().worse)
           : "";
-  text += describeBest(*best);
+  text += describeBest(*best, haveIds(context.data->usedFiles()));
   Path folder = context.options.run / "checkpoints" / std::to_string(best->step);
   context.say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
 }

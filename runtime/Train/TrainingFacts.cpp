@@ -106,9 +106,11 @@ void addShortening(Json &metrics, const char *key, const Json &losses, const Pla
 
 void addEvaluation(Json &metrics, const EvaluationResult &result, const Plan &plan) {
   metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
-  if (std::optional<double> bits = result.bitsPerByte()) {
+  std::optional<double> bits = result.bitsPerByte();
+  if (bits) {
     metrics["eval_bits_per_byte"] = *bits;
-  } else {
+  }
+  if (!bits || result.isEncoded) {
     metrics["eval_bits_per_token"] = result.bitsPerToken();
     metrics["eval_perplexity"] = result.perplexity();
   }
@@ -226,9 +228,10 @@ std::string describeImpatience(int64_t step, int64_t goal, int64_t worse) {
                 static_cast<long long>(worse));
 }
 
-std::string describeBest(const MeasuredLoss &best) {
-  return format("the held-out text was best after step %lld, with %.4f bits per byte",
-                static_cast<long long>(best.step), best.nats / std::numbers::ln2);
+std::string describeBest(const MeasuredLoss &best, bool hasIds) {
+  return format("the held-out text was best after step %lld, with %.4f bits per %s",
+                static_cast<long long>(best.step), best.nats / std::numbers::ln2,
+                hasIds ? "token" : "byte");
 }
 
 std::string nameDataFlags(const SourceFiles &files) {

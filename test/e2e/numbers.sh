@@ -243,7 +243,7 @@ succeeds "report of ids" "$sluice" report "$work/ids-run"
 succeeds "is per token" bash -c "grep -q 'bits per token' '$work/ids-run/report.html' &&
   ! grep -q 'bits per byte' '$work/ids-run/report.html'"
 exits 2 "a report of bytes and ids" "$sluice" report "$work/run" "$work/ids-run" -o "$work/mixed.html"
-says "is refused" 'found bits per token, which are not comparable'
+reports "is refused" 'found bits per token, which are not comparable'
 
 generate_ids() { "$sluice" generate "$work/ids.sla" -w "$work/ids-run" "$@"; }
 succeeds "generate ids" generate_ids --prompt-tokens "5 999 17" -n 6 --seed 3
@@ -259,28 +259,28 @@ succeeds "and the rest" generate_ids --session "$work/session" -n 3 --no-echo
 cp "$work/out" "$work/rest.txt"
 succeeds "make the same text" test "$(cat "$work/rest.txt")" = "${whole[*]:6} "
 exits 2 "an id beyond the vocabulary" generate_ids --prompt-tokens "5 1000"
-says "names its place" '--prompt-tokens: word 2: expected a token id from 0 to 999, found "1000"'
+reports "names its place" '--prompt-tokens: word 2: expected a token id from 0 to 999, found "1000"'
 succeeds "a prompt of text" generate_ids --prompt a -n 2
-says "gets a note" 'ids from 256 on are not drawn; --prompt-tokens'
+reports "gets a note" 'ids from 256 on are not drawn; --prompt-tokens'
 exits 2 "a stop text of ids" generate_ids --prompt-tokens 5 --stop a
 
 exits 2 "ids beyond the vocabulary" "$sluice" eval "$work/m.sla" -w "$work/run" --data "uint16:$work/held.u2"
-says "with index, id and vocabulary" 'held\.u2: token [0-9]+: expected token ids below the vocabulary of 256, found [0-9]+'
+reports "with index, id and vocabulary" 'held\.u2: token [0-9]+: expected token ids below the vocabulary of 256, found [0-9]+'
 head -c 999 "$work/train.u2" > "$work/odd.u2"
 exits 2 "half an id" train_ids --data "uint16:$work/odd.u2" --out "$work/none"
-says "is counted" 'odd\.u2: expected an even number of bytes, as each uint16 id has 2, found 999'
+reports "is counted" 'odd\.u2: expected an even number of bytes, as each uint16 id has 2, found 999'
 exits 2 "numbers that are no ids" train_ids --data "$work/losses.npy" --out "$work/none"
-says "by their type" 'array of one dimension of uint16 or int32, found numbers of the type "<f4"; convert it'
+reports "by their type" 'array of one dimension of uint16 or int32, found numbers of the type "<f4"; convert it'
 exits 2 "text and ids" train_ids --data "uint16:$work/train.u2" "$work/text.txt" --out "$work/none"
-says "are both named" 'expected texts or token ids, found both: the text .*text\.txt and the ids uint16:'
+reports "are both named" 'expected texts or token ids, found both: the text .*text\.txt and the ids uint16:'
 exits 2 "held-out text for ids" train_ids --data "uint16:$work/train.u2" --eval-data "$work/text.txt" --out "$work/none"
-says "is refused" '--eval-data: expected token ids, as --data has, found text'
+reports "is refused" '--eval-data: expected token ids, as --data has, found text'
 exits 2 "a sample of text" train_ids --data "uint16:$work/train.u2" --sample-prompt a --out "$work/none"
 exits 2 "analyses of ids" "$sluice" analyze context "$work/ids.sla" -w "$work/ids-run" --data "uint16:$work/held.u2"
-says "name what reads them" 'expected a text, found token ids; train, eval and logits read them'
+reports "name what reads them" 'expected a text, found token ids; train, eval and logits read them'
 succeeds "nothing of these was written" test ! -e "$work/none"
 exits 2 "white space of ids" "$sluice" check "$root/models/small/dynamic.json" --set vocabulary=1000
-says "is refused with a remedy" 'at most 256, whose tokens are bytes, for the rule "whitespace".*found 1000; take the rule'
+reports "is refused with a remedy" 'at most 256, whose tokens are bytes, for the rule "whitespace".*found 1000; take the rule'
 
 # A tokenizer: texts are encoded once; the run stores the tokenizer, and other commands find it there.
 text_tokens() { XDG_CACHE_HOME="$work/cache" "$@"; }
@@ -310,8 +310,20 @@ holds "has the same nats, of the text's bytes" \
 succeeds "generate text" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --prompt "the water" -n 40 --temperature 2 --seed 1
 cp "$work/out" "$work/generated"
 succeeds "with its prompt" grep -qa '^the water' "$work/generated"
+exits 2 "texts and ids together" text_tokens "$sluice" eval "$work/ids.sla" -w "$work/pieces-run" --data "$work/pieces.npy" "$work/pieces-held.txt"
+reports "are rejected" 'expected texts or token ids, found both'
+succeeds "save a session" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --prompt "the water" -n 3 --save-session "$work/pieces.session"
+succeeds "another tokenizer" "$sluice" tokenizer --data "$work/pieces-held.txt" --vocabulary 280 -o "$work/other.tok"
+exits 2 "a session continued with it" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --tokenizer "$work/other.tok" \
+  --session "$work/pieces.session" -n 3
+reports "is rejected" 'expected the tokenizer of the session'
+succeeds "with its own it continues" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --session "$work/pieces.session" -n 3
+exits 2 "an array as numbers without a header" train_ids --data "uint16:$work/train.u2.npy" --out "$work/none"
+reports "is rejected" 'expected uint16 numbers without a header, found .*leave "uint16:" out'
+holds "held-out text has both units" 'all(k in [m for m in f[0] if "eval_loss" in m][0] for k in ("eval_bits_per_byte", "eval_bits_per_token"))' \
+  "$work/pieces-run/metrics.jsonl"
 exits 2 "a tokenizer of too many ids" text_tokens "$sluice" train "$work/m.sla" --cpu-target "$targets" --tokenizer "$work/pieces.tok" --data "$work/pieces.txt" --out "$work/none"
-says "is refused" 'expected a tokenizer of at most 256 ids, the vocabulary of the artifact, found 300; compile the spec with --set vocabulary=300'
+reports "is refused" 'expected a tokenizer of at most 256 ids, the vocabulary of the artifact, found 300; compile the spec with --set vocabulary=300'
 
 succeeds "report of two runs" "$sluice" report "$work/run" "$work/fast-trained" -o "$work/compared.html"
 succeeds "shows what differs" grep -qE 'training.learning_rate</th><td>0.001</td><td>0.005' "$work/compared.html"

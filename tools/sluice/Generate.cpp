@@ -15,6 +15,7 @@
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileMixUp.h"
+#include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
@@ -238,10 +239,33 @@ void refuseBesideImages(const CLI::App &command) {
   }
 }
 
+/// Returns the SHA-256 of the tokenizer's file; empty without a tokenizer.
+std::string hashTokenizer(const TextEncoder *encoder) {
+  return encoder ? sha256Hex(encoder->toFile()) : std::string();
+}
+
+/// Throws UserError if the text of a call cannot continue the tokens of a session.
+void checkSessionTokens(const Session &session, const TextEncoder *encoder, bool hasText) {
+  if (encoder && !session.areIds) {
+    throw UserError("--session: expected tokens of the tokenizer, found a session of bytes; begin "
+                    "another text, or use weights of bytes");
+  }
+  if (encoder && !session.tokenizer.empty() && session.tokenizer != hashTokenizer(encoder)) {
+    throw UserError("--tokenizer: expected the tokenizer of the session (SHA-256 " +
+                    session.tokenizer + "), found another (" + hashTokenizer(encoder) +
+                    "); give the session's own");
+  }
+  if (session.areIds && !encoder && hasText) {
+    throw UserError("--prompt: expected token ids to append, as the session's tokens are ids, "
+                    "found text; give --prompt-tokens");
+  }
+}
+
 /// Continues the text of a session in row 0, with its options unless flags give others. Returns
 /// true if its tokens are ids.
 bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &executor,
-            Predictor &predictor, SamplingOptions &options, Text &text, bool isEncoded) {
+            Predictor &predictor, SamplingOptions &options, Text &text,
+            const TextEncoder *encoder) {
   Session session = loadSession(flags.session, executor, predictor);
   SamplingOptions given = options;
   options = session.options;
@@ -257,10 +281,7 @@ bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
   take("--typical", &SamplingOptions::typical);
   take("--repetition-penalty", &SamplingOptions::repetitionPenalty);
   take("--seed", &SamplingOptions::seed);
-  if (session.areIds && !isEncoded && !flags.promptTokens && !text.tokens.empty()) {
-    throw UserError("--prompt: expected token ids to append, as the session's tokens are ids, "
-                    "found text; give --prompt-tokens");
-  }
+  checkSessionTokens(session, encoder, !flags.promptTokens && !text.tokens.empty());
   session.text.tokens.insert(session.text.tokens.end(), text.tokens.begin(), text.tokens.end());
   text = std::move(session.text);
   return session.areIds;
@@ -341,8 +362,8 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 "before it; sluice compile --emit step reports why");
   }
   if (!flags.session.empty()) {
-    bool hasIds = resume(flags, command, *executor, predictor, options, job.texts.front(),
-                         encoder != nullptr);
+    bool hasIds =
+        resume(flags, command, *executor, predictor, options, job.texts.front(), encoder.get());
     areIds |= hasIds && !encoder;
   }
   if (areIds) {
@@ -376,7 +397,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the sampled tokens
     saveSession(flags.saveSession, *executor, predictor,
-                {job.texts.front(), options, areIds || encoder});
+                {job.texts.front(), options, areIds || encoder, hashTokenizer(encoder.get())});
   }
   if (caughtSignal() != 0) {
     throw ExitStatus{128 + caughtSignal()};

@@ -79,10 +79,12 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
   }
   if (type.getAxis() == AxisKind::segments && !readsSegments(stage)) {
     return emitError(getKeyLoc(stage, ""))
-           << "expected a layer without \"over\" and \"scales\", a norm, shift, shorten, upsample, "
-              "add, project, dropout, attend, "
-              "boundaries or an hourglass without attention resampling, found a "
-           << word << " stage of " << describeStream(input) << "; upsample it first";
+           << "expected a layer without \"over\" and \"scales\", a feed_forward, norm, shift, "
+              "shorten, "
+              "upsample, add, project, dropout, attend, boundaries or an hourglass without "
+              "attention "
+              "resampling, found a stage \""
+           << word << "\" of " << describeStream(input) << "; upsample it first";
   }
   return success();
 }
