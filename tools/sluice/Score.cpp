@@ -36,12 +36,13 @@ void refuseBesideScore(const CLI::App &command) {
 }
 
 /// Throws UserError if the line has no room for the continuation.
-static void requireRoom(const Text &text, const std::vector<int32_t> &continuation) {
+static void requireRoom(const Text &text, const std::vector<int32_t> &continuation,
+                        const char *unit) {
   if (auto size = std::ssize(continuation); size > text.room) {
     throw UserError(
-        format("--score: expected a continuation of at most %lld tokens, what the model's context "
+        format("--score: expected a continuation of at most %lld %s, what the model's context "
                "leaves of a line after its prompt, found %lld; shorten it",
-               static_cast<long long>(text.room), static_cast<long long>(size)));
+               static_cast<long long>(text.room), unit, static_cast<long long>(size)));
   }
 }
 
@@ -58,7 +59,7 @@ void printScores(const std::vector<std::string> &prompts, const std::vector<Text
       std::vector<int32_t> tokens =
           encoder ? encoder->encode(continuation) : toTokens(continuation);
       checkPrompt(tokens, executor.plan().model.vocabulary, "the continuation");
-      requireRoom(text, tokens);
+      requireRoom(text, tokens, encoder ? "tokens" : "bytes");
       scored.push_back({text.tokens, text.tokens.size(), {}, text.given});
       scored.back().tokens.insert(scored.back().tokens.end(), tokens.begin(), tokens.end());
     }

@@ -11,6 +11,8 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
   spec.schedule {floor = 5.000000e-01 : f64, steps = 10 : i64, warmup = 1 : i64}
 // CHECK: spec.fall
   spec.fall {floor = 2.500000e-01 : f64, steps = 4 : i64}
+// CHECK: spec.group
+  spec.group {match = "*.bias", weight_decay = 0.000000e+00 : f64}
 // CHECK: spec.embedding{{.*}} : () -> !spec.stream<tokens, 8>
   %0 = spec.embedding {ngram_rows = 65536 : i64, ngrams = array<i64: 2, 3>, path = "stages.0"} : () -> !spec.stream<tokens, 8>
 // CHECK: spec.layer{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>

@@ -58,8 +58,8 @@ class MaskValueKey<string meaning, string otherwise, Attr attr>
 def MaskKey
     : MaskValueKey<
           "key positions q visible to a query at position p; complete: on another scale, groups "
-          "that have ended; window: p - b < q <= p - a; tokens: a window in units of the rows' "
-          "last tokens; block: q <= p in the block of p",
+          "that have ended; window: p - b < q <= p - a; tokens: a window of the rows' last tokens; "
+          "block: q <= p in the block of p",
           "causal", DefaultValuedAttr<Spec_Mask, "::sluice::spec::MaskShape::causal">>;
 def RotaryKey
     : SpecialKey<"rotary", "false, true (base 10000) or {\"base\": number}",

@@ -67,7 +67,7 @@ def Spec_EmbeddingOp
            SpecialKey<"ngrams", "list of integers from 2 to 16", "sizes of the hashed n-grams "
                                                                  "that are added", "none",
                       OptionalAttr<DenseI64ArrayAttr>>,
-           IntegerKey<"ngram_rows", "rows of each table", "65536", "1", "16777216">,
+           IntegerKey<"ngram_rows", "rows of each table", "65536 with ngrams", "1", "16777216">,
            IntegerKey<"document_end", "token that ends a document; n-grams do not extend across "
                                       "it", "none", "0">,
            PositiveKey<"scale", "multiplies the rows, before positions are added", "1", "1">,
@@ -367,7 +367,7 @@ def MovingSection
 def SegmentsLossKey : TextKey<"loss", "name of a loss",
                               "for the rule entropy: the loss whose softmax defines the entropy; "
                               "with a predictor, also a later loss, or \"next\" for the head",
-                              "required for that rule"> {
+                              "needed for that rule"> {
   let hint = "the name of the loss whose softmax says where segments end";
 }
 def SpikeKey
@@ -393,7 +393,7 @@ def CapacityKey
 }
 defvar boundaryKeys =
     [SegmentsNameKey, RuleKey,
-     IntegerKey<"factor", "positions per segment, for the rule every", "required for that rule">,
+     IntegerKey<"factor", "positions per segment, for the rule every", "needed for that rule">,
      SegmentsLossKey,
      NumberKey<"rise", "number >= 0", "for the rule entropy: sets a bit if the entropy rises by "
                                       "more than this",
@@ -401,10 +401,11 @@ defvar boundaryKeys =
      SpikeKey,
      NumberKey<"threshold", "number >= 0",
                "for the rules entropy and coding_rate, in nats: sets a bit above this value",
-               "required for those rules without `rise`, `spike` or `top`">,
-     TopKey, PositiveKey<"epsilon", "for the rule coding_rate: distortion per column", "1">,
+               "needed for those rules without `rise`, `spike` or `top`">,
+     TopKey,
+     PositiveKey<"epsilon", "for the rule coding_rate: distortion per column", "1 for that rule">,
      IntegerKey<"window", "for the rule coding_rate: number of previous rows that a row is "
-                          "compared with", "4", "1", "8">,
+                          "compared with", "4 for that rule", "1", "8">,
      WordKey<"at", Spec_SegmentEdge, ["end", "start"], "whether the token of a bit ends or starts "
                                                        "a segment",
              "end">,
@@ -421,13 +422,13 @@ defvar boundaryKeys =
                 "none">,
      MovingKey<"prior", "number > 0 and < 1, or one that moves", "0", "1",
                "for a predictor without rule: target share of tokens that end a segment",
-               "required without rule">,
+               "needed without rule">,
      Key<"prior_logit", BooleanKind, "boolean",
          "for a predictor without rule: adds the logit of the (initial) prior to the prediction, "
          "so that initial probabilities are near the prior",
-         "false", OptionalAttr<BoolAttr>>,
+         "false without rule", OptionalAttr<BoolAttr>>,
      PositiveKey<"temperature", "temperature of the predictor's Gumbel-sigmoid, in training",
-                 "0.5">,
+                 "0.5 without rule">,
      PositiveKey<"weight", "weight of the loss of a predictor or router",
                  "1; for a router 0.03">,
      IntegerKey<"document_end",
