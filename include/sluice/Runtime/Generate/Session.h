@@ -10,9 +10,8 @@ namespace sluice::runtime {
 struct Session {
   Text text;
   SamplingOptions options;
-  bool areIds = false; ///< the text's tokens are ids, and not bytes
-  std::string tokenizer =
-      {}; ///< SHA-256 of the tokenizer's file that gave the ids; empty without one
+  bool areIds = false;        ///< the text's tokens are ids, and not bytes
+  std::string tokenizer = {}; ///< SHA-256 of the tokenizer's file; empty without one
 };
 
 /// Writes the session of the text in row 0 atomically: the text, its sampling options, the states
