@@ -157,7 +157,7 @@ holds "the verdict is the same, and no step is proved" '(lambda v: v["verdict"] 
 succeeds "nor is one in the certificate" grep -q '^mode step is none$' "$work/coprime.txt"
 for artifact in m leak; do
   mark=silent
-  [[ $artifact = leak ]] && mark=says
+  [[ $artifact = leak ]] && mark=reports
   succeeds "$artifact: train" train "$work/$artifact.sla" --steps 3 --out "$work/$artifact-run"
   $mark "$artifact: train and the mark" 'compiled with --allow-leak'
   succeeds "$artifact: generate" "$sluice" generate "$work/$artifact.sla" -w "$work/$artifact-run" -n 2
