@@ -25,9 +25,9 @@ defvar headConstraints = [{
 }];
 
 /// An op of the forward pass whose relations have data-dependent terms.
-class Sluice_SegmentsOp<string mnemonic, list<string> says>
+class Sluice_SegmentsOp<string mnemonic, list<string> overrides>
     : Sluice_ComputeOp<mnemonic, [SegmentsInterface, DeclareOpInterfaceMethods<CausalFlowInterface,
-        says>,
+        overrides>,
                                   DeclareOpInterfaceMethods<DifferentiableInterface>,
                                   DeclareOpInterfaceMethods<CostInterface>,
                                       DeclareOpInterfaceMethods<ReferenceInterface>,

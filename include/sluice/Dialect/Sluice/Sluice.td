@@ -222,11 +222,11 @@ class Sluice_ComputeOp<string mnemonic, list<Trait> traits = []> : Sluice_Op<mne
     !listconcat([Pure], traits)>;
 
 /// An op of the forward pass, which has a derivative; ops that differentiation creates have none.
-/// `says` lists the methods of CausalFlowInterface that the op overrides, in addition to the
+/// `overrides` lists the methods of CausalFlowInterface that the op overrides, in addition to the
 /// methods without a default.
-class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> says = []>
+class Sluice_ForwardOp<string mnemonic, list<Trait> traits = [], list<string> overrides = []>
     : Sluice_ComputeOp<mnemonic, !listconcat([
-        DeclareOpInterfaceMethods<CausalFlowInterface, says>,
+        DeclareOpInterfaceMethods<CausalFlowInterface, overrides>,
             DeclareOpInterfaceMethods<DifferentiableInterface>,
         DeclareOpInterfaceMethods<CostInterface>, DeclareOpInterfaceMethods<ReferenceInterface>],
             traits)>;
