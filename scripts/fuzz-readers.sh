@@ -56,9 +56,9 @@ if [[ $ledger ]]; then
 fi
 
 # Sanitizers take most of the time. AddressSanitizer stores no stacks of allocations (a finding is rerun with them), no fake frames,
-# which each exception collects, and 4 MB of freed memory, which fits in the caches. LLVM's libraries are not instrumented: their
+# which each exception collects, and 1 MB of freed memory, which fits in the caches. LLVM's libraries are not instrumented: their
 # allocators return memory that instrumented code has poisoned.
-export ASAN_OPTIONS=detect_stack_use_after_return=0:malloc_context_size=0:quarantine_size_mb=4:allow_user_poisoning=0
+export ASAN_OPTIONS=detect_stack_use_after_return=0:malloc_context_size=0:quarantine_size_mb=1:allow_user_poisoning=0
 
 # add_to_ledger READER EXECUTIONS SECONDS EDGES
 add_to_ledger() {
@@ -76,7 +76,7 @@ run_reader() {
   local reader=$1 folder=$corpus/$1 log=$corpus/reader-$1.log status=0 summary
   local seeds=("$root/test/fuzz-readers/seeds/$reader")
   case $reader in
-    spec) seeds+=("$root/models/tiny" "$root/test/causality/leaky/twins") ;;
+    spec) seeds+=("$root/models/tiny" "$root/test/causality/leaky") ;;
     plan) seeds+=("$root/test/unit/Runtime/Inputs") ;;
   esac
   local existing=()

@@ -6,16 +6,27 @@
 #include "sluice/Editor/IrMessages.h"
 #include "sluice/Editor/Server.h"
 
+#include <optional>
 #include <sstream>
 
 using namespace sluice;
 
 namespace {
 
+/// Creating a context takes longer than reading a spec, so 1,000 inputs share one; a context keeps
+/// the texts of all of them.
+mlir::MLIRContext &getContext() {
+  static std::optional<mlir::MLIRContext> context;
+  static int inputs = 0;
+  if (inputs++ % 1000 == 0) {
+    context.emplace(mlir::MLIRContext::Threading::DISABLED);
+  }
+  return *context;
+}
+
 void readSpec(std::string_view input) {
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  parseSpec(context, std::string(input), "spec.json", error);
+  parseSpec(getContext(), std::string(input), "spec.json", error);
 }
 
 /// KEY=VALUE per line, then "%%" and a spec.
@@ -28,9 +39,8 @@ void readSettings(std::string_view input) {
       settings.push_back(*setting);
     }
   }
-  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
   spec::Diagnostic error;
-  parseSpec(context, std::string(text), "spec.json", error, settings);
+  parseSpec(getContext(), std::string(text), "spec.json", error, settings);
 }
 
 /// One body per line, each of which is framed; else the bytes of a stream.
