@@ -27,16 +27,17 @@ LAYER_DEFAULTS = {
 class Stream:
     """A sequence [B, ceil(N / factor), d], still to be shifted by `shift` positions (shifts are lazy)."""
 
-    def __init__(self, x, factor, shift=0, counts=None):
+    def __init__(self, x, factor, shift=0, counts=None, zero=None):
         self.x, self.factor, self.shift = x, factor, shift
+        self.zero = zero  # [d] of a norm's result: the norm of zeros
         self.counts = counts  # [B] of a named input's stream: valid rows for later keys
 
     def at(self, positions, null=0.0):
-        """x[p - shift] for each p of `positions`; `null` where that lies outside the unshifted sequence."""
+        """x[p - shift] for each p of `positions`; `null`, a number or [d], outside the unshifted sequence."""
         source = positions - self.shift
         inside = (source >= 0) & (source < self.x.shape[1])
         rows = self.x[:, source.clamp(0, self.x.shape[1] - 1)]
-        return torch.where(inside[None, :, None], rows, torch.full((), null, dtype=self.x.dtype))
+        return torch.where(inside[None, :, None], rows, torch.as_tensor(null, dtype=self.x.dtype))
 
     def rows(self):
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
@@ -65,7 +66,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             self.expand(f"stages.{index}.", stage)
 
     def trains(self, name):
-        """Whether training moves a weight."""
+        """Returns true if training changes a weight."""
         return not any(name.startswith(prefix) for prefix in self.frozen)
 
     # Expands composite stages to (name prefix, stage) pairs; weights.py declares the weights on the way.
@@ -76,7 +77,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         result.setdefault("head_size", self.width // result["heads"])
         result.setdefault("feed_forward", 4 * self.width)
         if result["dropout"] or result["attention_dropout"]:
-            raise ValueError("goldens are made without dropout")
+            raise ValueError("expected a golden without dropout")
         return result
 
     def expand(self, prefix, stage):
@@ -191,8 +192,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
 
     @staticmethod
     def level_shift(stage, relative):
-        by = stage.get("shift", relative - 1)
-        return {"op": "shift", "by": by, "start": stage.get("start", "zeros") if by else "zeros"}
+        by, learned = stage.get("shift", relative - 1), stage.get("start") == "null"
+        return {"op": "shift", "by": by, "start": "null" if by and learned else "zeros"}
 
     def down(self, stage, relative, norm, layer):
         skip, keys = ("stream", "skip"), ("stream", "keys")
@@ -200,6 +201,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         shift = self.level_shift(stage, relative)
         pool = {"op": "shorten", "factor": relative, "method": {"attention": "average",
                                                                 "attention_linear": "linear"}.get(method, method)}
+        if stage.get("start") == "norm":
+            pool["start"] = "norm"
         if not method.startswith("attention"):
             after = stage.get("shifted") == "output"
             return [{**pool, "name_input": skip}] if after else [{**shift, "name_input": skip}, pool]
@@ -211,13 +214,15 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         method, keys = stage.get("upsample", "repeat"), ("stream", "coarse")
         if not method.startswith("attention"):
             shift = [self.level_shift(stage, relative)] if stage.get("shifted") == "output" else []
-            return [{"op": "upsample", "factor": relative, "method": method}] + shift + (
+            norms = [norm] if stage.get("upsample_norm") else []
+            return [{"op": "upsample", "factor": relative, "method": method}] + norms + shift + (
                 [{"op": "add", "with": skip}] if skip else [])
         attend = {**layer, "over": keys, "mask": "causal", "attention_norm": False}
         if method == "attention":
             parts = [{**norm, "to": keys}, {**attend, "from": skip}]
         else:
-            parts = [{**norm, "to": keys}, {"op": "upsample", "factor": relative, "method": "linear"}, norm,
+            spread = method.removeprefix("attention_")
+            parts = [{**norm, "to": keys}, {"op": "upsample", "factor": relative, "method": spread}, norm,
                      {"op": "add", "with": skip}, attend]
         return parts + [norm, {"op": "add", "with": skip}]
 
@@ -274,7 +279,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         return self.linear(name + "out.", inner)
 
     def layer(self, prefix, x, over, s, f, g, streams, counts=None):
-        """x and `over` (None: x itself), of f and g tokens a position; `streams` are those of groups of heads;
+        """x and `over` (None: x itself), of f and g tokens a position; `streams` are the streams of groups of heads;
         `counts` of keys [B] where they are given."""
         def normed(part, y):
             return self.norm(prefix + part + "norm.", y, s["norm"], s["epsilon"])
@@ -324,7 +329,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         return Stream(x.transpose(1, 2), stream.factor * k)
 
     def transposed(self, prefix, k, w, y):
-        """[B, M, d] -> [B, M k, d]: W_(r + k i) stands in rows r d and columns (w / k - 1 - i) d; a bias a row r."""
+        """[B, M, d] -> [B, M k, d]: W_(r + k i) is in rows r d and columns (w / k - 1 - i) d; a bias a row r."""
         d, j = self.width, w // k
         blocks = self.weights[prefix + "weight"].view(k, d, j, d).flip(2)  # [r, out, i, in]
         kernel = blocks.permute(3, 1, 2, 0).reshape(d, d, w)
@@ -336,7 +341,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         if "window" in stage:
             return self.windows(prefix, stage, stream)
         groups = -(-stream.x.shape[1] // k)
-        x = stream.at(torch.arange(groups * k)).unflatten(1, (groups, k))  # [B, M, k, d]
+        null = stream.zero if stage.get("start") == "norm" else 0.0
+        x = stream.at(torch.arange(groups * k), null).unflatten(1, (groups, k))  # [B, M, k, d]
         x = self.linear(prefix, x.flatten(2)) if stage.get("method") == "linear" else x.sum(2) / k
         return Stream(x, stream.factor * k)
 
@@ -418,7 +424,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             null = self.weights[prefix + "start.weight"].expand(x.shape[0], by, -1)
             return Stream(torch.cat((null, x), 1)[:, :x.shape[1]], source.factor)
         if op == "shift":
-            return Stream(source.x, source.factor, source.shift + stage["by"])
+            return Stream(source.x, source.factor, source.shift + stage["by"], zero=source.zero)
         if stage.get("method") == "concatenate":
             return Stream(self.concatenated(prefix, stage, source.rows()), source.factor * stage["factor"])
         if stage.get("method") == "split":
@@ -449,7 +455,9 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
                            over.factor if over else source.factor, streams, (over or source).counts)
         elif op == "norm":
             kind = stage.get("norm", self.defaults["norm"])
+            zero = self.norm(prefix, torch.zeros_like(x[0, 0]), kind, stage.get("epsilon", 1e-5))
             x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))
+            return Stream(x, source.factor, counts=source.counts, zero=zero)
         elif op == "add":
             other = streams[stage["with"]]
             if other.factor != source.factor:
@@ -470,7 +478,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         return Stream(x, source.factor, counts=source.counts)
 
     def ask(self, loss, logits):
-        """Keeps what boundaries ask of a loss; predictors learn that waited for it."""
+        """Stores the logits of a loss for boundaries; predictors that waited for them learn."""
         self.asked[loss] = logits
         for learn in self.learners.get(loss, []):
             learn()

@@ -53,8 +53,8 @@ private:
   class Hourglass;
 
   Expand embedding, layers, singleLayer, feedForward, attention, normStage, shiftStage,
-      shortenStage, upsampleStage, join, replace, projectStage, dropoutStage, score, hourglass,
-      topDown, bottomUp, boundaries, attendCut, composite;
+      resampleStage, join, replace, projectStage, dropoutStage, score, hourglass, topDown, bottomUp,
+      boundaries, attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
@@ -76,7 +76,8 @@ private:
   size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
-  size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x);
+  size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x,
+                 bool fills = false);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);

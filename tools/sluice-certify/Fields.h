@@ -254,7 +254,7 @@ inline std::vector<FieldLevel> readLevels(const Fields &fields) {
 
 /// Returns true if a shift's first rows are trained: then it is stored.
 inline bool learnsStart(const Fields &fields) {
-  return fields.choice("start", {"zeros", "null"}) == 1;
+  return fields.choice("start", {"zeros", "null", "norm"}) == 1;
 }
 
 /// Returns true if an activation follows the projection's sum, as a separate map.

@@ -32,15 +32,13 @@ public:
     factor = levels[at + 1].factor;
     x = at + 1 == bottom ? make.stack(settings, levels[bottom].layers, next, x)
                          : descend(at + 1, next(), x);
-    while (up < levels.size() && levels[up].factor >= levels[at].factor) {
+    bool returns = false;
+    while (!returns && up < levels.size() && levels[up].factor >= levels[at].factor) {
       FieldLevel level = levels[up++];
-      bool returns = level.factor == levels[at].factor;
+      returns = level.factor == levels[at].factor;
       x = goUp(factor / level.factor, next, x, returns ? std::optional(left) : std::nullopt);
       factor = level.factor;
       x = make.stack(settings, level.layers, next, x);
-      if (returns) {
-        break;
-      }
     }
     return x;
   }
@@ -58,7 +56,8 @@ private:
     bool attends = down >= AttentionDown, linear = isLinear(down);
     x = attends && settings.preNorm ? make.norm(next(), x) : x;
     size_t late = shiftsOutput ? x : make.shift(next(), findShift(k), learns, x);
-    size_t groups = make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late);
+    size_t groups =
+        make.shorten(next(), k, fields.integer("shorten_window", 1, k), linear, late, fills);
     if (!attends) {
       return groups;
     }
@@ -98,7 +97,7 @@ private:
   Layer settings = readLayer(fields);
   size_t bottom = 0, up = 0; ///< the middle one of the coarsest; the next one on the way up
   int64_t factor = 1;        ///< reached
-  bool learns = learnsStart(fields);
+  bool learns = learnsStart(fields), fills = fields.choice("start", {"zeros", "null", "norm"}) == 2;
   /// The upsampled rows are shifted, not the shortened ones.
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
   size_t down = fields.choice("shorten", hourglassMethods);

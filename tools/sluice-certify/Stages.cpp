@@ -23,8 +23,8 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
       {"shift", {"by start from to", &D::shiftStage, OfTokens}},
-      {"shorten", {"factor method window segments width from to", &D::shortenStage, OfTokens}},
-      {"upsample", {"factor method window segments by width from to", &D::upsampleStage, OfTokens}},
+      {"shorten", {"factor method window segments width start from to", &D::resampleStage, OfTokens}},
+      {"upsample", {"factor method window segments by width from to", &D::resampleStage, OfTokens}},
       {"hourglass", {"hierarchy shorten shorten_window shorten_keys upsample upsample_norm shift shifted start from to",
                      &D::hourglass, Layered | OfTokens}},
       {"top_down", {"hierarchy shorten shorten_window upsample projection_activation bags start from to",
@@ -120,33 +120,36 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
                              : project(path, x, {}, isActive);
 }
 
-size_t Deriver::shortenStage(const Fields &fields, const std::string &path, size_t x) {
+size_t Deriver::resampleStage(const Fields &fields, const std::string &path, size_t x) {
+  std::string op = fields.text("op");
   if (fields.find("segments")) {
-    return throughCut("shorten", fields, path, x);
+    return throughCut(op, fields, path, x);
   }
-  if (const json *method = fields.find("method"); method && *method == "concatenate") {
-    return inParts("shorten", fields, path, x);
+  if (fields.get("method", "") == (op == "shorten" ? "concatenate" : "split")) {
+    return inParts(op, fields, path, x);
   }
   int64_t k = fields.integer("factor", 1);
+  if (op == "upsample") {
+    bool linear = fields.choice("method", {"repeat", "linear", "transposed"}) > 0;
+    return upsample(path, k, linear, x, fields);
+  }
   bool linear = isLinear(fields.choice("method", shortenMethods));
-  return shorten(path, k, fields.integer("window", 1, k), linear, x);
+  bool fills = fields.choice("start", {"zeros", "norm"}) == 1;
+  return shorten(path, k, fields.integer("window", 1, k), linear, x, fills);
 }
 
-size_t Deriver::upsampleStage(const Fields &fields, const std::string &path, size_t x) {
-  if (fields.find("segments")) {
-    return throughCut("upsample", fields, path, x);
-  }
-  if (const json *method = fields.find("method"); method && *method == "split") {
-    return inParts("upsample", fields, path, x);
-  }
-  bool linear = fields.choice("method", {"repeat", "linear", "transposed"}) > 0;
-  return upsample(path, fields.integer("factor", 1), linear, x, fields);
-}
-
-size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x) {
-  if (k > 1 || window > 1) {
-    std::string op = linear ? "fold" : "shorten";
-    x = group(op, path + "." + op, x, k, window);
+/// Derives groups. If `fills`, a norm of zeros is before the first row of group 0.
+size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x,
+                        bool fills) {
+  std::string op = linear ? "fold" : "shorten";
+  size_t rows = x;
+  x = k > 1 || window > 1 ? group(op, path + "." + op, x, k, window) : x;
+  if (fills && k > 1) {
+    size_t row = group("shorten", path + ".row", rows, k, 1);
+    size_t start = make("norm", path + ".start", {make("map", path + ".zeros", {row})});
+    start = linear ? group("fold", path + ".start.fold", repeat("upsample", path, start, k), k, k)
+                   : start;
+    x = make("map", path + ".filled", {x, start});
   }
   return linear ? make("linear", path + ".linear", {x}) : x;
 }

@@ -74,7 +74,8 @@ private:
   /// Shifts rows of a scale, so that a scale that is k times coarser reads only earlier groups.
   Value shift(int64_t k, Value x, InsidePaths &inside) {
     int64_t by = op.getShift() ? *op.getShift() : k - 1;
-    StartRows start = by > 0 ? op.getStart() : StartRows::zeros;
+    bool isLearned = by > 0 && op.getStart() == StartRows::null;
+    StartRows start = isLearned ? StartRows::null : StartRows::zeros;
     return appender.add("shift", {shiftPlace, inside.next()}, x,
                         {{"by", by}, {"start", stringifyStartRows(start)}});
   }
@@ -86,10 +87,12 @@ private:
                                               : op.getShorten();
     Value keys = op.attendsDown() ? normIfPre(x, inside) : x;
     Value delayed = op.getShifted() == ShiftedSide::output ? keys : shift(k, keys, inside);
+    bool isNorm = op.getStart() == StartRows::norm;
     Value pooled = add("shorten", delayed,
                        {{"factor", k},
                         {"method", stringifyShortenMethod(method)},
-                        {"window", op.getShortenWindowAttr()}},
+                        {"window", op.getShortenWindowAttr()},
+                        {"start", stringifyStartRows(isNorm ? StartRows::norm : StartRows::zeros)}},
                        inside);
     if (!op.attendsDown()) {
       return pooled;

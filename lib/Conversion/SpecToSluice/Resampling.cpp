@@ -41,6 +41,47 @@ static Value createConcatenation(StageContext &c, spec::ShortenOp op) {
                         *op.getFactor(), /*window=*/0);
 }
 
+/// Replaces the zero rows before the first in group 0 by the norm of zeros, so that the groups are
+/// groups of the norm of the shifted rows. Those rows are not stored: a group would then wait for
+/// rows past the end. `groups` are averages, or the concatenated rows if `isFolded`.
+static Value fillFirstGroup(StageContext &c, spec::ShortenOp op, Value groups, bool isFolded) {
+  auto shift = c.getValue(op.getInput()).getDefiningOp<ShiftOp>();
+  auto norm = shift.getInput().getDefiningOp<NormOp>();
+  auto &b = c.b;
+  int64_t factor = *op.getFactor(), by = shift.getBy(), width = c.getWidth();
+  SequenceType type = c.getSequence(c.getFactor(), width, c.residualType);
+  auto statistic = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
+  c.setName("row");
+  Value row = ShortenOp::create(b, type, shift.getResult(), factor, dispatch::ReduceKind::Add,
+                                /*window=*/1, /*mean=*/true);
+  c.setName("zeros");
+  Value zeros = c.createConstants(row, 0);
+  c.setName("start");
+  Value start = NormOp::create(b, type, statistic, statistic, zeros, norm.getGain(), norm.getBias(),
+                               norm.getRms(), norm.getEpsilon())
+                    .getResult();
+  if (isFolded) {
+    c.setName("upsample");
+    start = UpsampleOp::create(b, c.getSequence(c.getFactor() / factor, width, c.residualType),
+                               start, factor);
+    c.setName("start.fold");
+    start = FoldOp::create(b, groups.getType(), start, factor, /*window=*/0);
+  }
+  c.setName("filled");
+  return c.createMap({groups, start}, [&](ArrayRef<ScalarValue> v) {
+    auto isBelow = [&](Value number, int64_t end) -> ScalarValue {
+      Value most = arith::ConstantOp::create(b, b.getI32IntegerAttr(static_cast<int32_t>(end)));
+      return {b, arith::CmpIOp::create(b, arith::CmpIPredicate::slt, number, most)};
+    };
+    ScalarValue isFirst = isBelow(dispatch::PositionOp::create(b, b.getI32Type()), 1);
+    if (!isFolded) {
+      return select(isFirst, v[0] + v[1] * (double(by) / double(factor)), v[0]);
+    }
+    ScalarValue isMissing = isBelow(dispatch::ColumnOp::create(b, b.getI32Type()), by * width);
+    return select(isFirst, select(isMissing, v[1], v[0]), v[0]);
+  });
+}
+
 static Value convertShorten(StageContext &c, spec::ShortenOp op) {
   if (op.getSegments()) {
     return poolSegments(c, op);
@@ -50,6 +91,7 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
   }
   Value x = c.getValue(op.getInput());
   int64_t factor = *op.getFactor(), rows = op.getRows(), window = rows == factor ? 0 : rows;
+  bool isFilled = op.getStart() == spec::StartRows::norm && factor > 1;
   if (factor == 1 && rows == 1) {
     return op.isLinear() ? c.createLinear("", x, c.residualType) : x;
   }
@@ -57,13 +99,14 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
     c.setName("fold");
     x = FoldOp::create(c.b, c.getSequence(c.getFactor(), rows * c.getWidth(), c.computeType), x,
                        factor, window);
+    x = isFilled ? fillFirstGroup(c, op, x, /*isFolded=*/true) : x;
     return c.createLinear("", x, c.residualType);
   }
   bool isMaximum = op.getMethod() == spec::ShortenMethod::max;
-  return ShortenOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
-                           factor,
-                           isMaximum ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add,
-                           window, /*mean=*/!isMaximum);
+  x = ShortenOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x, factor,
+                        isMaximum ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add, window,
+                        /*mean=*/!isMaximum);
+  return isFilled ? fillFirstGroup(c, op, x, /*isFolded=*/false) : x;
 }
 
 /// Computes in row p the product of W and its part of the columns of row p div k, the (p mod k)-th

@@ -60,11 +60,32 @@ static LogicalResult verifyResampling(HourglassOp op) {
   return success();
 }
 
+/// Verifies that a norm precedes each shift, whose rows before the first are in the first group.
+static LogicalResult verifyNormStart(HourglassOp op) {
+  if (!op.attendsDown() || op.getPlacement() != NormPlacement::pre) {
+    return emitKeyError(op, "start")
+           << "expected \"start\": \"norm\" only in a pre-norm hourglass that shortens by "
+              "attention, where a norm precedes each shift, found it in another one; leave it out";
+  }
+  for (StringRef key : {"shift", "shorten_window"}) {
+    if (isWritten(op, key)) {
+      return emitKeyError(op, key)
+             << "expected no " << quote(key)
+             << " with \"start\": \"norm\", which fills the rows before the first of the first "
+                "group, found both; leave one out";
+    }
+  }
+  return success();
+}
+
 /// Learned rows are stored, so a group of them would not be complete until its last row exists. If
 /// the output is shifted, a group ends after its first row, which the masks of attention between
 /// scales cannot express.
 static LogicalResult verifyShifted(HourglassOp op) {
   bool shiftsOutput = op.getShifted() == ShiftedSide::output;
+  if (op.getStart() == StartRows::norm && failed(verifyNormStart(op))) {
+    return failure();
+  }
   if (op.getStart() == StartRows::null && !shiftsOutput) {
     return emitKeyError(op, "start")
            << "expected \"start\": \"null\" in an hourglass only with \"shifted\": \"output\", as "

@@ -178,7 +178,38 @@ static LogicalResult verifyParts(Operation *op, bool isParts, StringRef method, 
   return success();
 }
 
+/// Verifies that rows before the first are the norm of zeros only of a shifted norm, and that they
+/// are in the first group.
+static LogicalResult verifyNormStart(ShortenOp op) {
+  if (op.getStart() != StartRows::norm) {
+    return success();
+  }
+  auto shift = op.getInput().getDefiningOp<ShiftOp>();
+  bool isPooled =
+      !op.getSegments() && !op.getWindow() &&
+      llvm::is_contained({ShortenMethod::average, ShortenMethod::linear}, op.getMethod());
+  bool isNorm =
+      shift && shift.getStart() == StartRows::zeros && shift.getInput().getDefiningOp<NormOp>();
+  if (!isPooled || !isNorm) {
+    return emitKeyError(op, "start")
+           << "expected \"start\": \"norm\" only of groups by average or linear, without a "
+              "window, of a shift of a norm stage, found "
+           << (isPooled ? "another input" : "another way to pool") << "; leave it out";
+  }
+  if (static_cast<int64_t>(shift.getBy()) > *op.getFactor()) {
+    return emitKeyError(op, "start")
+           << "expected \"start\": \"norm\" only where the first group has all rows before the "
+              "first, found a shift of "
+           << shift.getBy() << " and groups of " << *op.getFactor() << "; shift by at most "
+           << *op.getFactor();
+  }
+  return success();
+}
+
 LogicalResult ShortenOp::verify() {
+  if (failed(verifyNormStart(*this))) {
+    return failure();
+  }
   if (getSegments()) {
     return failure(failed(verifySegmentsAlone(*this)) || failed(verifyAxis(*this, getInput())) ||
                    failed(verifySelection(*this, getCut(getSegments()))));

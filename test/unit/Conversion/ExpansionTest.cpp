@@ -138,6 +138,17 @@ TEST(Expansion, NormAfterUpsampling) {
             "6 head <- 5 @1 2\n");
 }
 
+/// The stages are the same; only the first group differs.
+TEST(Expansion, NormOfZerosBeforeTheFirstRow) {
+  ParsedSpec expanded =
+      readGood(specText(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "start": "norm",
+          "shorten": "attention_linear" },)"))
+          .expand(0);
+  EXPECT_EQ(getOnly<ShiftOp>(expanded).getStart(), StartRows::zeros);
+  EXPECT_EQ(getOnly<ShortenOp>(expanded).getStart(), StartRows::norm);
+  EXPECT_TRUE(getOnly<ShiftOp>(expanded).getInput().getDefiningOp<NormOp>());
+}
+
 TEST(Expansion, MasksAndNormsOfResamplers) {
   auto expect = [](const std::string &settings, MaskAttr mask, bool hasNorm) {
     ParsedSpec expanded = readGood(specText(R"({ "op": "hourglass", "hierarchy": "0@1 0@4 0@1",

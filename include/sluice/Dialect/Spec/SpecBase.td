@@ -92,8 +92,8 @@ def Spec_SegmentEdge
                  "start"]>;
 def Spec_Fidelity : Spec_Words<"Fidelity", "The paper, or its public code where they differ",
                                "mode", ["paper", "reference_code"]>;
-def Spec_StartRows : Spec_Words<"StartRows", "Value of shifted-in rows", "start", ["zeros",
-                                "null"]>;
+def Spec_StartRows : Spec_Words<"StartRows", "Value of shifted-in rows", "start",
+                                ["zeros", "null", "norm"]>;
 def Spec_ShiftedSide : Spec_Words<"ShiftedSide", "Side of an hourglass level that is shifted",
                                   "shifted", ["input", "output"]>;
 def Spec_PoolingSource : Spec_Words<"PoolingSource", "Stream that coarse groups are pooled from",

@@ -70,7 +70,10 @@ def Spec_HourglassOp
                "position of the shift: the input of each shortening, or the output of each "
                "upsampling",
                "input">,
-           StartKey]> {
+           WordKey<"start", Spec_StartRows, ["zeros", "null", "norm"],
+                   "value of shifted-in rows: zeros, a trained row, or, in shortening by "
+                   "attention, the norm of zeros, as if the shift preceded the norm",
+                   "zeros">]> {
   let article = "an";
   let extraClassDeclaration = [{
     /// Return true if attention computes the shortened, or the upsampled, stream.

@@ -207,7 +207,11 @@ def Spec_ShortenOp
                        "at boundary bits: \"method\": \"last\", or \"first\" for segments that "
                        "begin at bits",
                        "groups of the factor">,
-           ResultWidthKey<"width of the result, for \"concatenate\"">],
+           ResultWidthKey<"width of the result, for \"concatenate\"">,
+           WordKey<"start", Spec_StartRows, ["zeros", "norm"],
+                   "rows before the first that the shift before this stage adds to the first "
+                   "group: zeros, or the norm of zeros by the norm before that shift",
+                   "zeros">],
           (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments),
           [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let extraClassDeclaration = [{
