@@ -18,7 +18,7 @@ using namespace sluice::spec;
 
 namespace {
 
-std::vector<std::string> filesUnder(const std::string &folder) {
+std::vector<std::string> listSpecs(const std::string &folder) {
   std::vector<std::string> files;
   for (const auto &entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() == ".json") {
@@ -43,13 +43,13 @@ TEST_P(ShippedModel, Expands) {
   }
 }
 
-/// The levels of a stage.
+/// Returns the levels of a stage.
 template <typename Op> Hierarchy getHierarchy(Op stage, HierarchyOrder order) {
   return *parseHierarchy(stage, stage.getHierarchy(), order);
 }
 
 std::vector<std::string> listPapers(const std::string &paper) {
-  std::vector<std::string> files = filesUnder(SPEC_MODELS_DIR "/papers");
+  std::vector<std::string> files = listSpecs(SPEC_MODELS_DIR "/papers");
   std::erase_if(files, [&](const std::string &file) {
     return !std::filesystem::path(file).stem().string().starts_with(paper);
   });
@@ -108,7 +108,7 @@ TEST_P(MultiscaleRow, HasTheStructureOfItsName) {
   EXPECT_EQ(getOnly<TrainingOp>(spec).getLearningRate(), 2.5e-4);
 }
 
-/// "-cifar" and the like; nothing: enwik8.
+/// Returns "-cifar" and so on; empty for enwik8.
 std::string getDataset(const std::string &stem) {
   for (std::string set : {"-cifar", "-imagenet32", "-imagenet64"}) {
     if (stem.find(set) != std::string::npos) {
@@ -118,10 +118,17 @@ std::string getDataset(const std::string &stem) {
   return "";
 }
 
-/// The hierarchy, then its resampling unless by attention as in the paper: "-repeat" with rotary
-/// positions instead of the paper's, else the two methods. "-xl" marks a plain stack with the
-/// paper's positions.
-std::string describeLevels(HourglassOp hourglass) {
+/// Returns the resampling of a data set's public configuration.
+std::string getPublicResampling(const std::string &dataset) {
+  return dataset.empty()            ? "-attention-attention_repeat"
+         : dataset == "-imagenet64" ? "-linear-linear"
+                                    : "-attention_linear-attention_linear";
+}
+
+/// Returns the hierarchy, then its resampling unless the public configuration has it:
+/// "-repeat" with rotary positions instead of the paper's, else the two methods. "-xl" marks a
+/// plain stack with the paper's positions.
+std::string describeLevels(HourglassOp hourglass, const std::string &dataset) {
   std::string name, drawn;
   Hierarchy hierarchy = getHierarchy(hourglass, HierarchyOrder::DownAndUp);
   for (int64_t factor : hierarchy.drawn) {
@@ -140,7 +147,20 @@ std::string describeLevels(HourglassOp hourglass) {
   if (!isXl) {
     return name + (down == "average" && up == "repeat" ? "-repeat" : "-unexpected");
   }
-  return down == "attention" && up == "attention" ? name : name + "-" + down + "-" + up;
+  std::string resampling = "-" + down + "-" + up;
+  return name + (resampling == getPublicResampling(dataset) ? "" : resampling);
+}
+
+/// Expects the public code's norms and one rate of dropout, or the norms and rates of the paper's
+/// text.
+void expectReading(HourglassOp hourglass, bool isText) {
+  bool resamples = StringRef(hourglass.getHierarchy()).contains(' '),
+       attends = hourglass.attendsDown();
+  double rate = isText ? 0 : hourglass.getDropout();
+  EXPECT_EQ(hourglass.getStart(), attends && !isText ? StartRows::norm : StartRows::zeros);
+  EXPECT_EQ(hourglass.getUpsampleNorm(), resamples && !hourglass.attendsUp());
+  EXPECT_EQ(hourglass.getAttentionDropout(), rate);
+  EXPECT_EQ(hourglass.getFeedForwardDropout(), rate);
 }
 
 class PaperRow : public testing::TestWithParam<std::string> {};
@@ -149,7 +169,11 @@ TEST_P(PaperRow, HasTheStructureOfItsName) {
   ParsedSpec spec = readGoodFile(GetParam());
   std::string stem = std::filesystem::path(GetParam()).stem().string();
   auto hourglass = getStage<HourglassOp>(spec, 1);
-  EXPECT_EQ(stem, "hourglass" + getDataset(stem) + describeLevels(hourglass));
+  std::string dataset = getDataset(stem);
+  EXPECT_EQ(stem, "hourglass" + dataset + describeLevels(hourglass, dataset));
+  if (!hourglass.getRotary()) {
+    expectReading(hourglass, stem.ends_with("-attention-attention"));
+  }
   EXPECT_EQ(spec.getModel().getName(), stem);
   EXPECT_EQ(hourglass.getHeads(), 8);
   EXPECT_EQ(hourglass.getFeedForward(), 4 * static_cast<int64_t>(spec.getModel().getWidth()));
@@ -199,7 +223,7 @@ std::string testName(const testing::TestParamInfo<std::string> &info) {
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(filesUnder(SPEC_MODELS_DIR)),
+INSTANTIATE_TEST_SUITE_P(Models, ShippedModel, testing::ValuesIn(listSpecs(SPEC_MODELS_DIR)),
                          testName);
 INSTANTIATE_TEST_SUITE_P(Models, PaperRow, testing::ValuesIn(listPapers("hourglass-")), testName);
 INSTANTIATE_TEST_SUITE_P(TopDown, MultiscaleRow,
@@ -219,8 +243,8 @@ struct SizeRow {
   double printed = 0;
 };
 
-/// The rows of that page under `## SECTION` that begin with the name of a spec.
-std::vector<SizeRow> sizesOnPage(const std::string &section) {
+/// Returns the rows of docs/papers.md under `## SECTION` that begin with the name of a spec.
+std::vector<SizeRow> readSizes(const std::string &section) {
   std::ifstream page(SPEC_MODELS_DIR "/../docs/papers.md");
   const std::regex form(R"(\| `([^`]+)` \| ([0-9.]+) \| ([0-9.]+) \|.*)");
   std::vector<SizeRow> rows;
@@ -235,7 +259,7 @@ std::vector<SizeRow> sizesOnPage(const std::string &section) {
   return rows;
 }
 
-std::string rounded(double number, int digits) {
+std::string formatRounded(double number, int digits) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(digits) << number;
   return text.str();
@@ -243,12 +267,12 @@ std::string rounded(double number, int digits) {
 
 /// Millions of parameters. Table 2 of the Hourglass paper has one layer more than printed.
 void expectMillions(const std::string &section, const std::string &paper, size_t count) {
-  std::vector<SizeRow> rows = sizesOnPage(section);
+  std::vector<SizeRow> rows = readSizes(section);
   EXPECT_EQ(rows.size(), count);
   for (const SizeRow &row : rows) {
     ParsedSpec spec = readGoodFile(SPEC_MODELS_DIR "/papers/" + paper + "-" + row.spec + ".json");
     double millions = double(spec.countParameters()) / 1e6;
-    EXPECT_EQ(row.ours, rounded(millions, 2)) << row.spec;
+    EXPECT_EQ(row.ours, formatRounded(millions, 2)) << row.spec;
     double share = row.spec == "4@1-8@3-4@1" ? 0.06 : 0.02;
     EXPECT_NEAR(millions, row.printed, share * row.printed) << row.spec;
   }
@@ -262,7 +286,7 @@ TEST(Models, DynamicModelsHaveTheDocumentedSizes) {
 
 /// Table 8 prints gigabytes of half precision; the vocabulary is the one of the paper's BookCorpus.
 TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {
-  std::vector<SizeRow> rows = sizesOnPage("Multi-scale transformers");
+  std::vector<SizeRow> rows = readSizes("Multi-scale transformers");
   EXPECT_EQ(rows.size(), 3u);
   for (const SizeRow &row : rows) {
     std::string path = SPEC_MODELS_DIR "/papers/multiscale-" + row.spec + ".json";
@@ -271,7 +295,7 @@ TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {
     std::optional<ParsedSpec> spec = parseSpecFile(getContext(), path, error, {vocabulary});
     ASSERT_TRUE(spec) << error.format();
     double gigabytes = 2 * double(spec->countParameters()) / 1e9;
-    EXPECT_EQ(row.ours, rounded(gigabytes, 3)) << row.spec;
+    EXPECT_EQ(row.ours, formatRounded(gigabytes, 3)) << row.spec;
     EXPECT_NEAR(gigabytes, row.printed, 0.05 * row.printed) << row.spec;
   }
 }
