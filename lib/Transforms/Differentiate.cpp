@@ -2,6 +2,7 @@
 //
 // Reverse-mode differentiation of the model dialect through the differentiable interface.
 #include "sluice/Dialect/Sluice/Fusion.h"
+#include "sluice/Dialect/Sluice/Gradients.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
@@ -9,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 namespace sluice {
 #define GEN_PASS_DEF_DIFFERENTIATE
@@ -34,12 +36,17 @@ private:
   Value endAtLast(Value contribution, Value operand, ArrayRef<Value> results);
   bool isTrained(Value value);
   Value getKeeper(Value value);
+  void countReaders();
+  void sumInOrder();
   void storeGradients();
 
   func::FuncOp func;
   OpBuilder b;
   DenseMap<Value, Value> gradients;
   DenseMap<Attribute, Value> keepers; ///< accumulator of the gradient, by parameter
+  /// Contributions to parameters that more than two ops read, the last op's first. The sum of two
+  /// does not depend on their order.
+  llvm::MapVector<Value, SmallVector<Value>> contributions;
 };
 
 bool ReverseMode::isTrained(Value value) {
@@ -55,6 +62,33 @@ bool ReverseMode::isTrained(Value value) {
 Value ReverseMode::getKeeper(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
   return read ? keepers.try_emplace(read.getParameterAttr(), value).first->second : value;
+}
+
+/// Finds the parameters whose contributions are added after the sweep.
+void ReverseMode::countReaders() {
+  DenseMap<Value, int64_t> readers;
+  for (auto read : func.getOps<ReadOp>()) {
+    Value keeper = getKeeper(read.getValue());
+    int64_t &count = readers[keeper];
+    count += std::distance(read->use_begin(), read->use_end());
+    if (count > 2 && isTrained(keeper)) {
+      contributions[keeper];
+    }
+  }
+}
+
+/// Adds the contributions to each parameter in the order of the ops that read it.
+void ReverseMode::sumInOrder() {
+  for (auto &[keeper, terms] : contributions) {
+    Value sum;
+    for (Value term : llvm::reverse(terms)) {
+      sum = addGradient(b, sum, term);
+    }
+    if (sum) {
+      markGradient(sum, keeper);
+      gradients[keeper] = sum;
+    }
+  }
 }
 
 /// Adds one or two sequences with a map, whose result ends at the last valid position.
@@ -96,6 +130,10 @@ LogicalResult ReverseMode::addContribution(Value value, Value contribution) {
       return failure();
     }
     return addContribution(map->getOperand(0), operands[0]);
+  }
+  if (auto terms = contributions.find(getKeeper(value)); terms != contributions.end()) {
+    terms->second.push_back(contribution);
+    return success();
   }
   Value &gradient = gradients[getKeeper(value)];
   gradient =
@@ -147,12 +185,14 @@ LogicalResult ReverseMode::run() {
       forward.push_back(differentiable);
     }
   }
+  countReaders();
   BeginBackwardOp::create(b, func.getLoc());
   for (DifferentiableInterface op : llvm::reverse(forward)) {
     if (failed(visit(op))) {
       return failure();
     }
   }
+  sumInOrder();
   storeGradients();
   // The objective is last, because its losses may come from the backward pass.
   for (auto objective : llvm::to_vector(func.getOps<ObjectiveOp>())) {

@@ -1,4 +1,5 @@
-// Gradients of a parameter that several stages read are added, the last stage's first.
+// Gradients of a parameter that several stages read are added: of two in the order in which they are computed, as a sum
+// of two numbers does not depend on it; of more in the order of the stages.
 // RUN: sluice-opt %s --split-input-file --sluice-differentiate | FileCheck %s
 
 // A table by position.
@@ -111,6 +112,34 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
     %y = sluice.start %x, %r by 1 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
     %z = sluice.start %y, %r by 2 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
     %l = sluice.cross_entropy %z, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<4x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
+    return %l : !sluice.seq<@s1, 0, f32>
+  }
+}
+
+// -----
+
+// Three stages.
+
+// CHECK-LABEL: func.func @gradient
+// CHECK:         %[[LAST:.*]] = sluice.start_backward {{.*}} by 3
+// CHECK:         %[[MIDDLE:.*]] = sluice.start_backward {{.*}} by 2
+// CHECK:         %[[FIRST:.*]] = sluice.start_backward {{.*}} by 1
+// CHECK:         %[[TWO:.*]] = sluice.add_gradients %[[FIRST]], %[[MIDDLE]] : tensor<4xf32>
+// CHECK:         %[[SUM:.*]] = sluice.add_gradients %[[TWO]], %[[LAST]] : tensor<4xf32>
+// CHECK:         sluice.store_gradient @r, %[[SUM]]
+module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
+  sluice.axis @target
+  sluice.scale @s1 on @target factor 1
+  sluice.parameter @w : tensor<4x4xf32> {initial = "normal", names = ["w"], sizes = array<i64: 4>}
+  sluice.parameter @r : tensor<4xf32> {initial = "normal", names = ["r"], sizes = array<i64: 4>}
+  func.func @evaluate(%t: !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32> {
+    %w = sluice.read @w : tensor<4x4xf32>
+    %r = sluice.read @r : tensor<4xf32>
+    %x = sluice.embed %t, %w : (!sluice.seq<@s1, 0, i32>, tensor<4x4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %y = sluice.start %x, %r by 1 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %z = sluice.start %y, %r by 2 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %o = sluice.start %z, %r by 3 : (!sluice.seq<@s1, 4, f32>, tensor<4xf32>) -> !sluice.seq<@s1, 4, f32>
+    %l = sluice.cross_entropy %o, %w, %t {offset = 1 : i64} : (!sluice.seq<@s1, 4, f32>, tensor<4x4xf32>, !sluice.seq<@s1, 0, i32>) -> !sluice.seq<@s1, 0, f32>
     return %l : !sluice.seq<@s1, 0, f32>
   }
 }

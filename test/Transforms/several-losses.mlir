@@ -11,7 +11,10 @@
 // GRADIENT:         sluice.cross_entropy_backward %{{.*}}, %{{.*}}, %{{.*}}, %[[INCOMING]]
 // GRADIENT-SAME:      first = 3 : i64
 // GRADIENT:         %[[NEXT:.*]], %{{.*}}, %{{.*}} = sluice.cross_entropy_backward
-// GRADIENT-SAME:      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>
+// GRADIENT-SAME:      operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>
+// Three ops read the table, so the gradients are added in the order of these ops.
+// GRADIENT:         %[[TABLE:.*]] = sluice.embed_backward
+// GRADIENT:         sluice.add_gradients %[[TABLE]],
 // GRADIENT:         sluice.objective %[[NEXT]], %[[SQUARES]]
 
 // CHECK-LABEL: func.func @gradient

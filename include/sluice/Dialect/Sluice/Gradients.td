@@ -13,13 +13,14 @@ def Sluice_AddGradientsOp
                                           AllTypesMatch<["sum", "gradient", "result"]>]> {
   let summary = "Sum of two gradients of a parameter that several stages read";
   let description = [{
-    For gradients that no op accumulates: of a norm's gain and bias, of learned first rows, and of
-    tables by position and by distance. The later stage's gradient comes first.
+    Two stages need it where no op accumulates their gradients: of a norm's gain and bias, of
+    learned first rows, and of tables by position and by distance. More than two stages always need
+    it, and their gradients are added in the order of the stages.
 
     Example:
 
     ```mlir
-    %sum = sluice.add_gradients %later, %earlier : tensor<8xf32>
+    %sum = sluice.add_gradients %first, %second : tensor<8xf32>
     ```
 
     Constraints:
