@@ -18,8 +18,16 @@ using namespace sluice::spec;
 constexpr static size_t mostShown = 120;
 
 /// Returns true if the pattern names the weight, by the rules of `sluice train --match`.
-static bool matches(GroupOp group, WeightOp weight) {
-  return ::fnmatch(group.getMatch().str().c_str(), weight.getSymName().str().c_str(), 0) == 0;
+static bool matches(GroupOp group, StringRef name) {
+  return ::fnmatch(group.getMatch().str().c_str(), name.str().c_str(), 0) == 0;
+}
+static bool matches(GroupOp group, WeightOp weight) { return matches(group, weight.getSymName()); }
+
+/// Describes the tensor that a stage shares: "stages.2.weight, stored as stages.0.token.weight by
+/// "share" at a.json:7:5".
+static std::string describeShared(const SharedName &shared) {
+  return shared.name + ", stored as " + WeightOp(shared.owner).getSymName().str() + " by " +
+         quote(shared.key) + " at " + describePlace(getKeyLoc(shared.stage, shared.key));
 }
 
 /// Returns the name of a weight that is nearest to the pattern.
@@ -33,11 +41,18 @@ static StringRef findNearest(ArrayRef<WeightOp> weights, StringRef pattern) {
 }
 
 /// Fails for a group that no weight belongs to.
-static LogicalResult refuseEmpty(GroupOp group, ArrayRef<WeightOp> weights) {
+static LogicalResult refuseEmpty(GroupOp group, ArrayRef<WeightOp> weights,
+                                 ArrayRef<SharedName> shared) {
   InFlightDiagnostic error = emitKeyError(group, "match");
   error << "expected a pattern of the names of weights to train, found "
         << quote(group.getMatch(), mostShown);
   auto found = llvm::find_if(weights, [&](WeightOp weight) { return matches(group, weight); });
+  const auto *other =
+      llvm::find_if(shared, [&](const SharedName &one) { return matches(group, one.name); });
+  if (found == weights.end() && other != shared.end()) {
+    return error << ", which matches only names of shared weights, such as "
+                 << describeShared(*other) << "; match the name that it is stored as";
+  }
   if (found == weights.end()) {
     return error << ", which no name matches; one of the " << weights.size() << " names is "
                  << quote(findNearest(weights, group.getMatch()), mostShown)
@@ -54,7 +69,32 @@ static LogicalResult refuseEmpty(GroupOp group, ArrayRef<WeightOp> weights) {
                << "; the first group that matches a name holds: move this one up";
 }
 
-LogicalResult spec::assignGroups(ModelOp model) {
+/// Fails where a group matches the name of a tensor in a later stage and is not its group.
+static LogicalResult verifySharedGroups(ArrayRef<GroupOp> groups, ArrayRef<SharedName> shared) {
+  auto findGroup = [&](StringRef name) {
+    auto *found = llvm::find_if(groups, [&](GroupOp group) { return matches(group, name); });
+    return found == groups.end() ? GroupOp() : *found;
+  };
+  for (const SharedName &one : shared) {
+    WeightOp owner = one.owner;
+    GroupOp own = findGroup(one.name), decisive = findGroup(owner.getSymName());
+    if (one.key == "share" && own && own != decisive && !owner.getFrozen()) {
+      InFlightDiagnostic error = emitKeyError(own, "match");
+      error << "expected one group for shared weights, found this one for " << describeShared(one)
+            << ", and ";
+      if (decisive) {
+        error << quote(decisive.getMatch(), mostShown) << " at "
+              << describePlace(getKeyLoc(decisive, "match"));
+      } else {
+        error << "none";
+      }
+      return error << " for that name, which decides; match it, or no name of the tensor";
+    }
+  }
+  return success();
+}
+
+LogicalResult spec::assignGroups(ModelOp model, ArrayRef<SharedName> shared) {
   SmallVector<GroupOp> groups = llvm::to_vector(model.getBody().getOps<GroupOp>());
   SmallVector<WeightOp> weights = llvm::to_vector(model.getBody().getOps<WeightOp>());
   Builder b(model.getContext());
@@ -69,8 +109,8 @@ LogicalResult spec::assignGroups(ModelOp model) {
   }
   for (auto [group, isUsed] : llvm::zip_equal(groups, hasWeights)) {
     if (!isUsed) {
-      return refuseEmpty(group, weights);
+      return refuseEmpty(group, weights, shared);
     }
   }
-  return success();
+  return verifySharedGroups(groups, shared);
 }

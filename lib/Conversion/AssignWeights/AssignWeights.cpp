@@ -74,8 +74,9 @@ LogicalResult sluice::assignWeights(ModelOp model) {
   for (auto stage : llvm::to_vector(model.getBody().getOps<WeightsInterface>())) {
     list.addStage(stage);
   }
-  return failure(failed(shareWeights(model)) || failed(checkFrozen(model)) ||
-                 failed(checkParameters(model)) || failed(assignGroups(model)));
+  FailureOr<SmallVector<SharedName>> shared = shareWeights(model);
+  return failure(failed(shared) || failed(checkFrozen(model)) || failed(checkParameters(model)) ||
+                 failed(assignGroups(model, *shared)));
 }
 
 /// Fails for a model that is not expanded, or that has weights already.

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "ShareWeights.h"
 
+#include "sluice/Support/Format.h"
 #include "sluice/Support/Text.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -120,6 +121,12 @@ static LogicalResult verifySameTensor(ShareUser &user, WeightOp weight, ShareUse
            << stringifyInitialValues(owner.getInitial()) << " at " << describePlaceOfShare(first)
            << anotherName;
   }
+  if (isWritten(user.stage, "deviation") && weight.getDeviation() != owner.getDeviation()) {
+    return emitShareError(user, "weights that begin alike")
+           << weight.getSymName() << " with the deviation " << format("%g", weight.getDeviation())
+           << ", and " << owner.getSymName() << " with " << format("%g", owner.getDeviation())
+           << " at " << describePlaceOfShare(first) << anotherName;
+  }
   if (getParameterPart(weight) != getParameterPart(owner)) {
     return emitShareError(user, "keys and values of one kind of stream")
            << "a layer that reads "
@@ -195,7 +202,7 @@ struct ShareReason {
 class WeightOwners {
 public:
   explicit WeightOwners(ModelOp model) : model(model) {}
-  LogicalResult run();
+  FailureOr<SmallVector<SharedName>> run();
 
 private:
   SmallVector<ShareReason> listReasons(StageInterface stage, WeightOp weight) const;
@@ -280,7 +287,8 @@ LogicalResult WeightOwners::verifyBiases(StageInterface stage, WeightOp weight,
          << "; make them equal, or use \"xl\"";
 }
 
-LogicalResult WeightOwners::run() {
+FailureOr<SmallVector<SharedName>> WeightOwners::run() {
+  SmallVector<SharedName> names;
   llvm::StringMap<SmallVector<WeightOp>> weights;
   for (auto weight : model.getBody().getOps<WeightOp>()) {
     weights[weight.getPath()].push_back(weight);
@@ -303,15 +311,17 @@ LogicalResult WeightOwners::run() {
       if (weight.getParameter()) {
         shared.set(getParameterPart(weight), owner->getParameterAttr());
       }
+      names.push_back(
+          {weight.getSymName().str(), stage, listReasons(stage, weight).front().key, *owner});
       weight.erase();
     }
     stage.setSharedWeightsAttr(shared.empty() ? DictionaryAttr()
                                               : shared.getDictionary(model.getContext()));
   }
-  return success();
+  return names;
 }
 
-LogicalResult sluice::shareWeights(ModelOp model) {
+FailureOr<SmallVector<SharedName>> sluice::shareWeights(ModelOp model) {
   llvm::MapVector<StringAttr, ShareUsers> all = collectUsers(model);
   for (auto &[name, users] : all) {
     if (failed(verifyUsers(users))) {
