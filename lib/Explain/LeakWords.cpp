@@ -12,6 +12,21 @@
 using namespace mlir;
 using namespace sluice;
 
+/// Returns the name of the stage that an op of a layer, or of one of its blocks, belongs to. A
+/// stage "attention" alone has separate maps of keys and values, and a layer always has attention.
+static std::string getBlockWord(Operation *op) {
+  StringRef stage = getOriginStage(op);
+  bool hasAttention = false;
+  for (Operation &other : *op->getBlock()) {
+    StringRef part = getOriginStage(&other) == stage ? getOriginPart(&other) : StringRef();
+    if (part == "attention.key") {
+      return "attention";
+    }
+    hasAttention |= part.starts_with("attention.");
+  }
+  return hasAttention ? "layer" : "feed_forward";
+}
+
 /// Returns the name of an op in specs; without a spec, the name of the op.
 static std::string getWordFor(Operation *op) {
   StringRef part = getOriginPart(op);
@@ -32,7 +47,7 @@ static std::string getWordFor(Operation *op) {
     return "attention";
   }
   if (isLayer && !isa<AttentionOp>(op)) {
-    return "layer";
+    return getBlockWord(op);
   }
   return isa<MapOp>(op) && !part.empty() ? part.str() : op->getName().stripDialect().str();
 }
