@@ -143,9 +143,11 @@ LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const Ora
   DomainRows rows(op, launch);
   int64_t width = result.stored().width();
   std::vector<ProductSum> sums(result.stored().rows() * width);
-  std::optional<TensorRows> init;
-  if (op.getInit()) {
-    init.emplace(op.getInit(), launch.operands[2]);
+  if (op.getInit()) { // a kernel adds the rows to it one by one
+    TensorRows init(op.getInit(), launch.operands[2]);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      sums[i].add(init.at(int64_t(i) / width, int64_t(i) % width));
+    }
   }
   for (int64_t row = 0; row < rows.count(); ++row) {
     if (!rows.isValid(row)) {
@@ -159,8 +161,7 @@ LogicalResult sluice::oracle::judgeScatter(dispatch::ScatterRowsOp op, const Ora
   }
   for (size_t i = 0; i < sums.size(); ++i) {
     int64_t row = int64_t(i) / width, column = int64_t(i) % width;
-    Number total = sums[i].total(launch.splits);
-    result.check(row, column, init ? add(init->at(row, column), total) : total);
+    result.check(row, column, sums[i].total(launch.splits));
   }
   return success();
 }

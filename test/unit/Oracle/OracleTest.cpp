@@ -238,6 +238,21 @@ TEST_F(OracleTest, Scatter) {
   EXPECT_EQ(judged.spoiledResult.results[0].mismatches, 1);
 }
 
+/// A tied table's gradient begins with the head's, and each row that is added is rounded at its
+/// size.
+TEST_F(OracleTest, ScatterIntoLargeNumbers) {
+  std::string index = tensor({2, 10}, "i32"), values = tensor({2, 9, 6}), table = tensor({5, 6});
+  CheckedLaunch judged("func.func @f(%i: " + index + ", %v: " + values + ", %t: " + table +
+                       ") {\n%y = dispatch.scatter_rows %i, %v, %t attributes {domain = "
+                       "#dispatch.domain<batch = 2, positions = 9, factor = 1>} : (" +
+                       index + ", " + values + ", " + table + ") -> " + table + "\nreturn\n}");
+  expectRight(judged, {.operands = {randomIntegers(20, 1, 1), randomFloats(108, 2),
+                                    randomFloats(30, 3, 999, 1001)},
+                       .length = 8,
+                       .rows = 2,
+                       .shares = {{0, 2}}});
+}
+
 /// Attention forward, without its terms.
 static KernelInputs buildLaunch(const AttentionCase &c, const AttentionData &data) {
   return {.operands = {data.qkv, data.qkv, data.qkv},
