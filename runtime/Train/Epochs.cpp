@@ -25,11 +25,12 @@ EpochSteps countSteps(TrainingOptions &options, const Plan &plan, int64_t epochs
   opened.source = opened.files.openTraining(options.data, opened.plan, static_cast<uint64_t>(seed));
 
   TrainingState start = readStart(options);
-  EpochSteps result{opened.source->rowsPerEpoch(), plan.model.batch * plan.accumulate, 0};
+  EpochSteps result{opened.source->rowsPerEpoch(), plan.model.batch * plan.accumulate};
   int64_t left = epochs * result.rows - (static_cast<int64_t>(start.position.epoch) * result.rows +
                                          static_cast<int64_t>(start.position.index));
   int64_t more = std::max<int64_t>(0, left);
   result.steps = start.step + (more + result.rowsOfUpdate - 1) / result.rowsOfUpdate;
+  result.isOver = -left >= result.rowsOfUpdate; // else the last step read these rows
   return result;
 }
 

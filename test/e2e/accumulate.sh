@@ -146,6 +146,12 @@ done
 succeeds "a second epoch" "$sluice" train --resume "$work/again" --epochs 2
 tail -n 1 "$work/again/metrics.jsonl" > "$work/last.json"
 holds "ends its schedule" 'f[0]["step"] == 10 and abs(f[0]["learning_rate"] - 1e-3) < 1e-9' "$work/last.json"
+cp "$work/again/run.json" "$work/run.json"
+succeeds "fewer epochs than the run has" "$sluice" train --resume "$work/again" --epochs 1
+cp "$work/err" "$work/printed"
+succeeds "prints that they are over" grep -q -e '--epochs 1: the run has passed 1 epoch of 40 rows: it is after step 10' "$work/printed"
+exits 1 "prints no number of steps" grep -q '1 epoch of 40 rows is' "$work/printed"
+succeeds "changes nothing" cmp "$work/run.json" "$work/again/run.json"
 exits 2 "steps and epochs" "${lines[@]}" --epochs 1 --steps 5 --out "$work/neither"
 exits 2 "a group that matches nothing" "${lines[@]}" --epochs 1 --set 'training.groups=[{"match": "*.biases"}]' --out "$work/neither"
 cp "$work/err" "$work/printed"
@@ -156,6 +162,6 @@ cp "$work/out" "$work/bench.json"
 holds "tokens of an update" 'abs(f[0]["tokens_per_s"] * f[0]["step_ms"] / 1e3 - 160) < 1' "$work/bench.json"
 succeeds "inspect" "$sluice" inspect "$work/words-2.sla"
 cp "$work/out" "$work/inspected"
-succeeds "tells the rows" grep -q "batch 4 times 2" "$work/inspected"
+succeeds "prints the rows of an update" grep -q "batch 4 times 2" "$work/inspected"
 
 finish

@@ -76,6 +76,12 @@ std::string countEpochs(TrainingOptions &options, const Plan &plan,
   EpochSteps counted = countSteps(options, changed, epochs);
   options.epochs = epochs;
   options.steps = counted.steps;
+  if (counted.isOver) {
+    printNotice("--epochs " + std::to_string(epochs) + ": the run has passed " +
+                describeCount(epochs, "epoch") + " of " + describeCount(counted.rows, "row") +
+                ": it is after step " + std::to_string(counted.steps));
+    return "";
+  }
   printNotice(describeCount(epochs, "epoch") + " of " + describeCount(counted.rows, "row") +
               (epochs == 1 ? " is " : " are ") + describeCount(counted.steps, "step") + " of " +
               describeCount(counted.rowsOfUpdate, "row"));
