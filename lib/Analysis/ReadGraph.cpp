@@ -69,7 +69,14 @@ static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   if (!domain) {
     return {"", 0};
   }
-  return {domain.getAxis() ? domain.getAxis().str() : "", domain.getFactor()};
+  if (!domain.getAxis()) {
+    return {"", domain.getFactor()};
+  }
+  auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, domain.getAxis());
+  if (axis && !axis.getSegments()) { // each text has its own number of tokens, or of given rows
+    return {"", axis.getCapacity() ? 0 : domain.getFactor()};
+  }
+  return {domain.getAxis().str(), domain.getFactor()};
 }
 
 /// Returns the scan that computes the stored number of segments of an axis; null if it is in

@@ -117,8 +117,8 @@ std::vector<Bytes> sluice::oracle::writtenBytes(Operation *dispatch, unsigned re
     return lines;
   }
   dispatch::DomainAttr domain = kernel.getResultDomain(result);
-  bool writesAll = kernel.zeroesInvalid(result) && !domain.getAxis(); // never for a domain with an
-                                                                      // axis
+  bool leavesOthers = domain.getAxis() && kernel.staysWithinAxis(result);
+  bool writesAll = kernel.zeroesInvalid(result) && !leavesOthers;
   int64_t factor = writesAll ? 0 : domain.getFactor();
   return validLines(layout, factor, extent);
 }

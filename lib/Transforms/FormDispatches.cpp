@@ -4,7 +4,9 @@
 #include "DispatchGroups.h"
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Dialect/Sluice/TextLengths.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
@@ -29,16 +31,18 @@ namespace {
 class Former {
 public:
   /// Sums over rows are split into at most `mostParts` partial sums. `step` is set if `source` is
-  /// the decode step. All rows of the axes `axesAhead` are computed.
+  /// the decode step. All rows of the axes `axesAhead` are computed. With `hasLines` each text has
+  /// its own number of tokens.
   Former(func::FuncOp source, int64_t mostParts, bool keepMaps, StepEntries *step,
-         ArrayRef<FlatSymbolRefAttr> axesAhead)
+         ArrayRef<FlatSymbolRefAttr> axesAhead, bool hasLines)
       : source(source), mostParts(mostParts), keepMaps(keepMaps), step(step), b(source),
-        axesAhead(axesAhead) {}
+        axesAhead(axesAhead), hasLines(hasLines) {}
 
   LogicalResult run();
 
 private:
   void findMixed();
+  void measureLines();
   StringRef findSequenceAxis(const DispatchGroup &group) const;
   LogicalResult emitRows(const DispatchGroup &group);
   LogicalResult emitContraction(const DispatchGroup &group);
@@ -58,12 +62,26 @@ private:
   DenseMap<Value, Value> tensors;
   DenseSet<Operation *> backward;
   const ArrayRef<FlatSymbolRefAttr> axesAhead;
-  StringRef axis;                    ///< axis of segments whose lengths the group's dispatches read
-  llvm::StringSet<> measured, mixed; ///< axes of segments with lengths, and axes whose rows are all
+  const bool hasLines;
+  StringRef axis;                    ///< axis whose lengths the group's dispatches read
+  llvm::StringSet<> measured, mixed; ///< axes with lengths by text, and axes whose rows are all
                                      ///< computed
 };
 
-/// Returns the axes of the sequences that an op reads or defines.
+/// Returns the keys of an attention if their axis is given, so that they end at their own counts;
+/// null for any other op.
+static Value findGivenKeys(Operation *op) {
+  Value key;
+  if (auto attention = dyn_cast<AttentionOp>(op)) {
+    key = attention.getKey();
+  } else if (auto backward = dyn_cast<AttentionBackwardOp>(op)) {
+    key = backward.getKey();
+  }
+  return key && isGiven(op, cast<SequenceType>(key.getType())) ? key : Value();
+}
+
+/// Returns the axes of the sequences that an op reads or defines, without a given axis that only
+/// has its keys.
 static llvm::StringSet<> getAxisNames(Operation *op) {
   llvm::StringSet<> axes;
   for (Value value : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
@@ -71,6 +89,9 @@ static llvm::StringSet<> getAxisNames(Operation *op) {
     if (auto type = dyn_cast<SequenceType>(value.getType())) {
       axes.insert(getAxisName(op, type));
     }
+  }
+  if (Value keys = findGivenKeys(op); keys && axes.size() > 1) {
+    axes.erase(getAxisName(op, cast<SequenceType>(keys.getType())));
   }
   return axes;
 }
@@ -81,9 +102,10 @@ static Value getSegmentCounts(Operation *op) {
   return segments ? segments.getCounts() : Value();
 }
 
-/// Ops on a single axis of segments read no row after the last segment. An op that also reads rows
-/// of another axis may, so all rows of segments are computed for it. Domains of a step are
-/// scheduled, and @prefill may commit rows that are ahead of the closed segments.
+/// Ops on a single axis read no row after a text's last one. An op that also reads rows
+/// of another axis may, so all rows are computed for it. Domains of a step are
+/// scheduled, and @prefill may commit rows that are ahead of the closed segments. The slots of LSH
+/// attention are computed from all rows.
 void Former::findMixed() {
   for (FlatSymbolRefAttr ahead : axesAhead) {
     mixed.insert(ahead.getValue());
@@ -91,8 +113,26 @@ void Former::findMixed() {
   for (Operation &op : source.getBody().front()) {
     llvm::StringSet<> axes = getAxisNames(&op);
     if (isa<SluiceDialect>(op.getDialect()) && !getSegmentCounts(&op) &&
-        (axes.size() > 1 || step)) {
+        (axes.size() > 1 || step || isa<HashedBucketsOp>(op))) {
       mixed.insert_range(axes.keys());
+    }
+  }
+}
+
+/// Stores the numbers of rows of each text on given axes and, where lines of a batch have different
+/// numbers of tokens, on the tokens' axis. @prefill has one text.
+void Former::measureLines() {
+  if (step) {
+    return;
+  }
+  DispatchEmitter emitter(source, b, tensors);
+  for (BlockArgument argument : source.getArguments()) {
+    auto type = cast<SequenceType>(argument.getType());
+    std::string name = getAxisName(source, type);
+    bool isCounted = isGiven(source, type) || (hasLines && source.getSymName() != "prefill");
+    if (isCounted && !mixed.contains(name) && measured.insert(name).second) {
+      b.setInsertionPoint(source.getBody().front().getTerminator());
+      storeTextLengths(name, type, emitter);
     }
   }
 }
@@ -415,6 +455,7 @@ LogicalResult Former::run() {
         plan::BindOp::create(b, source.getLoc(), type, describePredictPlace(source, tokens));
   }
   findMixed();
+  measureLines();
   if (step) {
     step->beginStep(source);
   }
@@ -446,10 +487,16 @@ struct FormDispatchesPass : sluice::impl::FormDispatchesBase<FormDispatchesPass>
     }
     StepEntries entries(getOperation(), generationRows, keysApart);
     entries.split();
+    // Losses leave padding out where lines of a batch have different lengths.
+    bool hasLines = getOperation()
+                        .walk([](ObjectiveOp op) {
+                          return op.getPadded() ? WalkResult::interrupt() : WalkResult::advance();
+                        })
+                        .wasInterrupted();
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       bool isStep = func.getSymName() == "step", isPrefill = func.getSymName() == "prefill";
       Former former(func, sumParts, keepMaps, isStep ? &entries : nullptr,
-                    isPrefill ? entries.getAxesAhead() : ArrayRef<FlatSymbolRefAttr>());
+                    isPrefill ? entries.getAxesAhead() : ArrayRef<FlatSymbolRefAttr>(), hasLines);
       if (failed(former.run())) {
         return signalPassFailure();
       }

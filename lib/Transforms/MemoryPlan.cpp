@@ -182,8 +182,10 @@ int64_t sluice::storedBytes(Value tensor) {
 SmallVector<int64_t> sluice::chooseBuckets(ModuleOp module) {
   llvm::StringSet<> axes;
   module.walk([&](dispatch::KernelInterface dispatch) {
-    if (StringAttr axis = dispatch.getDomain().getAxis()) {
-      axes.insert(axis.getValue());
+    StringAttr name = dispatch.getDomain().getAxis();
+    auto axis = name ? module.lookupSymbol<AxisOp>(name) : AxisOp();
+    if (axis && axis.getSegments()) {
+      axes.insert(name.getValue());
     }
   });
   int64_t group = 1, most = 0;

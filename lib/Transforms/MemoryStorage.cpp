@@ -2,6 +2,7 @@
 #include "MemoryStorage.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Transforms/Recompute.h"
 
 using namespace mlir;
@@ -92,12 +93,20 @@ static TemporaryKind getTemporaryKind(Operation *maker) {
                                           : TemporaryKind::Transient;
 }
 
+/// Returns true if the rows of an axis are the segments of a batch. The host specifies the lengths
+/// of other axes.
+static bool hasSegments(func::FuncOp function, StringAttr name) {
+  auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(function, name);
+  return !axis || axis.getSegments();
+}
+
 /// Returns the domain of a result if its kernel only writes the rows that its axis of segments has
 /// in a batch; none for other results.
 static std::optional<dispatch::DomainAttr> writtenRows(OpResult result) {
   auto type = cast<RankedTensorType>(result.getType());
   dispatch::DomainAttr domain = dispatch::getRowDomain(result);
   if (!domain || !domain.getAxis() || domain.getFactor() == 0 || domain.getScheduled() ||
+      !hasSegments(result.getOwner()->getParentOfType<func::FuncOp>(), domain.getAxis()) ||
       type.getRank() != 3 || type.getDimSize(0) != domain.getBatch() ||
       type.getDimSize(1) != domain.getPositions()) {
     return std::nullopt;

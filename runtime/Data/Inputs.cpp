@@ -6,6 +6,9 @@
 namespace sluice::runtime {
 
 void BatchInputs::write(int64_t row, const GivenLines &lines) const {
+  if (!lengths.empty()) {
+    lengths[static_cast<size_t>(row)] = std::ssize(tokens) / std::ssize(lengths) - 1;
+  }
   for (const auto &[name, into] : given) {
     auto capacity = static_cast<size_t>(into.capacity);
     std::span<int32_t> ids = into.tokens.subspan(static_cast<size_t>(row) * capacity, capacity);

@@ -204,6 +204,9 @@ int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) co
   std::ranges::copy(line, tokens.begin() + 1);
   into.write(row, inputs.at(index));
   auto scored = std::min<int64_t>(std::ssize(line) + 1, context);
+  if (!into.lengths.empty()) {
+    into.lengths[static_cast<size_t>(row)] = scored;
+  }
   if (!into.padding.empty()) {
     std::span<float> padding =
         into.padding.subspan(static_cast<size_t>(row * context), static_cast<size_t>(context));

@@ -97,7 +97,7 @@ const Launch &findLaunch(Device &device, const RecordedLaunch &recorded) {
           : nullptr;
   bool fits = launch != nullptr;
   if (launch) {
-    fits = lengthsOfSegments(plan, *launch, device.host()).size() == recorded.lengths.size();
+    fits = lengthsOfTexts(plan, *launch, device.host()).size() == recorded.lengths.size();
     size_t operand = 0, result = 0;
     for (const Operand &each : plan.kernels[static_cast<size_t>(launch->kernel)].operands) {
       auto bytes = static_cast<size_t>(each.bytes);
@@ -139,7 +139,7 @@ public:
       std::memcpy(device.host() + offset, &recorded.scalars[i], sizeof recorded.scalars[i]);
       device.upload({offset, sizeof recorded.scalars[i]});
     }
-    if (auto lengths = lengthsOfSegments(device.plan(), launch, device.host()); !lengths.empty()) {
+    if (auto lengths = lengthsOfTexts(device.plan(), launch, device.host()); !lengths.empty()) {
       std::ranges::copy(recorded.lengths, lengths.begin());
       const auto *first = reinterpret_cast<const uint8_t *>(lengths.data());
       device.upload({first - device.host(), static_cast<int64_t>(lengths.size_bytes())});

@@ -57,12 +57,11 @@ bool isFullSize(const Plan &plan, const uint8_t *host) {
   return is("length", plan.model.context) && is("rows", plan.model.batch);
 }
 
-std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host) {
-  auto segments = std::ranges::find(plan.segments, launch.axis, &SegmentFacts::axis);
-  if (segments == plan.segments.end()) {
+std::span<int64_t> lengthsOfTexts(const Plan &plan, const Launch &launch, uint8_t *host) {
+  if (launch.axis.empty()) {
     return {};
   }
-  return {reinterpret_cast<int64_t *>(host + plan.scalars.at(segments->length).offset),
+  return {reinterpret_cast<int64_t *>(host + plan.scalars.at(plan.lengthName(launch.axis)).offset),
           static_cast<size_t>(plan.model.batch)};
 }
 

@@ -28,9 +28,9 @@ bool isAllowed(const Plan &plan, const std::optional<Guard> &guard, const uint8_
 /// Checks that every position and every row of the batch is valid according to the scalars `length`
 /// and `rows` that the host wrote.
 bool isFullSize(const Plan &plan, const uint8_t *host);
-/// Returns the number of rows of each text that a launch on an axis of segments covers, in the
-/// arena `host`; empty if the launch runs over tokens.
-std::span<int64_t> lengthsOfSegments(const Plan &plan, const Launch &launch, uint8_t *host);
+/// Returns the number of rows of each text that a launch with an axis covers, in the arena `host`;
+/// empty if all texts have the tokens' length.
+std::span<int64_t> lengthsOfTexts(const Plan &plan, const Launch &launch, uint8_t *host);
 
 /// Returns the code of `kernel` for a GPU target; throws UserError if there is none.
 const DeviceVariant &requireVariant(const Artifact &artifact, const PlanKernel &kernel,

@@ -113,13 +113,22 @@ private:
         setIds(plan.inputs.at(name), plan.model.vocabulary);
       }
     }
-    for (const auto &[name, given] : plan.given) { // every other row is short
+    for (const auto &[name, given] : plan.given) {
       setIds(plan.inputs.at(name), given.vocabulary);
-      auto *counts =
-          reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
-      for (int64_t row = 0; row < plan.model.batch; ++row) {
-        counts[row] = row % 2 == 0 ? given.capacity : given.capacity / 2;
-      }
+      setCounts(name, given.capacity);
+    }
+    if (plan.inputs.contains("tokens.count")) {
+      setCounts("tokens", plan.model.context);
+    }
+  }
+
+  /// Every other row is short.
+  void setCounts(const std::string &name, int64_t capacity) {
+    const Plan &plan = device->plan();
+    auto *counts =
+        reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
+    for (int64_t row = 0; row < plan.model.batch; ++row) {
+      counts[row] = row % 2 == 0 ? capacity : capacity / 2;
     }
   }
 
@@ -147,7 +156,7 @@ private:
         device->launch(launch);
         continue;
       }
-      std::span<int64_t> lengths = lengthsOfSegments(device->plan(), launch, device->host());
+      std::span<int64_t> lengths = lengthsOfTexts(device->plan(), launch, device->host());
       current = {entry, static_cast<int64_t>(i), values, {lengths.begin(), lengths.end()}, {}, {}};
       begin(launch);
       device->launch(launch);

@@ -25,6 +25,9 @@ Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
 Executor::Executor(std::unique_ptr<Device> device)
     : InputView(std::move(device)), weightSums(std::make_unique<WeightSums>()) {
   chooseFactor({});
+  if (plan().inputs.contains(lengthsName)) { // all rows, until lines are written
+    std::ranges::fill(inputs().lengths, plan().model.context);
+  }
 }
 Executor::~Executor() = default;
 

@@ -54,6 +54,9 @@ BatchInputs InputView::inputs() {
                    static_cast<size_t>(batch * context)};
   }
   all.given = givenIn("", batch);
+  if (plan().inputs.contains(lengthsName)) {
+    all.lengths = countsIn(lengthsName, batch);
+  }
   for (const std::string &name : getLabelNames(plan())) {
     const Region &region = input(labelsInput(name), Type::f32, {batch, context});
     all.labels[name] = {context,
@@ -124,6 +127,9 @@ void InputView::sendInputs(const std::string &entry) {
     }
   } else if (isScored || entry == "predict") {
     send("tokens", tokens().size_bytes());
+    if (plan().inputs.contains(lengthsName)) {
+      send(lengthsName, inputs().lengths.size_bytes());
+    }
     sendGiven("", plan().model.batch);
   }
 }

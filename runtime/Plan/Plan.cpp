@@ -72,6 +72,11 @@ const SegmentFacts *Plan::findSegmentFacts(const std::string &loss) const {
   return told == segments.end() ? nullptr : &*told;
 }
 
+std::string Plan::lengthName(const std::string &axis) const {
+  auto found = std::ranges::find(segments, axis, &SegmentFacts::axis);
+  return found == segments.end() ? "length." + axis : found->length;
+}
+
 std::vector<int64_t> Plan::sortedFactors() const {
   std::vector<int64_t> sorted = factors;
   std::sort(sorted.begin(), sorted.end());
@@ -478,10 +483,7 @@ private:
       launch.phase = json.at("phase").matchChoice({"initialize", "forward", "backward", "update"});
     }
     if (json.has("axis")) {
-      launch.axis = json.at("axis").string();
-      if (!findSegments(launch.axis)) {
-        json.at("axis").fail("the axis of one of the plan's segments", showJson(launch.axis));
-      }
+      launch.axis = readAxis(json.at("axis"));
     }
     if (json.has("guard")) {
       launch.guard = readGuard(json.at("guard"));

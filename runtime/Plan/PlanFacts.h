@@ -59,6 +59,17 @@ protected:
     return found == plan.segments.end() ? nullptr : &*found;
   }
 
+  /// Reads the name of an axis on which each text has a length.
+  std::string readAxis(const StrictJson &json) const {
+    std::string axis = json.string();
+    auto length = plan.scalars.find(plan.lengthName(axis));
+    if (length == plan.scalars.end() || length->second.type != Type::i64) {
+      json.fail("the axis of one of the plan's segments, or one with lengths", showJson(axis));
+    }
+    requireInside(json, length->second.offset, plan.model.batch * getByteSize(Type::i64));
+    return axis;
+  }
+
   void readSegments(const StrictJson &json) {
     for (const StrictJson &each : json.array()) {
       each.keys({"axis", "factor", "capacity", "counts", "length"}, {"parent", "share", "closed"});

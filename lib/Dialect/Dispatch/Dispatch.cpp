@@ -330,10 +330,10 @@ template <typename Op> static LogicalResult verifyCrossEntropy(Op op) {
     return op.emitOpError("D-050: expected one incoming gradient per row, ")
            << input.getShape().drop_back() << ", found " << op.getRowGradient().getType();
   }
-  if (StringAttr axis = op.getDomain().getAxis()) {
-    return op.emitOpError("D-029: expected a domain without an axis, as a mean counts all texts "
-                          "equally, found the axis ")
-           << axis << "; spread what the head reads over the tokens";
+  bool isGradient = isa<CrossEntropyWeightGradientOp>(op) || op->getNumResults() > 1;
+  if (StringAttr axis = op.getDomain().getAxis(); axis && isGradient && !op.getRowGradient()) {
+    return op.emitOpError("D-029: expected one incoming gradient per row, as texts of the axis ")
+           << axis << " have different numbers of rows, found none";
   }
   float smoothing = op.getSmoothing().convertToFloat();
   if (int64_t(op.getFirst()) < 0 || !(smoothing >= 0 && smoothing < 1)) {

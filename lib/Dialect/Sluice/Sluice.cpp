@@ -103,8 +103,9 @@ std::string sluice::getAxisName(Operation *op, SequenceType type) {
 }
 
 int64_t sluice::getDomainFactor(Operation *op, SequenceType type, StringRef axis) {
-  bool isMeasured = isSegmented(op, type) ? getAxisName(op, type) == axis : axis.empty();
-  return isMeasured && !isGiven(op, type) ? getFactor(op, type) : 0;
+  bool isOfTokens = !isSegmented(op, type) && !isGiven(op, type);
+  bool isCounted = axis.empty() ? isOfTokens : getAxisName(op, type) == axis;
+  return isCounted ? getFactor(op, type) : 0;
 }
 
 std::string sluice::paddingScalar(int64_t first) {

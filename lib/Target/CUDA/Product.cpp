@@ -25,7 +25,7 @@ static bool isWholeDomain(dispatch::DomainAttr domain, int64_t length, int64_t b
 
 std::optional<Product> cuda::findProduct(Operation *dispatch, int64_t length, int64_t batch) {
   auto op = dyn_cast<dispatch::ContractOp>(dispatch);
-  if (!op || op.getDomain().getScheduled() || !yieldsTheSum(op) ||
+  if (!op || op.getDomain().getScheduled() || op.getDomain().getAxis() || !yieldsTheSum(op) ||
       !isWholeDomain(op.getDomain(), length, batch)) {
     return std::nullopt;
   }

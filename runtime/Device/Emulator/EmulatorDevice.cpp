@@ -195,7 +195,7 @@ private:
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       buffers.push_back(i < before.size() ? before[i].data() : arena.get() + launch.arguments[i]);
     }
-    std::span<const int64_t> lengths = lengthsOfSegments(plan(), launch, arena.get());
+    std::span<const int64_t> lengths = lengthsOfTexts(plan(), launch, arena.get());
     // Dispatches that draw random numbers by the update's rows have one more scalar.
     size_t scalars = kernel.operands.size(), firstStream = launch.arguments.size() - 2;
     auto scalar = [&](size_t number) {
@@ -280,7 +280,7 @@ private:
         add(name, scalar->second.offset, getByteSize(scalar->second.type), false, true);
       }
     }
-    if (auto lengths = lengthsOfSegments(plan(), launch, arena.get()); !lengths.empty()) {
+    if (auto lengths = lengthsOfTexts(plan(), launch, arena.get()); !lengths.empty()) {
       buffers.push_back(
           {"the lengths of segments", lengths.data(), lengths.size_bytes(), false, true});
     }

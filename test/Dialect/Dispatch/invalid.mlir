@@ -484,8 +484,9 @@ func.func @sum_of_some_rows(%x: tensor<2x16x8xf32>) {
 
 #rows = #dispatch.domain<batch = 2, positions = 16, factor = 1 axis = "words">
 func.func @mean_over_texts_of_their_own_lengths(%x: tensor<2x16x8xf32>, %w: tensor<5x8xf32>, %t: tensor<2x17xi32>) {
-  // expected-error@+1 {{D-029: expected a domain without an axis, as a mean counts all texts equally, found the axis "words"; spread what the head reads over the tokens}}
-  %l = dispatch.cross_entropy %x, %w, %t attributes {domain = #rows, offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>,
-      resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<2x16x8xf32>, tensor<5x8xf32>, tensor<2x17xi32>) -> tensor<2x16xf32>
+  // expected-error@+1 {{D-029: expected one incoming gradient per row, as texts of the axis "words" have different numbers of rows, found none}}
+  %l:3 = dispatch.cross_entropy %x, %w, %t attributes {domain = #rows, offset = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x16x8xf32>, tensor<5x8xf32>, tensor<2x17xi32>)
+      -> (tensor<2x16xf32>, tensor<2x16xf32>, tensor<2x16x8xf32>)
   return
 }

@@ -271,6 +271,10 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     auto text = padding.subspan(row * size_t(stride - 1), size_t(stride - 1));
     std::ranges::fill(text.subspan(size_t(inputs.scored[row])), 1.0F);
   }
+  if (std::span<int64_t> lengths = executor.inputs().lengths; !lengths.empty()) {
+    std::ranges::fill(lengths, inputs.length);
+    std::ranges::copy(inputs.scored, lengths.begin());
+  }
   executor.scalarI64("length") = inputs.length;
   executor.scalarI64("rows") = inputs.rows;
   executor.scalarI64("seed") = static_cast<int64_t>(inputs.seed);
@@ -312,6 +316,7 @@ std::vector<double> Model::evaluate(const Inputs &inputs) {
 
 std::vector<float> Model::predict(const Inputs &inputs) {
   set(inputs);
+  std::ranges::fill(running.inputs().lengths, inputs.length); // whatever is scored
   // The last token is a target, which predicting must not read.
   for (int64_t row = 0; row < inputs.rows; ++row) {
     running.tokens()[static_cast<size_t>(row * (plan().model.context + 1) + inputs.length)] =

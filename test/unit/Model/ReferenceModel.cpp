@@ -188,6 +188,13 @@ static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp 
   return result;
 }
 
+void clearUnscored(std::vector<double> &losses, const Inputs &inputs) {
+  for (size_t row = 0; row < inputs.scored.size(); ++row) {
+    auto begin = losses.begin() + static_cast<std::ptrdiff_t>(row) * inputs.length;
+    std::fill(begin + std::min(inputs.scored[row], inputs.length), begin + inputs.length, 0);
+  }
+}
+
 template <typename T>
 static ReferenceGradient computeGradient(ModuleOp module, func::FuncOp function,
                                          const Inputs &inputs, const Tensors &weights,
@@ -196,6 +203,7 @@ static ReferenceGradient computeGradient(ModuleOp module, func::FuncOp function,
   evaluate(evaluator, function, inputs, weights);
   ReferenceGradient result{
       .losses = evaluateResult(evaluator, function), .loss = 0, .gradients = {}};
+  clearUnscored(result.losses, inputs);
   result.loss = computeObjective(evaluator, function, inputs);
   for (auto &entry : evaluator.getGradients()) {
     unpack(module.lookupSymbol<ParameterOp>(entry.getKey()), entry.getValue(), result.gradients);

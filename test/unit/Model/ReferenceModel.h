@@ -31,6 +31,9 @@ struct Inputs {
   std::vector<int64_t> scored = {}; ///< rows of each text that count in losses; empty: all
 };
 
+/// Sets losses [rows, length] after the scored rows to zero: kernels stop there.
+void clearUnscored(std::vector<double> &losses, const Inputs &inputs);
+
 /// Results of the entry `gradient`.
 struct ReferenceGradient {
   std::vector<double> losses; ///< [rows, length], nats

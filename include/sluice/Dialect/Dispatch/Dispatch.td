@@ -109,7 +109,7 @@ defvar crossEntropyConstraints = [{
     - D-011: tokens are i32, one row per batch row.
     - D-014: losses, lse, biases and gradients of weights are f32.
     - D-019: the domain is not scheduled.
-    - D-029: the domain has no axis.
+    - D-029: for a domain with an axis, a gradient has `row_gradient`.
     - D-050: `row_gradient` has one number per row.
     - D-051: `first` is at least 0 and `smoothing` is in [0, 1).
 }];

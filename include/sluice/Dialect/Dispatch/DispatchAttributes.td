@@ -13,9 +13,9 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
     0 every row is valid.
 
     With `axis` the length is element b of `length.AXIS` instead, i64 [batch, 1], also for every
-    access of row b: the number of segments of batch row b on that axis. An earlier dispatch stores
-    it, after the bits are counted. Factors are relative to the axis, and are 0 for rows of another
-    axis.
+    access of row b: the number of rows of batch row b on that axis. An earlier dispatch stores it:
+    from the bits of segments, or from the host's counts of lines and given rows. Factors are
+    relative to the axis, and are 0 for rows of another axis.
 
     A *scheduled* domain runs over a part of the rows that differs by batch row. The dispatch's last
     operand is then its *schedule*, i64 [batch, 3]: for batch row b the first position `start`, the

@@ -135,7 +135,7 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
     One axis has the predicted tokens: at most N, of which `length` are valid. Any other axis is
     *given*, with a separate capacity and vocabulary: all of it is known before the first token is
     predicted. It has one scale, of factor 1, and each row of a batch has its own count of valid
-    positions there. Rows past the count are computed from undefined contents, and the padding mask
+    positions there. Rows past the count are undefined or not computed, and the padding mask
     of attention excludes them. Sequences of two axes meet only in cross-attention, and no query of
     a given axis sees the predicted tokens.
 

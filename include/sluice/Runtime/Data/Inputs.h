@@ -42,6 +42,9 @@ struct BatchInputs {
     std::span<float> rows;
   };
   std::map<std::string, TokenNumbers> numbers = {};
+  /// [batch]: the number of predicted tokens of each line, at which the rows that are computed
+  /// stop; empty if all rows of a batch have the same length.
+  std::span<int64_t> lengths = {};
 };
 
 } // namespace sluice::runtime

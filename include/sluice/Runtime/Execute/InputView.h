@@ -11,6 +11,8 @@ namespace sluice::runtime {
 
 /// The plan's input that excludes rows from all losses.
 inline const std::string paddingName = "tokens.padding";
+/// The plan's input with the number of rows of each line.
+inline const std::string lengthsName = "tokens.count";
 
 class InputView : public ArenaView {
 public:

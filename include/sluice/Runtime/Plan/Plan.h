@@ -172,7 +172,8 @@ struct Launch {
   std::vector<Runs> runs; // by ascending operand; operands without runs are touched completely
   std::optional<Guard> guard;
   std::string phase;
-  /// Axis in `Plan::segments` whose rows the launch covers; empty: the tokens' length.
+  /// Axis whose rows the launch covers, up to the length of each text: of `Plan::segments`, or one
+  /// with the scalar `length.AXIS`; empty: the tokens' length for all texts.
   std::string axis;
 };
 
@@ -309,6 +310,8 @@ struct Plan {
     const SegmentFacts *segments = nullptr;
   };
   std::vector<Count> countsIn(const std::vector<Launch> &launches) const;
+  /// Returns the name of the scalar, i64 [batch], with the number of rows of each text on an axis.
+  std::string lengthName(const std::string &axis) const;
   /// Checks for the name of a bucket's entry.
   bool isOfBucket(const std::string &entry) const;
   /// Returns the bytes of the arena that an entry needs: the size of its bucket, the size of the

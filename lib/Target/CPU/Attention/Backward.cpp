@@ -154,10 +154,12 @@ Kernel BackwardGenerator::generate() {
 }
 
 /// Stores zeros to all columns that the item owns, in rows from `fromQuery` and `fromKey` on; with
-/// `isWhole` in all rows. On an axis of segments a batch row has no memory after its valid rows.
+/// `isWhole` in all rows. On an axis with lengths of its own a batch row has no memory after its
+/// valid rows; keys of another, given axis have.
 void BackwardGenerator::emitZeros(Value fromQuery, Value fromKey, bool isWhole) {
   Value queries = op.getDomain().getAxis() ? queryLength : e.index(shape.queries);
-  Value keysEnd = op.getDomain().getAxis() ? keyLength : e.index(shape.keys);
+  bool keysEndEarly = op.getDomain().getAxis() && op.getKeys().getFactor() != 0;
+  Value keysEnd = keysEndEarly ? keyLength : e.index(shape.keys);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) {
     Value queryHead = e.add(e.mul(keyHead, shape.group), member);
     emitZeroRows(e, shape, getOperandGradient(0), queryBase, fromQuery, queries,

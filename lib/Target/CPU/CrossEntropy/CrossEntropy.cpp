@@ -46,14 +46,14 @@ LossGenerator::LossGenerator(Operation *op, Value input, Value weight, Value tok
     streamed = frame.scratch(numbers({shape.steps, dispatch::paddedWidth(shape.width)}));
   }
   lengths = frame.lengths(scoring.domain.getFactor(), shape.positions);
-  validLength = lengths.ofAll();
+  validLength = scoring.domain.getAxis() ? Value() : lengths.ofAll();
   validRows = scoring.domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
 }
 
 Value LossGenerator::isValid(Value row) {
   Value sequence = e.floorDiv(row, shape.positions);
   Value position = e.sub(row, e.mul(sequence, shape.positions));
-  return e.both(e.less(sequence, validRows), e.less(position, validLength));
+  return e.both(e.less(sequence, validRows), e.less(position, lengths.of(sequence)));
 }
 
 Value LossGenerator::isScored(Value row) {
@@ -93,6 +93,10 @@ Value LossGenerator::loadIndex(Value memory, Value i) {
 
 Value LossGenerator::share() {
   Value length = validLength;
+  if (!length) { // verified: rows of such a domain have incoming gradients, or no gradient is
+                 // computed
+    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(scoring.factor));
+  }
   if (scoring.first > 0) {
     length = e.max(e.sub(length, e.index(scoring.first)), e.index(1));
   }

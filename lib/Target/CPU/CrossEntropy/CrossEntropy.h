@@ -125,7 +125,7 @@ protected:
   Value held, sums, staging;   ///< scratch
   Value streamed;              ///< scratch: a block of rows of a bf16 factor as f32
   Lengths lengths;
-  Value validLength, validRows; ///< index
+  Value validLength, validRows; ///< index; `validLength` is null if it differs by text
 };
 
 } // namespace sluice::cpu::cross_entropy

@@ -28,6 +28,8 @@ private:
   }
   void allocate();
   void emitStart();
+  void emitAllRows();
+  void emitRun(Value run, Value length);
   void emitRows(Value row0, Value count);
   void emitGradient(const RowStream &rows, Value count);
   Value finalScale();
@@ -66,17 +68,7 @@ Kernel WeightsGenerator::generate() {
   token0 = e.mul(frame.item(), shape.block);
   limit = e.index(shape.vocabulary);
   emitStart();
-  // Full sequences form a single run of rows; shorter ones are one run each.
-  Value whole =
-      arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, validLength, e.index(shape.positions));
-  Value runs = e.select(whole, e.index(1), validRows);
-  Value length = e.select(whole, e.mul(validRows, shape.positions), validLength);
-  e.loop(e.index(0), runs, 1, [&](Value run) {
-    e.loop(e.index(0), length, shape.steps, [&](Value from) {
-      emitRows(e.add(e.mul(run, shape.positions), from),
-               e.min(e.index(shape.steps), e.sub(length, from)));
-    });
-  });
+  emitAllRows();
   storeWeight();
   if (biasGradient) {
     storeBias();
@@ -93,6 +85,26 @@ Kernel WeightsGenerator::generate() {
   kernel.bytes = shape.factorBytes * (rows * shape.width + weights) +
                  4 * (rows * (rowGradient ? 3 : 2) + (initWeight ? 2 : 1) * weights);
   return kernel;
+}
+
+void WeightsGenerator::emitAllRows() {
+  if (!validLength) {
+    e.loop(e.index(0), validRows, 1, [&](Value run) { emitRun(run, lengths.of(run)); });
+    return;
+  }
+  // Full sequences form a single run of rows; shorter ones are one run each.
+  Value whole =
+      arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, validLength, e.index(shape.positions));
+  Value runs = e.select(whole, e.index(1), validRows);
+  Value length = e.select(whole, e.mul(validRows, shape.positions), validLength);
+  e.loop(e.index(0), runs, 1, [&](Value run) { emitRun(run, length); });
+}
+
+void WeightsGenerator::emitRun(Value run, Value length) {
+  e.loop(e.index(0), length, shape.steps, [&](Value from) {
+    emitRows(e.add(e.mul(run, shape.positions), from),
+             e.min(e.index(shape.steps), e.sub(length, from)));
+  });
 }
 
 /// Packs the block's weights and bias, and clears the sums. Lanes past the last token repeat it;

@@ -46,7 +46,8 @@ void AttentionFrame::enterRow(Value row) {
   keys = shape.isOneDomain() ? queries : buildSide(shape.keys, shape.keyFactor);
   queries.step = shape.distance.key;
   keys.step = shape.distance.query;
-  queries.isPartial = keys.isPartial = isPartial;
+  queries.isPartial = isPartial;
+  keys.isPartial = isPartial && shape.keyFactor != 0;
   if (shape.hasRows) {
     distances = buildSide(shape.distances, shape.distanceFactor);
     distances.step = shape.stride();
@@ -54,6 +55,7 @@ void AttentionFrame::enterRow(Value row) {
   if (shape.keyCounts) {
     Value count = e.loadScalar(frame.buffer(*shape.keyCounts), {batchRow});
     keys.length = arith::IndexCastOp::create(b, b.getIndexType(), count);
+    keys.isShort = true;
   }
   validKeys = e.toInteger(keys.length);
 }
@@ -70,11 +72,12 @@ Value AttentionFrame::getFirstRow(Value tile, int64_t rows, int64_t step) {
   return e.add(e.mul(number, rows * step), ofClass);
 }
 
-/// Returns the last row (the last valid one for a domain with an axis), or the first if there is
-/// none.
+/// Returns the last row (the last valid one for a domain with an axis and for given keys), or the
+/// first if there is none.
 Value AttentionFrame::existingRow(const AttentionSide &rows, Value position) {
   Value last = e.index(rows.positions - 1);
-  return e.min(position, isPartial ? e.max(e.add(rows.length, -1), e.index(0)) : last);
+  bool endsEarly = isPartial || rows.isShort;
+  return e.min(position, endsEarly ? e.max(e.add(rows.length, -1), e.index(0)) : last);
 }
 
 Value AttentionFrame::f32(float value) {

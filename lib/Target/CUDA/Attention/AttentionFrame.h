@@ -14,6 +14,7 @@ struct AttentionSide {
   mlir::Value base, length; ///< index: the first row in memory; number of valid rows
   int64_t step = 1;         ///< between the rows of consecutive lines
   bool isPartial = false;   ///< invalid rows must not be written
+  bool isShort = false;     ///< invalid rows may have undefined contents
 };
 
 /// Frame of a kernel with the operations of attention. The builder is inside the function.

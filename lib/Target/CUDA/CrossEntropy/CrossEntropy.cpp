@@ -27,6 +27,10 @@ Value LossRows::getTargetToken(const Row &row) {
 }
 
 Value LossRows::share() {
+  if (head.domain.getAxis()) { // verified: rows of such a domain have incoming gradients, or no
+                               // gradient is computed
+    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(head.factor));
+  }
   int64_t positions = head.domain.getPositions();
   bool all = head.domain.getFactor() == 0;
   Value length = frame.validLength(head.domain.getFactor(), positions, {});
