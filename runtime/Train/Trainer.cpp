@@ -185,6 +185,7 @@ nlohmann::json TrainingLoop::step() {
     context.executor.chooseFactor(drawFactor(factors, context.state.seed, number));
   }
   DataPosition next = context.state.position;
+  RowCounts rows;
   context.executor.runUpdate(number, [&](int64_t batch) {
     if (batch > 0) {
       context.endIfInterrupted();
@@ -194,6 +195,9 @@ nlohmann::json TrainingLoop::step() {
     }
     next = context.data->fill(batch == 0 ? context.state.position : next, context.plan.model.batch,
                               context.executor.inputs());
+    if (batch == rows.batches) { // each of several batches is filled twice
+      rows.add(context.plan, context.executor.inputs());
+    }
   });
   double objective = context.executor.scalarF32("loss"),
          norm = context.executor.scalarF32("grad_norm");
@@ -212,9 +216,12 @@ nlohmann::json TrainingLoop::step() {
   context.lastBatch = context.state.position;
   context.state.step = number;
   context.state.position = next;
-  tokensSinceLog += context.plan.tokensOfUpdate();
+  auto lines = rows.axes.find("tokens");
+  tokensSinceLog +=
+      lines == rows.axes.end() ? context.plan.tokensOfUpdate() : lines->second.computed;
   Json metrics =
       describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
+  rows.write(metrics);
   for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {
       for (const std::string &setting : change.settings) {

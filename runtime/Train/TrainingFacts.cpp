@@ -98,6 +98,31 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
   return metrics;
 }
 
+void RowCounts::add(const Plan &plan, const BatchInputs &inputs) {
+  ++batches;
+  // Kernels of an axis without lengths compute all of its rows.
+  auto count = [&](const std::string &axis, bool hasLengths, std::span<const int64_t> lengths,
+                   int64_t capacity) {
+    for (int64_t length : lengths) {
+      int64_t rows = hasLengths ? std::min(length, capacity) : capacity;
+      axes[axis].computed += rows;
+      axes[axis].padding += std::max<int64_t>(0, rows - length);
+    }
+  };
+  if (!inputs.lengths.empty()) {
+    count("tokens", true, inputs.lengths, plan.model.context);
+  }
+  for (const auto &[name, given] : inputs.given) {
+    count(name, plan.scalars.contains(plan.lengthName(name)), given.counts, given.capacity);
+  }
+}
+
+void RowCounts::write(Json &metrics) const {
+  for (const auto &[axis, rows] : axes) {
+    metrics["rows"][axis] = {{"computed", rows.computed}, {"padding", rows.padding}};
+  }
+}
+
 void addShortening(Json &metrics, const char *key, const Json &losses, const Plan &plan) {
   if (Json factors = measureShortening(plan, losses); !factors.empty()) {
     metrics[key] = std::move(factors);

@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Train/Trainer.h"
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,19 @@ bool trainsOnTokens(const Plan &plan);
 /// Returns the line of metrics of the last update, without its speed.
 nlohmann::json describeStep(Executor &executor, int64_t step, double objective, double norm,
                             bool isText);
+
+/// The rows that kernels compute on the axes of lines, for the batches of an update.
+struct RowCounts {
+  struct Rows {
+    int64_t computed = 0, padding = 0; ///< `padding` of the computed rows have no token
+  };
+  void add(const Plan &plan, const BatchInputs &inputs);
+  /// Adds `rows` to metrics, by axis; nothing if the model has no lines.
+  void write(nlohmann::json &metrics) const;
+
+  int64_t batches = 0;
+  std::map<std::string, Rows> axes;
+};
 
 /// Adds the shortening factors of segments, if any, computed from the mean losses by name.
 void addShortening(nlohmann::json &metrics, const char *key, const nlohmann::json &losses,

@@ -56,6 +56,10 @@ holds "a character is a byte here, line ends too" 'f[0]["characters"] == f[0]["t
 holds "held-out lines while training" 'abs(f[1][-1]["eval_bits_per_byte"] - f[0]["bits_per_byte"]) < 1e-6' \
   "$work/right.json" "$work/run/metrics.jsonl"
 
+# 16 lines of 4 to 12 bytes and an end each, and as many tokens of the source without ends; both capacities are 16.
+holds "rows stop at each line" 'all(16 * 4 <= m["rows"]["source"]["computed"] == m["rows"]["tokens"]["computed"] - 16 <= 16 * 12 and
+  all(r["padding"] == 0 for r in m["rows"].values()) for m in f[0])' "$work/run/metrics.jsonl"
+
 exits 2 "no input" train --data "$work/train.txt" --out "$work/none"
 reports "the message names the missing input" 'expected --input source=FILE'
 exits 2 "another input" train --data "$work/train.txt" --input "sauce=$work/train.txt" --out "$work/none"
