@@ -113,6 +113,21 @@ private:
     auto *tokens = reinterpret_cast<int32_t *>(device->host() + region.offset);
     fillTextLike({tokens, static_cast<size_t>(count)}, plan.model.vocabulary);
     device->upload({region.offset, count * static_cast<int64_t>(sizeof(int32_t))});
+    if (plan.inputs.contains("tokens.count")) {
+      setCounts("tokens", plan.model.context);
+    }
+    for (const auto &[name, given] : plan.given) {
+      setCounts(name, given.capacity);
+    }
+  }
+
+  /// Every row at its full length.
+  void setCounts(const std::string &axis, int64_t capacity) {
+    const Plan &plan = device->plan();
+    const Region &region = plan.inputs.at(axis + ".count");
+    std::fill_n(reinterpret_cast<int64_t *>(device->host() + region.offset), plan.model.batch,
+                capacity);
+    device->upload({region.offset, plan.model.batch * static_cast<int64_t>(sizeof(int64_t))});
   }
 
   int64_t steps = 0;
