@@ -4,6 +4,7 @@
 // are computed stop at each line's own count, and a line's numbers do not depend on the others.
 #include "Harness.h"
 
+#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Plan/Artifact.h"
 
 #include <cmath>
@@ -96,14 +97,14 @@ void expectSameBits(Model &model) {
   }
 }
 
-std::vector<float *> listTemporaries(Model &model) {
+std::vector<float *> listTemporaries(runtime::Executor &executor) {
   std::vector<float *> all;
-  for (const runtime::Buffer &buffer : model.plan().buffers) {
+  for (const runtime::Buffer &buffer : executor.plan().buffers) {
     if (buffer.kind == "activation") {
       runtime::Tensor seen;
       seen.offset = buffer.offset;
       seen.shape = {buffer.bytes / int64_t(sizeof(float))};
-      for (float &number : model.executor().tensor(seen, runtime::Access::Edit)) {
+      for (float &number : executor.tensor(seen, runtime::Access::Edit)) {
         all.push_back(&number);
       }
     }
@@ -127,7 +128,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target) {
   for (int threads : {1, 2}) {
     Model model(artifact, target, threads);
     model.setWeights(weights);
-    std::vector<float *> temporaries = listTemporaries(model);
+    std::vector<float *> temporaries = listTemporaries(model.executor());
     for (float *number : temporaries) {
       *number = std::numeric_limits<float>::quiet_NaN();
     }
@@ -143,7 +144,7 @@ void expectOwnRows(const std::string &artifact, const std::string &target) {
 /// "fine" with a coarse scale.
 std::string makeSpec(const Folder &folder, const std::string &coarse, const std::string &more) {
   return folder.write("lines.json", R"({"sluice": 1, "vocabulary": 48, "context": 70, "batch": 4,
-      "width": 24, "inputs": {"source": {"context": 40, "vocabulary": 21}},
+      "width": 32, "inputs": {"source": {"context": 40, "vocabulary": 21}},
       "defaults": {"heads": 2, "dropout": 0.1},)" +
                                         more + R"("stages": [
         {"op": "embedding", "positions": "learned", "to": "text"},
@@ -178,6 +179,37 @@ TEST(Lines, ComputedRowsOfBf16StopAtEachLine) {
   expectLines(groups, R"("precision": {"compute": "bf16"},)");
 }
 TEST(Lines, SegmentsEndAtEachLine) { expectLines(words, ""); }
+
+/// The emulator compares each launch with float64, and memory that no launch has written holds NaN.
+TEST(Lines, EmulatedKernelsStopAtEachLine) {
+  Folder folder;
+  std::string spec = makeSpec(folder, groups, R"("precision": {"compute": "bf16"},)");
+  runtime::Executor emulated(runtime::makeEmulatorDevice(
+      runtime::Artifact::load(compileForEmulator(folder, spec, "sm_80", /*generationRows=*/0))));
+  std::vector<ReferenceShape> shapes;
+  for (const runtime::Tensor &tensor : emulated.plan().tensors) {
+    shapes.push_back({tensor.name, tensor.shape, tensor.decay});
+  }
+  setWeights(emulated, randomWeights(shapes, 3));
+  Inputs inputs = randomLines(emulated.plan(), 5);
+  std::vector<std::vector<float>> clean;
+  for (float unwritten : {0.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    for (float *number : listTemporaries(emulated)) {
+      *number = unwritten;
+    }
+    setInputs(emulated, inputs);
+    emulated.run("gradient");
+    for (size_t i = 0; i < emulated.plan().tensors.size(); ++i) {
+      std::span<float> found = emulated.gradient(emulated.plan().tensors[i]);
+      if (std::isnan(unwritten)) {
+        EXPECT_EQ(std::vector<float>(found.begin(), found.end()), clean[i])
+            << emulated.plan().tensors[i].name;
+      } else {
+        clean.emplace_back(found.begin(), found.end());
+      }
+    }
+  }
+}
 
 /// Every spec of models/ with an input of its own axis.
 TEST(Lines, EveryModelWithInputsHasTheSameBits) {
