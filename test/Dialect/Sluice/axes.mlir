@@ -11,13 +11,15 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   sluice.scale @e1 on @source factor 1
   sluice.parameter @table : tensor<7x8xf32> {names = ["w"], sizes = array<i64: 7>, initial = "normal"}
 
-  // Every position of the input is computed, and its keys are counted by row.
+  // Each text has its own number of rows of the input: of those that are computed, and of keys.
   // FORMED-LABEL: func.func @forward
   // FORMED-DAG: plan.bind "input:tokens" : tensor<2x10xi32>
   // FORMED-DAG: plan.bind "input:source" : tensor<2x5xi32>
+  // FORMED: plan.store "scalar:length.source", %{{.*}} : tensor<2x1xi64>
   // FORMED: dispatch.rows
+  // FORMED-SAME: domain = #dispatch.domain<batch = 2, positions = 9, factor = 1>
   // FORMED: dispatch.rows
-  // FORMED-SAME: domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>
+  // FORMED-SAME: domain = #dispatch.domain<batch = 2, positions = 5, factor = 1 axis = "source">
   // FORMED: %[[COUNTS:.*]] = plan.bind "input:source.count"
   // FORMED-SAME: : tensor<2xi64>
   // FORMED: dispatch.attention %{{.*}}, %{{.*}}, %{{.*}}, %[[COUNTS]]
