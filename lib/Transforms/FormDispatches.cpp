@@ -125,13 +125,13 @@ void Former::measureLines() {
   if (step) {
     return;
   }
+  b.setInsertionPoint(source.getBody().front().getTerminator());
   DispatchEmitter emitter(source, b, tensors);
   for (BlockArgument argument : source.getArguments()) {
     auto type = cast<SequenceType>(argument.getType());
     std::string name = getAxisName(source, type);
     bool isCounted = isGiven(source, type) || (hasLines && source.getSymName() != "prefill");
     if (isCounted && !mixed.contains(name) && measured.insert(name).second) {
-      b.setInsertionPoint(source.getBody().front().getTerminator());
       storeTextLengths(name, type, emitter);
     }
   }
