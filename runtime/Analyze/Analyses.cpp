@@ -58,40 +58,39 @@ int64_t checkLength(int64_t asked, int64_t context) {
 std::vector<ByteFile> cutFiles(const std::vector<ByteFile> &files, int64_t length, int64_t most) {
   std::vector<std::pair<const ByteFile *, int64_t>> starts;
   for (const ByteFile &file : files) {
-    for (int64_t at = 0; at + length <= static_cast<int64_t>(file.bytes.size()); at += length) {
+    for (int64_t at = 0; at + length <= file.tokenCount(); at += length) {
       starts.emplace_back(&file, at);
     }
   }
   if (starts.empty()) {
     throw UserError(
         "expected a text of at least " + std::to_string(length) +
-        " bytes, a window, found shorter ones; name more data, or make windows shorter");
+        " tokens, a window, found shorter ones; name more data, or make windows shorter");
   }
   auto all = static_cast<int64_t>(starts.size()), taken = most == 0 ? all : std::min(most, all);
   std::vector<ByteFile> windows;
   for (int64_t i = 0; i < taken; ++i) {
     auto [file, at] = starts[static_cast<size_t>(i * all / taken)];
-    windows.push_back(
-        {file->path, file->bytes.read(static_cast<size_t>(at), static_cast<size_t>(length))});
+    windows.push_back(file->cut(at, length));
   }
   return windows;
 }
 
 void shuffleFirstHalves(std::vector<ByteFile> &windows, uint64_t seed) {
   for (size_t i = 0; i < windows.size(); ++i) {
-    std::vector<uint8_t> before = windows[i].bytes.readAll(), bytes = before;
-    uint64_t half = bytes.size() / 2, key = permute(i, UINT64_MAX, seed);
+    std::vector<int32_t> before = windows[i].readTokens(0, windows[i].tokenCount()), ids = before;
+    uint64_t half = ids.size() / 2, key = permute(i, UINT64_MAX, seed);
     for (uint64_t at = 0; at < half; ++at) {
-      bytes[at] = before[permute(at, half, key)];
+      ids[at] = before[permute(at, half, key)];
     }
-    windows[i].bytes = std::move(bytes);
+    windows[i] = windows[i].replaceTokens(ids);
   }
 }
 
 /// Returns the bits of every scored token, in the order of the texts. A file's first token is not
 /// scored, nor are the tokens predicted by rows before the model's first scored row.
-std::vector<double> computeBitsPerByte(Executor &executor, const std::vector<ByteFile> &files,
-                                       const std::function<void(double)> &progress) {
+std::vector<double> computeBits(Executor &executor, const std::vector<ByteFile> &files,
+                                const std::function<void(double)> &progress) {
   std::vector<double> bits;
   evaluate(executor, files, {}, progress, [&](std::span<const float> nats) {
     for (float number : nats) {
@@ -101,38 +100,49 @@ std::vector<double> computeBitsPerByte(Executor &executor, const std::vector<Byt
   return bits;
 }
 
-std::array<int64_t, 256> countTokens(const std::vector<ByteFile> &files) {
-  std::array<int64_t, 256> counts{};
+/// Calls `take` with the tokens of a file from `first` on, in order.
+void forEachToken(const ByteFile &file, int64_t first, const std::function<void(int32_t)> &take) {
+  constexpr int64_t pieceTokens = int64_t(1) << 16;
+  for (int64_t start = first; start < file.tokenCount(); start += pieceTokens) {
+    std::ranges::for_each(file.readTokens(start, std::min(pieceTokens, file.tokenCount() - start)),
+                          take);
+  }
+}
+
+std::vector<int64_t> countTokens(const std::vector<ByteFile> &files, int64_t ids) {
+  std::vector<int64_t> counts(static_cast<size_t>(ids));
   for (const ByteFile &file : files) {
-    file.bytes.forEachPiece([&](size_t, std::span<const uint8_t> some) {
-      for (uint8_t byte : some) {
-        ++counts[byte];
-      }
-    });
+    forEachToken(file, 0, [&](int32_t token) { ++counts[static_cast<size_t>(token)]; });
   }
   return counts;
 }
 
+/// Returns the number of ids that a text's tokens may have.
+int64_t countIds(const std::vector<ByteFile> &files) {
+  constexpr int64_t byteValues = 256;
+  return files.front().encoder ? files.front().encoder->size() : byteValues;
+}
+
 /// Returns the bin of each token id, and fills in the tokens of the bins.
-std::array<size_t, 256> fillBins(const std::array<int64_t, 256> &counts, FrequencyResult &result) {
-  std::array<uint8_t, 256> order;
-  std::iota(order.begin(), order.end(), uint8_t(0));
-  std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
+std::vector<size_t> fillBins(const std::vector<int64_t> &counts, FrequencyResult &result) {
+  std::vector<size_t> order(counts.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::ranges::sort(order, [&](size_t a, size_t b) {
     return std::pair(-counts[a], a) < std::pair(-counts[b], b);
   });
   auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t(0)));
-  std::array<size_t, 256> binOf;
+  std::vector<size_t> binByToken(counts.size());
   double before = 0;
-  for (uint8_t token : order) {
+  for (size_t token : order) {
     auto count = static_cast<double>(counts[token]);
     double middle = (before + count / 2) / total * static_cast<double>(result.bins.size());
     size_t bin = std::min(static_cast<size_t>(middle), result.bins.size() - 1);
     before += count;
-    binOf[token] = bin;
-    result.bins[bin].tokens.push_back(token);
+    binByToken[token] = bin;
+    result.bins[bin].tokens.push_back(static_cast<int32_t>(token));
     result.bins[bin].share += count / total;
   }
-  return binOf;
+  return binByToken;
 }
 
 /// Accumulates the statistics of continuations.
@@ -181,7 +191,8 @@ std::string_view asText(const std::vector<uint8_t> &bytes) {
 WordModel countWords(const std::vector<ByteFile> &files) {
   std::vector<std::string> words;
   for (const ByteFile &file : files) {
-    std::vector<std::string> some = splitWords(asText(file.bytes.readAll()));
+    const FileContents &text = file.encoder ? file.text : file.bytes;
+    std::vector<std::string> some = splitWords(asText(text.readAll()));
     words.insert(words.end(), some.begin(), some.end());
   }
   WordModel model(4);
@@ -189,21 +200,22 @@ WordModel countWords(const std::vector<ByteFile> &files) {
   return model;
 }
 
-/// Returns at most `most` byte tokens, most probable first.
-std::vector<std::pair<uint8_t, double>> likeliest(std::span<const float> logits, size_t most) {
+/// Returns at most `most` tokens, most probable first. Only ids below `ids` are returned.
+std::vector<std::pair<int32_t, double>> likeliest(std::span<const float> logits, size_t most,
+                                                  size_t ids) {
   double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
   for (float logit : logits) {
     sum += std::exp(logit - top);
   }
-  std::vector<size_t> order(std::min<size_t>(logits.size(), 256));
+  std::vector<size_t> order(std::min(logits.size(), ids));
   std::iota(order.begin(), order.end(), size_t(0));
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::pair(-logits[a], a) < std::pair(-logits[b], b);
   });
   order.resize(std::min(order.size(), most));
-  std::vector<std::pair<uint8_t, double>> result;
+  std::vector<std::pair<int32_t, double>> result;
   for (size_t token : order) {
-    result.emplace_back(uint8_t(token), std::exp(logits[token] - top) / sum);
+    result.emplace_back(static_cast<int32_t>(token), std::exp(logits[token] - top) / sum);
   }
   return result;
 }
@@ -243,9 +255,9 @@ ContextResult measureContext(Executor &executor, const std::vector<ByteFile> &fi
   auto half = [&](double offset) {
     return [&, offset](double share) { progress ? progress(offset + share / 2) : void(); };
   };
-  std::vector<double> plain = computeBitsPerByte(executor, windows, half(0));
+  std::vector<double> plain = computeBits(executor, windows, half(0));
   shuffleFirstHalves(windows, options.seed);
-  std::vector<double> shuffled = computeBitsPerByte(executor, windows, half(0.5));
+  std::vector<double> shuffled = computeBits(executor, windows, half(0.5));
   ContextResult result{length, static_cast<int64_t>(windows.size()), options.seed, {}};
   for (int64_t distance = 1; distance <= length / 2; ++distance) {
     Mean before, after, difference;
@@ -267,18 +279,14 @@ FrequencyResult measureFrequency(Executor &executor, const std::vector<ByteFile>
                                  const std::function<void(double)> &progress) {
   FrequencyResult result;
   result.bins.resize(static_cast<size_t>(bins));
-  std::array<size_t, 256> binOf = fillBins(countTokens(counted), result);
-  std::vector<double> bits = computeBitsPerByte(executor, files, progress);
+  std::vector<size_t> binByToken = fillBins(countTokens(counted, countIds(files)), result);
+  std::vector<double> bits = computeBits(executor, files, progress);
   std::vector<Mean> means(result.bins.size());
   size_t at = 0;
   for (const ByteFile &file : files) {
-    file.bytes.forEachPiece(
-        [&](size_t, std::span<const uint8_t> some) {
-          for (uint8_t byte : some) {
-            means[binOf[byte]].add(bits.at(at++));
-          }
-        },
-        static_cast<size_t>(executor.plan().model.first + 1));
+    forEachToken(file, executor.plan().model.first + 1, [&](int32_t token) {
+      means[binByToken[static_cast<size_t>(token)]].add(bits.at(at++));
+    });
   }
   for (size_t i = 0; i < means.size(); ++i) {
     FrequencyResult::Bin &bin = result.bins[i];
@@ -310,23 +318,26 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
   double written = 0, all = double(texts.size()) * double(result.tokens);
   auto start = std::chrono::steady_clock::now();
   Predictor predictor(executor, options.sampling.cached);
+  const auto &encoder = files.front().encoder;
   writeTexts(executor, predictor, texts, result.tokens, options.sampling, {},
-             {[&](size_t, std::string_view bytes) {
-               written += double(bytes.size());
+             {[&](size_t, std::string_view) { // at most once for each token
+               ++written;
                return progress ? (progress(written / all), true) : true;
-             }});
+             }},
+             encoder ? spellText(encoder) : TokenSpelling());
   std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   result.seconds = taken.count() / double(texts.size());
   WordModel words = countWords(counted);
   Side own(words), reference(words);
   CorpusBleu bleu;
   for (size_t i = 0; i < windows.size(); ++i) {
-    std::vector<uint8_t> window = windows[i].bytes.readAll();
-    std::string_view whole = asText(window), prompt = whole.substr(0, size_t(result.promptTokens));
+    std::string whole = windows[i].readText(0, windows[i].tokenCount()),
+                prompt = windows[i].readText(0, result.promptTokens);
     std::vector<std::vector<std::string>> completions;
     for (int64_t sample = 0; sample < options.completions; ++sample) {
       size_t text = i * size_t(options.completions) + size_t(sample);
-      completions.push_back(own.add(prompt, toText(texts[text].tokens)));
+      completions.push_back(own.add(prompt, encoder ? encoder->decode(texts[text].tokens)
+                                                    : toText(texts[text].tokens)));
     }
     bleu.add(reference.add(prompt, whole), completions);
   }
@@ -351,21 +362,23 @@ CompletionResult measureCompletions(Executor &executor, const std::vector<ByteFi
   Predictor predictor(executor, /*cached=*/false);
   double kinds = 0;
   for (const ByteFile &window : windows) {
-    std::vector<uint8_t> bytes = window.bytes.readAll();
-    std::span<const uint8_t> all = bytes;
-    auto prompt = all.first(static_cast<size_t>(result.promptTokens));
     predictor.begin(0, {});
-    const std::vector<int32_t> tokens(prompt.begin(), prompt.end());
+    const std::vector<int32_t> tokens = window.readTokens(0, result.promptTokens),
+                               group = window.readTokens(result.promptTokens, result.group);
     Predictor::Turn turn{0, tokens, nullptr};
-    auto expected = likeliest(predictor.predict({&turn, 1}), static_cast<size_t>(result.group));
-    std::string_view whole = asText(bytes);
-    result.prompts.push_back({std::string(whole.substr(0, prompt.size())),
-                              std::string(whole.substr(prompt.size())), expected});
-    std::set<uint8_t> next(all.begin() + static_cast<std::ptrdiff_t>(prompt.size()), all.end());
+    auto expected = likeliest(predictor.predict({&turn, 1}), static_cast<size_t>(result.group),
+                              static_cast<size_t>(countIds(files)));
+    CompletionResult::Prompt prompt{window.readText(0, result.promptTokens),
+                                    window.readText(result.promptTokens, result.group),
+                                    {}};
+    std::set<int32_t> next(group.begin(), group.end());
     kinds += static_cast<double>(next.size());
     for (auto [token, probability] : expected) {
+      prompt.expected.push_back(
+          {token, probability, window.replaceTokens(std::span(&token, 1)).readText(0, 1)});
       result.found += static_cast<double>(next.count(token));
     }
+    result.prompts.push_back(std::move(prompt));
     progress ? progress(double(result.prompts.size()) / double(windows.size())) : void();
   }
   result.found /= kinds;
@@ -423,8 +436,8 @@ std::string drawCompletions(const CompletionResult &result, const std::string &m
   for (const CompletionResult::Prompt &prompt : result.prompts) {
     out << textElement("h2", prompt.text) << "\n" << tableStart();
     writeRow(out, "the text", prompt.next);
-    for (auto [token, probability] : prompt.expected) {
-      writeRow(out, showNumber(probability, 3), std::string(1, static_cast<char>(token)));
+    for (const CompletionResult::Prompt::Token &token : prompt.expected) {
+      writeRow(out, showNumber(token.probability, 3), token.text);
     }
     out << tableEnd();
   }

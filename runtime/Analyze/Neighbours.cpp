@@ -44,12 +44,10 @@ void appendFile(NeighbourTable &table, Executor &executor, const ByteFile &file,
       [&](std::span<const float> numbers) {
         int64_t window = row / rowsOfWindow * context, start = window + row % rowsOfWindow * factor;
         ++row;
-        if (start + factor > std::min<int64_t>(window + context, std::ssize(file.bytes))) {
+        if (start + factor > std::min<int64_t>(window + context, file.tokenCount())) {
           return; // an incomplete group
         }
-        std::vector<uint8_t> text =
-            file.bytes.read(static_cast<size_t>(start), static_cast<size_t>(factor));
-        table.groups.push_back({file.path.string(), start, {text.begin(), text.end()}, 1});
+        table.groups.push_back({file.path.string(), start, file.readText(start, factor), 1});
         appendRow(table, numbers);
       },
       progress);
@@ -89,7 +87,7 @@ NeighbourResult measureNeighbours(Executor &executor, const std::vector<ByteFile
           needed = std::max(options.queries, options.nearest + 1);
   if (groups < needed) {
     throw UserError("expected a text of at least " + std::to_string(needed) + " whole groups of " +
-                    std::to_string(factor) + " bytes, found " + std::to_string(groups) +
+                    std::to_string(factor) + " tokens, found " + std::to_string(groups) +
                     "; give a longer file or ask for fewer");
   }
   NeighbourResult result{factor, groups, {}};

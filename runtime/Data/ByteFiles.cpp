@@ -278,11 +278,25 @@ std::optional<ByteFile> openIds(const Path &path, const ReadingOptions &reading)
                         ":\" out, or read the file's own bytes with --raw");
     }
     file.layout = makeUint16Layout(file.bytes, showName(path));
+    if (std::string note = describeTextAsIds(file.bytes, showName(path));
+        !reading.isRaw && !note.empty()) {
+      file.notes.push_back(std::move(note));
+    }
     return file;
   }
   std::optional<TokenLayout> layout = findNpyIds(file.bytes, showName(path));
   file.layout = layout.value_or(TokenLayout());
   return layout ? std::optional(std::move(file)) : std::nullopt;
+}
+
+/// Throws UserError for a text without the tokenizer that the model's weights need.
+void requireEncoder(const ByteFile &file, const ReadingOptions &reading) {
+  constexpr size_t shownDigits = 16;
+  if (file.isText() && !reading.encoder && !reading.tokenizer.empty()) {
+    throw UserError(showName(file.path) + ": expected a tokenizer for this text, that of the " +
+                    "weights (hash " + reading.tokenizer.substr(0, shownDigits) +
+                    "), found none; give it with --tokenizer, or give token ids");
+  }
 }
 
 /// Throws UserError if some files are texts and others are token ids.
@@ -306,6 +320,35 @@ std::vector<int32_t> ByteFile::readTokens(int64_t first, int64_t count) const {
   return ids;
 }
 
+std::string ByteFile::readText(int64_t first, int64_t count) const {
+  if (encoder) {
+    return encoder->decode(readTokens(first, count));
+  }
+  std::vector<uint8_t> some = bytes.read(static_cast<size_t>(first), static_cast<size_t>(count));
+  return {some.begin(), some.end()};
+}
+
+ByteFile ByteFile::replaceTokens(std::span<const int32_t> ids) const {
+  ByteFile file{path, {}};
+  if (isText()) {
+    file.bytes = std::vector<uint8_t>(ids.begin(), ids.end());
+    return file;
+  }
+  const auto *all = reinterpret_cast<const uint8_t *>(ids.data());
+  file.bytes = std::vector<uint8_t>(all, all + ids.size_bytes());
+  file.layout.type = TokenType::Int32;
+  if (encoder) {
+    std::string decoded = encoder->decode(ids);
+    file.text = std::vector<uint8_t>(decoded.begin(), decoded.end());
+    file.encoder = encoder;
+  }
+  return file;
+}
+
+ByteFile ByteFile::cut(int64_t first, int64_t count) const {
+  return replaceTokens(readTokens(first, count));
+}
+
 std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t vocabulary,
                                     int64_t least, const std::string &why,
                                     std::vector<ByteFile> *skipped, const ReadingOptions &reading) {
@@ -318,6 +361,7 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
           describeOddities(file.bytes, reading.encoder ? byteValues : vocabulary, showName(path));
       file.notes.insert(file.notes.end(), notes.begin(), notes.end());
     }
+    requireEncoder(file, reading);
     if (reading.encoder && file.isText()) {
       file = reading.encoder->encodeFile(std::move(file));
     }

@@ -310,4 +310,15 @@ std::vector<std::string> describeOddities(const FileContents &contents, int64_t 
   return notes;
 }
 
+std::string describeTextAsIds(const FileContents &contents, const std::string &name) {
+  constexpr size_t fewest = 64; // a short array may have such ids by chance
+  Probe probe(contents);
+  if (contents.size() < fewest || !isText(Probe::asText(probe.head))) {
+    return "";
+  }
+  return "note: " + name +
+         " looks like a text, whose bytes are read in pairs as token ids; to read it as a text, "
+         "leave \"uint16:\" out";
+}
+
 } // namespace sluice::runtime

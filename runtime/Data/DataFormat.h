@@ -28,4 +28,8 @@ std::optional<DataFormat> findFormat(const FileContents &contents);
 std::vector<std::string> describeOddities(const FileContents &contents, int64_t vocabulary,
                                           const std::string &name);
 
+/// Returns a note if a file of 16-bit ids without a header starts like a text; else an empty text.
+/// Ids of which every byte is a character of a text are rare, but possible.
+std::string describeTextAsIds(const FileContents &contents, const std::string &name);
+
 } // namespace sluice::runtime

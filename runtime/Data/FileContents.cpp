@@ -1,8 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/FileContents.h"
 
+#include "HashStream.h"
+
 #include "sluice/Support/Error.h"
-#include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <new>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -204,9 +206,7 @@ size_t FileContents::find(const std::function<bool(uint8_t)> &isWrong) const {
 }
 
 std::string FileContents::computeHash() const {
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                  EVP_MD_CTX_free);
-  EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
+  HashStream hash;
   std::vector<uint8_t> piece(std::min(size(), pieceBytes));
   for (size_t start = 0; start < size(); start += piece.size()) {
     std::span<uint8_t> some = std::span(piece).first(std::min(piece.size(), size() - start));
@@ -215,11 +215,9 @@ std::string FileContents::computeHash() const {
     } else {
       readFromFile(start, some); // `read` checks for changes, which calls this
     }
-    EVP_DigestUpdate(context.get(), some.data(), some.size());
+    hash.add(some);
   }
-  Sha256 digest{};
-  EVP_DigestFinal_ex(context.get(), digest.data(), nullptr);
-  return toHex(digest);
+  return hash.finish();
 }
 
 const std::string &FileContents::sha256Hex() const {
@@ -251,13 +249,37 @@ void FileContents::saveAs(const Path &path) const {
   }
 }
 
-uint8_t ByteCursor::at(size_t index) {
-  if (index < start || index >= start + piece.size()) {
-    constexpr size_t ahead = size_t(64) << 10, before = 16;
-    start = index - std::min(index, before);
-    piece = contents.read(start, ahead);
+FileMemory::FileMemory(const FileContents &contents) {
+  if (contents.empty()) {
+    return;
   }
-  return piece[index - start];
+  void *memory =
+      ::mmap(nullptr, contents.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  all = {static_cast<uint8_t *>(memory), contents.size()};
+  try {
+    contents.read(0, all);
+  } catch (...) {
+    ::munmap(all.data(), all.size());
+    throw;
+  }
+}
+
+FileMemory::~FileMemory() {
+  if (!all.empty()) {
+    ::munmap(all.data(), all.size());
+  }
+}
+
+void FileMemory::release(std::span<const uint8_t> some) const {
+  auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  auto at = static_cast<size_t>(some.data() - all.data());
+  size_t first = (at + page - 1) / page * page, last = (at + some.size()) / page * page;
+  if (first < last) {
+    ::madvise(all.data() + first, last - first, MADV_DONTNEED);
+  }
 }
 
 static Path chooseTemporaryFolder(const Path &folder) {

@@ -1,7 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/Safetensors.h"
 
-#include "sluice/Support/Hash.h"
+#include "HashStream.h"
+#include "sluice/Runtime/Data/FileContents.h"
+#include "sluice/Support/OutputFile.h"
 #include "sluice/Support/StrictJson.h"
 
 #include <algorithm>
@@ -24,6 +26,10 @@ constexpr const char *tensorsKey = "sluice.tensors_sha256";
 
 [[noreturn]] void refuse(const std::string &origin, const std::string &what) {
   throw UserError(origin + ": " + what + foreignWeightsRemedy);
+}
+
+std::span<const uint8_t> viewBytes(const NamedTensor &tensor) {
+  return {reinterpret_cast<const uint8_t *>(tensor.data.data()), tensor.data.size_bytes()};
 }
 
 std::string naming(const std::string &name) { return "tensor " + showJson(name); }
@@ -340,6 +346,11 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
   }
 }
 
+std::span<const uint8_t> SafetensorsFile::getBytes(const std::string &name) const {
+  const StoredTensor &stored = table.at(name);
+  return data.subspan(stored.begin, stored.end - stored.begin);
+}
+
 void SafetensorsFile::copy(const NamedTensor &into) const {
   const StoredTensor &stored = table.at(into.name);
   if (stored.type == "F32") {
@@ -352,39 +363,86 @@ void SafetensorsFile::copy(const NamedTensor &into) const {
   }
 }
 
-std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
-                                       const std::map<std::string, std::string> &metadata) {
+/// Returns the bytes of a file before the tensors.
+static std::vector<uint8_t> encodeHeader(std::span<const NamedTensor> tensors,
+                                         const std::map<std::string, std::string> &metadata) {
   Json header = Json::object();
   uint64_t bytes = 0;
+  HashStream hash;
   for (const NamedTensor &tensor : tensors) {
     uint64_t end = bytes + tensor.data.size_bytes();
     header[tensor.name] = {
         {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {bytes, end}}};
+    hash.add(viewBytes(tensor));
     bytes = end;
   }
-  std::string hash = hashOfTable(header);
+  std::string tableHash = hashOfTable(header);
   header[metadataKey] = metadata;
-  header[metadataKey].update({{dataKey, std::string(hash.size(), '0')}, {tensorsKey, hash}});
-  size_t length = header.dump().size();
-  length += (8 - length % 8) % 8; // aligns the data for readers that map the file
-  std::vector<uint8_t> file(8 + length + bytes);
-  uint8_t *at = file.data() + 8 + length;
-  for (const NamedTensor &tensor : tensors) {
-    std::memcpy(at, tensor.data.data(), tensor.data.size_bytes());
-    at += tensor.data.size_bytes();
-  }
-  header[metadataKey][dataKey] = sha256Hex(std::span<const uint8_t>(file).subspan(8 + length));
+  header[metadataKey].update({{dataKey, hash.finish()}, {tensorsKey, tableHash}});
   std::string text = header.dump();
-  text.resize(length, ' ');
-  auto headerBytes = static_cast<uint64_t>(length);
-  std::memcpy(file.data(), &headerBytes, 8);
-  std::memcpy(file.data() + 8, text.data(), text.size());
+  text.resize((text.size() + 7) / 8 * 8, ' '); // aligns the data for readers that map the file
+  auto length = static_cast<uint64_t>(text.size());
+  std::vector<uint8_t> file(sizeof length + text.size());
+  std::memcpy(file.data(), &length, sizeof length);
+  std::memcpy(file.data() + sizeof length, text.data(), text.size());
   return file;
+}
+
+std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
+                                       const std::map<std::string, std::string> &metadata) {
+  std::vector<uint8_t> file = encodeHeader(tensors, metadata);
+  for (const NamedTensor &tensor : tensors) {
+    std::span<const uint8_t> bytes = viewBytes(tensor);
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  }
+  return file;
+}
+
+HashedFile writeSafetensors(const Path &path, std::span<const NamedTensor> tensors,
+                            const std::map<std::string, std::string> &metadata) {
+  OutputFile file(path);
+  HashedFile written;
+  HashStream hash;
+  auto write = [&](std::span<const uint8_t> bytes) {
+    file.write(bytes);
+    hash.add(bytes);
+    written.bytes += std::ssize(bytes);
+  };
+  write(encodeHeader(tensors, metadata));
+  for (const NamedTensor &tensor : tensors) {
+    write(viewBytes(tensor));
+  }
+  file.finish();
+  written.sha256 = hash.finish();
+  return written;
+}
+
+std::string readMetadata(const Path &path, const std::string &key) {
+  if (!isRegularFile(path)) {
+    return "";
+  }
+  FileContents file = FileContents::open(path, "weights");
+  std::vector<uint8_t> start = file.read(0, sizeof(uint64_t));
+  uint64_t length = 0;
+  if (start.size() < sizeof length) {
+    return "";
+  }
+  std::memcpy(&length, start.data(), sizeof length);
+  if (length > file.size() - sizeof length) {
+    return "";
+  }
+  std::vector<uint8_t> text = file.read(sizeof length, static_cast<size_t>(length));
+  Json header = parseJson({reinterpret_cast<const char *>(text.data()), text.size()}).value;
+  bool isFound = header.is_object() && header.contains(metadataKey) &&
+                 header[metadataKey].is_object() && header[metadataKey].contains(key) &&
+                 header[metadataKey][key].is_string();
+  return isFound ? header[metadataKey][key].get<std::string>() : "";
 }
 
 bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
                        std::span<const NamedTensor> into, const WeightNames &names,
-                       const std::function<void(const std::string &)> &notice) {
+                       const std::function<void(const std::string &)> &notice,
+                       const std::function<void(std::span<const uint8_t>)> &release) {
   SafetensorsFile stored(file, origin);
   stored.rename(names);
   stored.requireNoPrefix(into);
@@ -407,6 +465,9 @@ bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
   }
   for (const NamedTensor &tensor : into) {
     stored.copy(tensor);
+    if (release) {
+      release(stored.getBytes(tensor.name));
+    }
   }
   return stored.hasChecksum();
 }

@@ -6,13 +6,13 @@
 
 namespace sluice::runtime {
 
-void SegmentedText::add(uint8_t byte, double probability) {
+void SegmentedText::add(std::string_view bytes, double probability) {
   bool isSet = isRouted ? probability >= 0.5 : probability > 0.5;
   if (tokens++ < mostShown) {
     if (isSet && begins && tokens > 1) {
       pieces.emplace_back();
     }
-    pieces.back() += static_cast<char>(byte);
+    pieces.back() += bytes;
     if (isSet && !begins) {
       pieces.emplace_back();
     }

@@ -314,7 +314,9 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
                 showBytes(static_cast<double>(leastBytesOfStep(plan))).c_str());
   out << "  memory: arena " << showBytes(static_cast<double>(plan.memory.arenaBytes)) << ", peak "
       << showBytes(static_cast<double>(plan.memory.peakBytes)) << ", constants "
-      << showBytes(static_cast<double>(plan.memory.constantBytes)) << "\n";
+      << showBytes(static_cast<double>(plan.memory.constantBytes))
+      << "; a process on the CPU at most "
+      << showBytes(static_cast<double>(plan.memory.arenaBytes + mostProcessBytes)) << "\n";
   std::vector<std::pair<std::string, int64_t>> scales(plan.memory.byScale.begin(),
                                                       plan.memory.byScale.end());
   std::ranges::sort(scales, {}, [](const auto &each) { // numbers, the finest first

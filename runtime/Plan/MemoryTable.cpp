@@ -55,11 +55,10 @@ void showTemporaries(std::ostringstream &out, const std::vector<MemoryPart> &con
 
 Json describeMemory(const Plan &plan) {
   const MemoryFacts &memory = plan.memory;
-  Json json = {{"arena_bytes", memory.arenaBytes},
-               {"peak_bytes", memory.peakBytes},
-               {"constant_bytes", memory.constantBytes},
-               {"by_scale", memory.byScale},
-               {"by_use", memory.byUse}};
+  Json json = {
+      {"arena_bytes", memory.arenaBytes}, {"process_bytes", memory.arenaBytes + mostProcessBytes},
+      {"peak_bytes", memory.peakBytes},   {"constant_bytes", memory.constantBytes},
+      {"by_scale", memory.byScale},       {"by_use", memory.byUse}};
   for (const MemoryPart &part : memory.contents) {
     json["contents"].push_back({{"scale", part.scale}, {"kind", part.kind}, {"bytes", part.bytes}});
   }

@@ -27,6 +27,9 @@ void markBest(Chart &chart, const RunFiles &run, const std::string &color,
 void addNgrams(Chart &chart, const std::vector<RunFiles> &runs) {
   std::vector<std::pair<std::string, double>> models;
   for (const RunFiles &run : runs) {
+    if (run.unit() != "byte") {
+      return; // n-gram models have bits per byte
+    }
     auto own = run.ngrams();
     if (!models.empty() && !own.empty() && own != models) {
       return;

@@ -2,6 +2,7 @@
 #include "RunFiles.h"
 
 #include "Html.h"
+#include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
@@ -343,6 +344,11 @@ Facts RunFiles::results() const {
           joinNotes({"step " + showNumber(best->x, 0), describeWeights(*this, best->x)}));
     }
   }
+  if (std::vector<Point> bytes = series("eval_bits_per_byte");
+      unit() == "token" && !bytes.empty()) {
+    facts.emplace_back("held-out text per byte, last evaluation", showBits(bytes.back().y, "byte"),
+                       "step " + showNumber(bytes.back().x, 0));
+  }
   addDivergence(facts, lines);
   addShortening(facts, *this);
   addEvaluation(facts, evaluation);
@@ -364,6 +370,13 @@ Facts RunFiles::data() const {
   if (tokens > 0 && all > 0) {
     facts.emplace_back("tokens trained on", showNumber(tokens, 0),
                        showNumber(tokens / all, 2) + " times the training text");
+  }
+  if (Path path = run / runTokenizer; isRegularFile(path)) {
+    Tokenizer tokenizer = Tokenizer::open(path);
+    facts.emplace_back("tokenizer",
+                       std::string(tokenizer.kind()) + ", " + std::to_string(tokenizer.size()) +
+                           " ids",
+                       "hash " + tokenizer.hash().substr(0, 16));
   }
   facts.emplace_back("seed", std::to_string(record->seed));
   if (record->weights) {

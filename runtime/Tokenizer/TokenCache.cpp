@@ -256,8 +256,18 @@ TokenCache tokenizeToCache(const std::vector<ByteFile> &texts, const Tokenizer &
     throw UserError(showPath(path.native()) + ": expected a cache of token ids or no file, found " +
                     std::string(describe(found)) + "; name another file");
   }
-  writeCache(texts, tokenizer, path, std::max(1, threads));
-  return TokenCache::open(path, texts, tokenizer);
+  // Another process may remove or replace the file between these two steps.
+  constexpr int mostAttempts = 3;
+  for (int attempt = 1;; ++attempt) {
+    writeCache(texts, tokenizer, path, std::max(1, threads));
+    try {
+      return TokenCache::open(path, texts, tokenizer);
+    } catch (const UserError &) {
+      if (attempt == mostAttempts) {
+        throw;
+      }
+    }
+  }
 }
 
 } // namespace sluice::runtime

@@ -67,11 +67,6 @@ std::string checksum(Json state) {
   return sha256Hex(state.dump());
 }
 
-void writePart(const Path &folder, const char *name, std::span<const uint8_t> bytes, Json &state) {
-  writeSynced(folder / name, bytes);
-  state["files"][name] = {{"bytes", bytes.size()}, {"sha256", sha256Hex(bytes)}};
-}
-
 Json readState(const Path &folder) {
   Path path = folder / stateName;
   const std::string expected = "the state of a checkpoint";
@@ -106,24 +101,24 @@ TrainingState parseState(const Json &json, const Path &folder) {
 }
 
 /// Reads one file of a checkpoint and compares it with the size and hash in state.json.
-std::vector<uint8_t> readPart(const Path &folder, const char *name, const Json &json) {
+FileMemory readPart(const Path &folder, const char *name, const Json &json) {
   StrictJson state(json, (folder / stateName).string(), damagedCheckpointRemedy);
   state.at("files").keys({weightsName, optimizerName});
   StrictJson part = state.at("files").at(name);
   part.keys({"bytes", "sha256"});
   Path path = folder / name;
-  std::vector<uint8_t> bytes = readBytes(path, "part of a checkpoint");
+  FileMemory memory(FileContents::open(path, "part of a checkpoint"));
   auto expected = static_cast<size_t>(part.at("bytes").integer());
-  if (bytes.size() != expected) {
+  if (memory.bytes().size() != expected) {
     throw UserError(path.string() + ": expected " + std::to_string(expected) + " bytes, found " +
-                    std::to_string(bytes.size()) + damagedCheckpointRemedy);
+                    std::to_string(memory.bytes().size()) + damagedCheckpointRemedy);
   }
-  if (sha256Hex(bytes) != part.at("sha256").string()) {
+  if (sha256Hex(memory.bytes()) != part.at("sha256").string()) {
     throw UserError(path.string() +
                     ": the file is damaged (its SHA-256 differs from state.json's)" +
                     damagedCheckpointRemedy);
   }
-  return bytes;
+  return memory;
 }
 
 /// Describes the remedy for a file "latest" that names a missing checkpoint.
@@ -254,10 +249,15 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
   }
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
+  std::map<std::string, std::string> metadata;
+  if (!state.tokenizer.empty()) {
+    metadata[tokenizerKey] = state.tokenizer;
+  }
   for (auto [name, tensors] : {std::pair(weightsName, weights(executor, Access::Read)),
                                std::pair(optimizerName, optimizerStates(executor, Access::Read))}) {
     requireFinite(tensors);
-    writePart(temporary, name, encodeSafetensors(tensors), json);
+    HashedFile written = writeSafetensors(temporary / name, tensors, metadata);
+    json["files"][name] = {{"bytes", written.bytes}, {"sha256", written.sha256}};
   }
   json["checksum"] = checksum(json);
   writeSynced(temporary / stateName, asBytes(json.dump(2) + "\n"));
@@ -320,11 +320,13 @@ TrainingState loadCheckpoint(const Path &run, Executor &executor, std::optional<
   Path folder = step ? requireCheckpoint(run, *step) : latestFolder(run);
   Json json = readState(folder);
   TrainingState state = parseState(json, folder);
-  std::vector<uint8_t> weightBytes = readPart(folder, weightsName, json);
-  std::vector<uint8_t> optimizerBytes = readPart(folder, optimizerName, json);
-  decodeSafetensors(weightBytes, (folder / weightsName).string(), weights(executor, Access::Edit));
-  decodeSafetensors(optimizerBytes, (folder / optimizerName).string(),
-                    optimizerStates(executor, Access::Edit));
+  auto load = [&](const char *name, const std::vector<NamedTensor> &tensors) {
+    FileMemory memory = readPart(folder, name, json);
+    decodeSafetensors(memory.bytes(), (folder / name).string(), tensors, {}, {},
+                      [&](std::span<const uint8_t> copied) { memory.release(copied); });
+  };
+  load(weightsName, weights(executor, Access::Edit));
+  load(optimizerName, optimizerStates(executor, Access::Edit));
   executor.prepare();
   return state;
 }
@@ -333,7 +335,7 @@ namespace {
 
 /// Reads the latest weights of a run, and returns them with their path. A concurrent training may
 /// remove a checkpoint at any moment, but only after `latest` names a newer one.
-std::pair<Path, std::vector<uint8_t>> readLatestWeights(const Path &run) {
+std::pair<Path, FileMemory> readLatestWeights(const Path &run) {
   for (;;) {
     int64_t step = latestStep(run);
     try {
@@ -355,7 +357,7 @@ Path resolveLatest(const Path &path) {
 
 } // namespace
 
-std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::optional<int64_t> step) {
+std::pair<Path, FileMemory> readWeights(const Path &given, std::optional<int64_t> step) {
   const Path path = step ? given : resolveLatest(given);
   if (step) {
     if (!isFolder(path) || isThere(path / stateName)) {
@@ -370,7 +372,7 @@ std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::option
   }
   if (!isFolder(path)) {
     requireKind(path, FileKind::Weights, "weights");
-    return {path, readBytes(path, "weights")};
+    return {path, FileMemory(FileContents::open(path, "weights"))};
   }
   if (isThere(path / stateName)) {
     return {path / weightsName, readPart(path, weightsName, readState(path))};
@@ -388,6 +390,15 @@ std::pair<Path, std::vector<uint8_t>> readWeights(const Path &given, std::option
   return readLatestWeights(path);
 }
 
+std::string readTokenizerHash(const Path &weights, std::optional<int64_t> step) {
+  Path path = step ? weights : resolveLatest(weights);
+  if (isFolder(path) && !isThere(path / stateName)) {
+    int64_t named = step ? *step : newestCheckpoint(path);
+    path = named < 0 ? Path() : checkpointFolder(path, named);
+  }
+  return readMetadata(isFolder(path) ? path / weightsName : path, tokenizerKey);
+}
+
 std::string describeMissingChecksum(const Path &file) {
   return file.string() + ": the file holds no checksum, so damage to its numbers would not show";
 }
@@ -403,9 +414,10 @@ void noteWorseLatest(const Path &given, const Notice &notice) {
 
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
                  std::optional<int64_t> step, const WeightNames &names) {
-  auto [file, bytes] = readWeights(path, step);
-  bool checked =
-      decodeSafetensors(bytes, file.string(), weights(executor, Access::Edit), names, notice);
+  auto [file, memory] = readWeights(path, step);
+  bool checked = decodeSafetensors(
+      memory.bytes(), file.string(), weights(executor, Access::Edit), names, notice,
+      [&memory = memory](std::span<const uint8_t> copied) { memory.release(copied); });
   if (!checked && notice) {
     notice(describeMissingChecksum(file));
   }

@@ -196,6 +196,7 @@ void resumeTraining(TrainingContext &context) {
   context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
   context.watch.restore(context.state);
   context.state.specHash = now.specHash;
+  context.state.tokenizer = now.tokenizer;
   context.state.dataHash = hadData ? context.state.dataHash : now.dataHash;
   context.executor.scalarI64("seed") = context.state.seed;
   findUnfinished(context);

@@ -51,12 +51,12 @@ StartingWeights startFromWeights(const Path &path, const std::vector<std::string
     return start;
   }
   requireUse(match, executor.plan());
-  auto [file, bytes] = readWeights(path, step);
+  auto [file, memory] = readWeights(path, step);
   if (!step) {
     noteWorseLatest(path, notice);
   }
   start.file = file.string();
-  SafetensorsFile stored(bytes, start.file);
+  SafetensorsFile stored(memory.bytes(), start.file);
   stored.rename(names);
   std::vector<NamedTensor> into;
   for (const Tensor &tensor : executor.plan().tensors) {

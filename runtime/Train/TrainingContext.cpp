@@ -54,6 +54,9 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
   state.seed = seed();
   state.dataHash = data ? data->hash() : "";
   state.specHash = sha256Hex(plan.model.spec);
+  if (const auto &encoder = options.data.reading.encoder) {
+    state.tokenizer = encoder->hash();
+  }
   if (options.command) {
     command = options.command;
     files.nameCopies(*command);

@@ -316,7 +316,7 @@ succeeds "save a session" text_tokens "$sluice" generate "$work/ids.sla" -w "$wo
 succeeds "another tokenizer" "$sluice" tokenizer --data "$work/pieces-held.txt" --vocabulary 280 -o "$work/other.tok"
 exits 2 "a session continued with it" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --tokenizer "$work/other.tok" \
   --session "$work/pieces.session" -n 3
-reports "is rejected" 'expected the tokenizer of the session'
+reports "is rejected" 'expected the tokenizer of the weights'
 succeeds "with its own it continues" text_tokens "$sluice" generate "$work/ids.sla" -w "$work/pieces-run" --session "$work/pieces.session" -n 3
 exits 2 "an array as numbers without a header" train_ids --data "uint16:$work/train.u2.npy" --out "$work/none"
 reports "is rejected" 'expected uint16 numbers without a header, found .*leave "uint16:" out'

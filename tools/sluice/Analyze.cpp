@@ -23,7 +23,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct AnalyzeFlags {
-  std::string kind, artifact, weights, picture, stream;
+  std::string kind, artifact, weights, picture, stream, tokenizer;
   WeightNames names;
   std::optional<int64_t> step;
   std::vector<std::string> data, train;
@@ -148,8 +148,8 @@ nlohmann::json toJson(const CompletionResult &result) {
   nlohmann::json prompts = nlohmann::json::array();
   for (const CompletionResult::Prompt &prompt : result.prompts) {
     nlohmann::json expected = nlohmann::json::array();
-    for (auto [token, probability] : prompt.expected) {
-      expected.push_back({{"token", token}, {"probability", probability}});
+    for (const CompletionResult::Prompt::Token &token : prompt.expected) {
+      expected.push_back({{"token", token.id}, {"probability", token.probability}});
     }
     prompts.push_back({{"text", prompt.text}, {"next", prompt.next}, {"expected", expected}});
   }
@@ -239,8 +239,8 @@ void print(const CompletionResult &result) {
   for (const CompletionResult::Prompt &prompt : result.prompts) {
     std::cout << oneLine(prompt.text) << "\n  continues with " << oneLine(prompt.next)
               << "\n  expected ";
-    for (auto [token, probability] : prompt.expected) {
-      std::cout << ' ' << oneLine(std::string(1, static_cast<char>(token)));
+    for (const CompletionResult::Prompt::Token &token : prompt.expected) {
+      std::cout << ' ' << oneLine(token.text);
     }
     std::cout << "\n";
   }
@@ -287,8 +287,12 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   }
   refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;
+  ReadingOptions reading = {.isRaw = flags.raw,
+                            .encoder =
+                                findEncoder(flags.tokenizer, flags.weights, vocabulary, flags.step),
+                            .tokenizer = readTokenizerHash(flags.weights, flags.step)};
   auto read = [&](const std::vector<std::string> &names) {
-    return openTexts(names, vocabulary, 2, "one byte to predict from another", {flags.raw});
+    return openTexts(names, vocabulary, 2, "one token to predict from another", reading);
   };
   std::vector<ByteFile> files = read(flags.data);
   std::vector<ByteFile> counted = flags.train.empty() ? files : read(flags.train);
@@ -343,7 +347,10 @@ void registerAnalyze(CLI::App &program) {
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
   addRaw(*command, flags->raw);
-  command->add_option("--data", flags->data, "Files to score, whose bytes are token ids")
+  addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
+  command
+      ->add_option("--data", flags->data,
+                   "Files to score, whose bytes, or whose tokens, are token ids")
       ->type_name("FILE")
       ->default_str("")
       ->required();

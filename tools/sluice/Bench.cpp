@@ -29,7 +29,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct BenchFlags {
-  std::string artifact, tune, positions, data;
+  std::string artifact, tune, positions, data, tokenizer;
   bool raw = false;
   int64_t steps = 10, rows = 1, forcedFactor = 0;
   std::vector<std::string> labels;
@@ -346,7 +346,10 @@ void runBench(const BenchFlags &flags) {
   labelled.labels = parseLabelFiles("--labels", flags.labels);
   requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
   fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels,
-             {.isRaw = flags.raw, .streams = {}, .takesIds = true});
+             {.isRaw = flags.raw,
+              .streams = {},
+              .takesIds = true,
+              .encoder = findEncoder(flags.tokenizer, "", plan.model.vocabulary)});
   for (auto &[name, given] : executor->inputs().given) { // every row at its maximum length
     fillTextLike(given.tokens, plan.given.at(name).vocabulary);
     std::ranges::fill(given.counts, given.capacity);
@@ -443,6 +446,8 @@ void registerBench(CLI::App &program) {
       "space ends them");
   ofSteps[4]->type_name("K");
   addRaw(*command, flags->raw);
+  addTokenizer(*command, flags->tokenizer, "default: tokens are bytes");
+  command->get_option("--tokenizer")->needs("--data");
   addLabels(*command, "--labels", flags->labels, "--data");
   command->get_option("--labels")->needs("--data");
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");

@@ -18,7 +18,7 @@ using namespace sluice;
 using namespace sluice::runtime;
 
 struct BoundaryFlags {
-  std::string artifact, weights, data, name;
+  std::string artifact, weights, data, name, tokenizer;
   WeightNames names;
   std::optional<int64_t> step;
   int64_t most = 1000;
@@ -52,9 +52,13 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
   const BoundaryFacts &boundaries = chooseBoundaries(artifact->plan(), flags.name);
-  ByteFile text = openTexts({flags.data}, artifact->plan().model.vocabulary, 1,
-                            "a byte that may end a segment", {flags.raw})
-                      .front();
+  int64_t vocabulary = artifact->plan().model.vocabulary;
+  ByteFile text =
+      openTexts({flags.data}, vocabulary, 1, "a token that may end a segment",
+                {.isRaw = flags.raw,
+                 .encoder = findEncoder(flags.tokenizer, flags.weights, vocabulary, flags.step),
+                 .tokenizer = readTokenizerHash(flags.weights, flags.step)})
+          .front();
   driver::CompileRequest request;
   request.everyRow = boundaries.value;
   progress.draw(0, "compiling");
@@ -126,10 +130,13 @@ void registerBoundaries(CLI::App &program) {
                     "which length, how probable boundaries are");
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
-  command->add_option("--data", flags->data, "Text: a file whose bytes are token ids")
+  command
+      ->add_option("--data", flags->data,
+                   "Text: a file whose bytes, or whose tokens, are token ids")
       ->type_name("FILE")
       ->required();
   addRaw(*command, flags->raw);
+  addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
   command
       ->add_option("--name", flags->name,
                    "Name of the boundaries stage whose segments are shown; default: the first")

@@ -35,7 +35,9 @@ HeldOut readScored(const EvalFlags &flags, const Plan &plan) {
   files.labels = parseLabelFiles("--labels", flags.labels);
   files.reading.isRaw = flags.raw;
   files.reading.takesIds = true;
-  files.reading.encoder = findEncoder(flags.tokenizer, flags.weights, plan.model.vocabulary);
+  files.reading.encoder =
+      findEncoder(flags.tokenizer, flags.weights, plan.model.vocabulary, flags.step);
+  files.reading.tokenizer = readTokenizerHash(flags.weights, flags.step);
   HeldOut scored(files, plan);
   if (scored.getItems() && !flags.perToken.empty()) {
     throw UserError("sluice eval: expected no --per-token, as " +

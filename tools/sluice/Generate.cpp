@@ -239,9 +239,9 @@ void refuseBesideImages(const CLI::App &command) {
   }
 }
 
-/// Returns the SHA-256 of the tokenizer's file; empty without a tokenizer.
+/// Returns the hash of the tokenizer; empty without one.
 std::string hashTokenizer(const TextEncoder *encoder) {
-  return encoder ? sha256Hex(encoder->toFile()) : std::string();
+  return encoder ? encoder->hash() : std::string();
 }
 
 /// Throws UserError if the text of a call cannot continue the tokens of a session.
@@ -251,7 +251,7 @@ void checkSessionTokens(const Session &session, const TextEncoder *encoder, bool
                     "another text, or use weights of bytes");
   }
   if (encoder && !session.tokenizer.empty() && session.tokenizer != hashTokenizer(encoder)) {
-    throw UserError("--tokenizer: expected the tokenizer of the session (SHA-256 " +
+    throw UserError("--tokenizer: expected the tokenizer of the session (hash " +
                     session.tokenizer + "), found another (" + hashTokenizer(encoder) +
                     "); give the session's own");
   }
@@ -329,7 +329,14 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   const int64_t vocabulary = executor->plan().model.vocabulary;
   bool areIds = flags.promptTokens.has_value();
   std::shared_ptr<const TextEncoder> encoder =
-      areIds ? nullptr : findEncoder(flags.tokenizer, flags.weights, vocabulary);
+      areIds ? nullptr : findEncoder(flags.tokenizer, flags.weights, vocabulary, flags.step);
+  if (std::string needed = readTokenizerHash(flags.weights, flags.step);
+      !areIds && !encoder && !needed.empty() && flags.session.empty()) {
+    throw UserError("--tokenizer: expected the tokenizer of the weights (hash " +
+                    needed.substr(0, 16) +
+                    "), found none; give it, or token ids with "
+                    "--prompt-tokens");
+  }
   Job job = areIds ? makeIdJob(flags, executor->plan())
                    : makeJob(flags, vocabulary, lines, encoder.get()); // checked before printed
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);

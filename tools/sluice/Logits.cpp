@@ -60,13 +60,14 @@ void runLogits(const LogitsFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
-  ByteFile text =
-      openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
-                {.isRaw = flags.raw,
-                 .streams = {},
-                 .takesIds = true,
-                 .encoder = findEncoder(flags.tokenizer, flags.weights, model.vocabulary)})
-          .front();
+  ByteFile text = openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
+                            {.isRaw = flags.raw,
+                             .streams = {},
+                             .takesIds = true,
+                             .encoder = findEncoder(flags.tokenizer, flags.weights,
+                                                    model.vocabulary, flags.step),
+                             .tokenizer = readTokenizerHash(flags.weights, flags.step)})
+                      .front();
   warnOfLeak(*artifact);
   Progress progress;
   if (!flags.stream.empty()) {

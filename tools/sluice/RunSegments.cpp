@@ -2,6 +2,7 @@
 #include "RunSegments.h"
 
 #include "CutText.h"
+#include "DataOptions.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/RunRecord.h"
@@ -24,27 +25,37 @@ struct ChosenText {
   std::string source; ///< its kind; empty: there is no text
 };
 
-void keepFirst(FileContents &bytes, int64_t most) {
-  bytes = bytes.read(0, static_cast<size_t>(most));
+using Encoder = std::shared_ptr<const TextEncoder>;
+
+/// Checks that the file has as much as the run read.
+bool hasSize(const ByteFile &text, const DataFile &file) {
+  return file.tokens ? text.tokenCount() == *file.tokens : std::ssize(text.bytes) == file.bytes;
 }
 
 /// Opens the run's held-out file as in the run: as text or, if it then has another size, raw.
-ByteFile openHeldOut(const DataFile &file, int64_t vocabulary) {
+ByteFile openHeldOut(const DataFile &file, int64_t vocabulary, const Encoder &encoder) {
   auto open = [&](bool isRaw) {
-    return readByteFiles({file.path}, vocabulary, 1, "a byte to cut", nullptr, {isRaw}).front();
+    return readByteFiles({file.path}, vocabulary, 1, "a token to cut", nullptr,
+                         {.isRaw = isRaw, .takesIds = file.tokens.has_value(), .encoder = encoder})
+        .front();
   };
   try {
     ByteFile text = open(false);
-    return text.isDecompressed && std::ssize(text.bytes) != file.bytes ? open(true) : text;
+    return text.isDecompressed && !hasSize(text, file) ? open(true) : text;
   } catch (const FormatError &) {
     return open(true);
   }
 }
 
+/// Returns the first `most` tokens of a text, or all of them.
+ByteFile keepFirst(const ByteFile &text, int64_t most) {
+  return text.cut(0, std::min(most, text.tokenCount()));
+}
+
 /// Returns the first held-out file with the number of bytes that the run read. `notes` gets the
 /// reasons for skipping others.
-ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t most,
-                         std::vector<std::string> &notes) {
+ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, const Encoder &encoder,
+                         int64_t most, std::vector<std::string> &notes) {
   for (const DataFile &file : record.heldOut) {
     if (!file.used) {
       continue;
@@ -54,30 +65,36 @@ ChosenText chooseHeldOut(const RunRecord &record, int64_t vocabulary, int64_t mo
                                             "write the report from the folder of sluice train");
       continue;
     }
-    if (file.tokens) {
-      notes.push_back(showPath(file.path) + ": expected held-out text, found token ids, whose "
-                                            "text is unknown");
+    std::string idsNote = showPath(file.path) + ": expected held-out text, found token ids, whose "
+                                                "text is unknown";
+    if (file.tokens && !encoder) {
+      notes.push_back(idsNote);
       continue;
     }
-    ByteFile text = openHeldOut(file, vocabulary);
-    if (std::ssize(text.bytes) != file.bytes) {
+    ByteFile all = openHeldOut(file, vocabulary, encoder);
+    if (file.tokens && !all.encoder) {
+      notes.push_back(idsNote);
+      continue;
+    }
+    const char *unit = file.tokens ? " tokens" : " bytes";
+    if (!hasSize(all, file)) {
       notes.push_back(showPath(file.path) + ": expected the run's held-out text of " +
-                      std::to_string(file.bytes) + " bytes, found " +
-                      std::to_string(text.bytes.size()) +
-                      " bytes; it has changed, or holds images");
+                      std::to_string(file.tokens.value_or(file.bytes)) + unit + ", found " +
+                      std::to_string(all.tokenCount()) + unit +
+                      "; it has changed, or holds images");
       continue;
     }
-    keepFirst(text.bytes, most);
-    std::string count = std::to_string(text.bytes.size());
-    bool isAll = std::ssize(text.bytes) == file.bytes;
+    ByteFile text = keepFirst(all, most);
+    std::string count = std::to_string(text.tokenCount());
+    bool isAll = text.tokenCount() == all.tokenCount();
     return {std::move(text), "Held-out text " + showPath(file.path) + ", " +
-                                 (isAll ? "all of its " : "its first ") + count + " bytes."};
+                                 (isAll ? "all of its " : "its first ") + count + unit + "."};
   }
   return {};
 }
 
 /// Returns the newest sample, with its prompt, up to the first byte that is not text.
-ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
+ChosenText chooseSample(const Path &run, int64_t vocabulary, const Encoder &encoder, int64_t most) {
   std::vector<nlohmann::json> samples = readLines(run / "samples.jsonl");
   if (samples.empty()) {
     return {};
@@ -96,9 +113,15 @@ ChosenText chooseSample(const Path &run, int64_t vocabulary, int64_t most) {
        std::vector<uint8_t>(written.begin(), written.begin() + std::ptrdiff_t(known))},
       "The sample of step " + sample["step"].dump() +
           (isAll ? "." : ", up to its first byte that is not UTF-8.")};
-  keepFirst(chosen.text.bytes, most);
-  bool isText = chosen.text.bytes.find([&](uint8_t id) { return id >= vocabulary; }) ==
-                chosen.text.bytes.size();
+  if (encoder) {
+    chosen.text.layout.type = TokenType::Int32;
+    chosen.text.encoder = encoder;
+    chosen.text =
+        chosen.text.replaceTokens(encoder->encode(std::string_view(written).substr(0, known)));
+  }
+  chosen.text = keepFirst(chosen.text, most);
+  bool isText = encoder || chosen.text.bytes.find([&](uint8_t id) { return id >= vocabulary; }) ==
+                               chosen.text.bytes.size();
   return isText && !chosen.text.bytes.empty() ? chosen : ChosenText();
 }
 
@@ -127,12 +150,13 @@ ShownSegments showSegments(const Path &run, const driver::SpecDescription &spec,
   }
   try {
     std::optional<RunRecord> record = readRunRecord(run);
+    Encoder encoder = findEncoder("", run.string(), model.vocabulary);
     ChosenText chosen;
     if (record) {
-      chosen = chooseHeldOut(*record, model.vocabulary, most, shown.notes);
+      chosen = chooseHeldOut(*record, model.vocabulary, encoder, most, shown.notes);
     }
     if (chosen.source.empty()) {
-      chosen = chooseSample(run, model.vocabulary, most);
+      chosen = chooseSample(run, model.vocabulary, encoder, most);
     }
     if (chosen.source.empty()) {
       shown.notes.push_back(

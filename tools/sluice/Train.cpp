@@ -12,6 +12,7 @@
 #include "sluice/Runtime/Train/Trainer.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Text.h"
 
 namespace sluice::cli {
 namespace {
@@ -94,14 +95,32 @@ void checkResumedSettings(const std::vector<std::string> &written) {
   }
 }
 
+/// Sets the tokenizer of the run that is resumed, or of the weights that training starts from. If
+/// only some tensors are taken from these, the tokenizer of the model is the one that is given.
+void chooseTokenizer(TrainFlags &flags, int64_t vocabulary) {
+  const TrainingOptions &options = flags.options;
+  std::string weights = options.resume && isThere(flags.out) ? flags.out : flags.weights;
+  std::optional<int64_t> step = options.resume ? options.from : options.weightsStep;
+  std::string needed = weights.empty() ? "" : readTokenizerHash(weights, step);
+  bool isPart = !options.match.empty();
+  if (isPart && !needed.empty() && flags.tokenizer.empty()) {
+    printNotice("note: --match takes tensors alone, not the tokenizer of " + showPath(weights) +
+                ": give it with --tokenizer, or tokens are bytes");
+  }
+  auto encoder = findEncoder(flags.tokenizer, isPart ? "" : weights, vocabulary, step);
+  for (SourceFiles *files : {&flags.options.data, &flags.options.heldOut}) {
+    files->reading.encoder = encoder;
+    files->reading.tokenizer = isPart ? "" : needed;
+  }
+}
+
 /// The training executor: the artifact's own or, if settings were changed, now or before in the
 /// run, one compiled from its spec with the changes.
 std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
   const Plan &plan = artifact->plan();
-  flags.options.data.reading.encoder = flags.options.heldOut.reading.encoder =
-      findEncoder(flags.tokenizer, "", plan.model.vocabulary); // before epochs are counted
+  chooseTokenizer(flags, plan.model.vocabulary); // before epochs are counted
   std::string hash = sha256Hex(plan.model.spec);
   std::optional<RunRecord> told =
       flags.options.resume ? readRunRecordAt(flags.out, flags.options.from) : std::nullopt;
@@ -165,11 +184,6 @@ void fillResumed(TrainFlags &flags, CLI::App &command) {
   }
 }
 
-/// Returns the files of --tokenizer.
-std::vector<std::string> listTokenizer(const TrainFlags &flags) {
-  return flags.tokenizer.empty() ? std::vector<std::string>() : std::vector{flags.tokenizer};
-}
-
 void runTrain(TrainFlags &flags, CLI::App &command) {
   endAtSignals();
   if (flags.options.resume) {
@@ -205,8 +219,7 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
                                            {"--labels", flags.labels},
                                            {"--eval-data", flags.heldOut},
                                            {"--eval-input", flags.heldOutInputs},
-                                           {"--eval-labels", flags.heldOutLabels},
-                                           {"--tokenizer", listTokenizer(flags)}},
+                                           {"--eval-labels", flags.heldOutLabels}},
                                           flags.out);
   Progress progress;
   TrainProgress lines(progress, executor->plan());
@@ -266,7 +279,8 @@ void registerTrain(CLI::App &program) {
   addLabels(*command, "--eval-labels", flags->heldOutLabels, "--eval-data");
   addImages(*command, flags->images, "--data and --eval-data");
   addRaw(*command, flags->raw);
-  addTokenizer(*command, flags->tokenizer, "the run stores it; without it, tokens are bytes");
+  addTokenizer(*command, flags->tokenizer,
+               "the run stores it; default: the one of the run that --weights names, or bytes");
   CLI::Option *out =
       command
           ->add_option("-o,--out", flags->out,

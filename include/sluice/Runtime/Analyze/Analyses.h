@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Analyses of a trained model: its use of the context, its predictions of rare tokens, and its
 // generated text, after "Multi-scale Transformer Language Models" (arXiv 2005.00581, figures 3 and
-// 4), on bytes.
+// 4), on bytes or the tokens of a tokenizer.
 #pragma once
 
 #include "sluice/Runtime/Data/Data.h"
@@ -50,7 +50,7 @@ struct FrequencyResult {
   /// Token ids by descending frequency, cut so that each bin has an equal share of the counted
   /// tokens.
   struct Bin {
-    std::vector<uint8_t> tokens; ///< most frequent first; ids that were not counted are last
+    std::vector<int32_t> tokens; ///< most frequent first; ids that were not counted are last
     double share = 0;            ///< share of the counted tokens
     int64_t scored = 0;          ///< number of scored tokens with these ids
     /// Mean over the scored tokens, and its standard error (NaN for fewer than two).
@@ -103,9 +103,13 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
 /// the next group's bag, one per token of the group (table 7 of the paper).
 struct CompletionResult {
   struct Prompt {
-    std::string text, next; ///< `next`: the group that follows in the text
-    /// Tokens and probabilities, most probable first.
-    std::vector<std::pair<uint8_t, double>> expected;
+    struct Token {
+      int32_t id = 0;
+      double probability = 0;
+      std::string text; ///< the token's bytes
+    };
+    std::string text, next;      ///< `next`: the group that follows in the text
+    std::vector<Token> expected; ///< most probable first
   };
   int64_t group = 0, promptTokens = 0;
   std::vector<Prompt> prompts;

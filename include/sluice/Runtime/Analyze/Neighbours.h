@@ -18,7 +18,7 @@ struct NeighbourOptions {
 };
 
 struct NeighbourResult {
-  /// A complete group: `factor` bytes of a file.
+  /// A complete group: `factor` tokens of a file.
   struct Group {
     std::string file;
     int64_t start = 0;

@@ -30,6 +30,8 @@ public:
   virtual int64_t size() const = 0;
   /// Returns the contents of the tokenizer's file.
   virtual std::vector<uint8_t> toFile() const = 0;
+  /// Returns the hash of the tokenizer, in hexadecimal.
+  virtual const std::string &hash() const = 0;
 };
 
 /// A file of token ids: a text, whose bytes are the ids, or an array of integers.
@@ -54,6 +56,12 @@ struct ByteFile {
   }
   /// Returns `count` token ids from `first` on.
   std::vector<int32_t> readTokens(int64_t first, int64_t count) const;
+  /// Returns the text of the tokens [first, first + count) of a text or of an encoded text.
+  std::string readText(int64_t first, int64_t count) const;
+  /// Returns these tokens as a file of its own, in memory.
+  ByteFile cut(int64_t first, int64_t count) const;
+  /// Returns a file of the given tokens with this file's encoder, in memory.
+  ByteFile replaceTokens(std::span<const int32_t> ids) const;
 };
 
 /// Copies of the streams (standard input, pipes) that a run reads for training or for evaluation,
@@ -94,6 +102,8 @@ struct ReadingOptions {
   /// Accepts token ids: NumPy arrays, and names with `uint16Prefix`.
   bool takesIds = false;
   std::shared_ptr<const TextEncoder> encoder = {}; ///< encodes texts; null: tokens are bytes
+  /// Hash of the tokenizer of the model's weights, without which texts are rejected; empty: none.
+  std::string tokenizer = {};
 };
 
 /// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as

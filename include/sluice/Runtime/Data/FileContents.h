@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::runtime {
@@ -82,16 +83,22 @@ private:
   std::shared_ptr<File> file;
 };
 
-/// Reads single bytes through a buffer, which suits nearly ascending indices.
-class ByteCursor {
+/// The bytes of a file in memory that the system gets back at once, in whole or in part, where an
+/// allocator may keep freed memory.
+class FileMemory {
 public:
-  explicit ByteCursor(const FileContents &contents) : contents(contents) {}
-  uint8_t at(size_t index);
+  explicit FileMemory(const FileContents &contents);
+  FileMemory(FileMemory &&other) noexcept : all(std::exchange(other.all, {})) {}
+  FileMemory(const FileMemory &) = delete;
+  FileMemory &operator=(const FileMemory &) = delete;
+  ~FileMemory();
+
+  std::span<const uint8_t> bytes() const { return all; }
+  /// Returns the memory of bytes that are no longer needed to the system; they change.
+  void release(std::span<const uint8_t> some) const;
 
 private:
-  const FileContents &contents;
-  std::vector<uint8_t> piece;
-  size_t start = 0;
+  std::span<uint8_t> all;
 };
 
 /// A file without a name for the bytes of a stream. It is removed with the last descriptor.

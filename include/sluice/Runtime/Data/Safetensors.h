@@ -2,6 +2,8 @@
 // Tensors in safetensors files: 8 bytes of header length, a JSON header, the tensors' bytes.
 #pragma once
 
+#include "sluice/Support/Hash.h"
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -62,6 +64,8 @@ public:
   void check(const NamedTensor &tensor) const;
   /// Copies a tensor that passed `check`. F16 and BF16 convert exactly to f32.
   void copy(const NamedTensor &into) const;
+  /// Returns the bytes of a tensor of the file.
+  std::span<const uint8_t> getBytes(const std::string &name) const;
 
 private:
   float element(const StoredTensor &stored, size_t index) const;
@@ -74,6 +78,13 @@ private:
   bool checksummed = false;
 };
 
+/// Returns a string of the metadata of a safetensors file, whose tensors are not read; empty if the
+/// file or the string is absent, or if the header is damaged.
+std::string readMetadata(const Path &path, const std::string &key);
+
+/// Key of the metadata for the hash of the tokenizer that encoded the training data.
+inline constexpr const char *tokenizerKey = "sluice.tokenizer";
+
 /// Returns the bytes of a file with the tensors in the given order. Its metadata has two checksums,
 /// SHA-256 in hexadecimal: sluice.data_sha256 of the bytes after the header, and
 /// sluice.tensors_sha256 of the header's other members as compact JSON with sorted keys. `metadata`
@@ -81,12 +92,17 @@ private:
 std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
                                        const std::map<std::string, std::string> &metadata = {});
 
+/// Writes such a file without a copy of the tensors, and syncs it. Returns its size and its hash.
+HashedFile writeSafetensors(const Path &path, std::span<const NamedTensor> tensors,
+                            const std::map<std::string, std::string> &metadata = {});
+
 /// Copies the file's tensors into `into`. After `names` is applied, the file must have exactly
 /// these tensors; only copies of them are allowed in addition, and `notice` receives a line about
 /// each. Throws UserError as SafetensorsFile does, before copying anything. Returns whether the
-/// file had checksums.
+/// file had checksums. `release` receives the bytes of each tensor after they were copied.
 bool decodeSafetensors(std::span<const uint8_t> file, const std::string &origin,
                        std::span<const NamedTensor> into, const WeightNames &names = {},
-                       const std::function<void(const std::string &)> &notice = {});
+                       const std::function<void(const std::string &)> &notice = {},
+                       const std::function<void(std::span<const uint8_t>)> &release = {});
 
 } // namespace sluice::runtime

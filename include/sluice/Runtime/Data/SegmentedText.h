@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sluice::runtime {
@@ -29,8 +30,8 @@ struct SegmentedText {
   std::vector<int64_t> certainties = std::vector<int64_t>(bins);
 
   /// Adds the next token and the probability of a boundary there, which is 0 or 1 if the boundary
-  /// is certain.
-  void add(uint8_t byte, double probability);
+  /// is certain. The token's bytes are only needed for the first `mostShown` tokens.
+  void add(std::string_view bytes, double probability);
   /// Ends the text, and with it a segment that a boundary starts.
   void finish();
   /// Returns the displayed bytes with | at each boundary.

@@ -24,6 +24,7 @@ struct TrainingState {
   std::string dataHash;            // hash of the training data
   std::string specHash;            // hash of the artifact's spec
   std::optional<RunLosses> losses; // empty in checkpoints of older versions
+  std::string tokenizer;           // hash of the tokenizer, written into the weights; empty: none
 };
 
 /// Writes checkpoint `state.step` of the run: writes a temporary folder, fsyncs every file, renames
@@ -54,8 +55,11 @@ using Notice = std::function<void(const std::string &)>;
 /// or in the latest checkpoint of a run, whose path may also be the run's file "latest". For
 /// checkpoints, verifies the checksum. With `step`, the path must be a run, and its checkpoint at
 /// this step is read.
-std::pair<Path, std::vector<uint8_t>> readWeights(const Path &path,
-                                                  std::optional<int64_t> step = {});
+std::pair<Path, FileMemory> readWeights(const Path &path, std::optional<int64_t> step = {});
+
+/// Returns the hash of the tokenizer in the weights that `readWeights` finds, whose tensors are not
+/// read; empty if they have none, or if there are no weights.
+std::string readTokenizerHash(const Path &weights, std::optional<int64_t> step = {});
 
 /// Returns a note that a file of weights has no checksum.
 std::string describeMissingChecksum(const Path &file);

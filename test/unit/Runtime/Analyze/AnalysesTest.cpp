@@ -116,8 +116,8 @@ TEST_F(Analyses, BinsHoldEqualSharesAndAllTokens) {
   EXPECT_EQ(scored, int64_t(text.size()) - 1);
   // The middle of a's mass is a quarter: the second bin's first. Its share fills two.
   EXPECT_EQ(result.bins[0].scored, 0);
-  EXPECT_EQ(result.bins[1].tokens, std::vector<uint8_t>{'a'});
-  EXPECT_EQ(result.bins[2].tokens, std::vector<uint8_t>{'b'});
+  EXPECT_EQ(result.bins[1].tokens, std::vector<int32_t>{'a'});
+  EXPECT_EQ(result.bins[2].tokens, std::vector<int32_t>{'b'});
   double expected = 0;
   for (size_t i = 1; i < text.size(); ++i) {
     expected += bits(uint8_t(text[i - 1]), uint8_t(text[i]));

@@ -6,6 +6,10 @@
 #include "sluice/Runtime/Tokenizer/TokenCache.h"
 #include "sluice/Runtime/Tokenizer/TrainTokenizer.h"
 
+#include <ctime>
+#include <fcntl.h>
+#include <sys/stat.h>
+
 using namespace sluice;
 using namespace sluice::runtime;
 using namespace sluice::test;
@@ -143,6 +147,44 @@ TEST_F(TokenCacheTest, HoldsTheIdsOfData) {
               readByteFiles({folder / "b"}, 200, 2, "two", nullptr, reading);
             }).find("expected token ids below the vocabulary of 200, found "),
             std::string::npos);
+}
+
+TEST_F(TokenCacheTest, FolderIsBounded) {
+  Path tokens = folder / "tokens";
+  makeFolder(tokens);
+  auto write = [&](const std::string &name, time_t secondsAgo) {
+    writeFile(tokens / name, std::string(100, 'x'));
+    const timespec used{::time(nullptr) - secondsAgo, 0}, times[2] = {used, used};
+    ASSERT_EQ(::utimensat(AT_FDCWD, (tokens / name).c_str(), times, 0), 0);
+  };
+  auto getName = [](char digit) {
+    return std::string(32, digit) + "-" + std::string(32, 'a') + ".ids";
+  };
+  write(getName('1'), 20);
+  write(getName('2'), 40); // used least recently
+  write(getName('3'), 30);
+  write(getName('4') + ".tmp-12", 4000); // of a killed process
+  write(getName('5') + ".tmp-12", 10);
+  write("notes.ids", 5000);
+  trimTokenFolder(tokens, 300);
+  EXPECT_EQ(listFolder(tokens), (std::vector<std::string>{getName('1'), getName('2'), getName('3'),
+                                                          getName('5') + ".tmp-12", "notes.ids"}));
+  trimTokenFolder(tokens, 200);
+  EXPECT_EQ(listFolder(tokens), (std::vector<std::string>{getName('1'), getName('3'),
+                                                          getName('5') + ".tmp-12", "notes.ids"}));
+  trimTokenFolder(tokens, 99);
+  EXPECT_EQ(listFolder(tokens), (std::vector<std::string>{getName('5') + ".tmp-12", "notes.ids"}));
+}
+
+TEST_F(TokenCacheTest, RemovedFilesAreStillRead) {
+  writeFile(folder / "a", easyText(200000)); // more than is held in memory
+  ReadingOptions reading;
+  reading.encoder = makeFileEncoder(tokenizer, 2, folder / "tokens");
+  std::vector<ByteFile> files = readByteFiles({folder / "a"}, 300, 2, "two", nullptr, reading);
+  trimTokenFolder(folder / "tokens", 0);
+  EXPECT_TRUE(listFolder(folder / "tokens").empty());
+  EXPECT_EQ(files[0].readTokens(0, files[0].tokenCount()),
+            tokenizer.encode(files[0].text.readAll()));
 }
 
 TEST_F(TokenCacheTest, ReplacesNoOtherFile) {
