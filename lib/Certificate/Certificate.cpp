@@ -38,16 +38,14 @@ static std::string getDisplayName(Operation *op) {
   return origin ? origin.getName() : "unnamed";
 }
 
-/// Returns the name of a value's op, or "tokens" for tokens; tokens of a given axis have the name
-/// of the axis.
+/// Returns the name of a value's op, or "tokens" for tokens; given tokens have the name of their
+/// input.
 static std::string getDisplayName(Value value) {
   if (Operation *op = value.getDefiningOp()) {
     return getDisplayName(op);
   }
-  Operation *function = value.getParentRegion()->getParentOp();
-  auto type = cast<SequenceType>(value.getType());
-  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(function, type.getScale());
-  return isGiven(function, type) ? scale.getAxis().str() : "tokens";
+  std::optional<InputTokens> given = findInputTokens(cast<BlockArgument>(value));
+  return given ? given->name.str() : "tokens";
 }
 
 /// Returns the name of a value's op in the certificate. A map that takes every k-th row from its

@@ -100,16 +100,15 @@ static std::string findUncompilableAttention(func::FuncOp function) {
 }
 
 /// Returns the error of inputs that cannot be compiled: the first argument must be the tokens, and
-/// each given axis may have one further argument.
+/// the others the tokens and streams of given axes.
 static std::string findUncompilableInputs(func::FuncOp function) {
-  SmallPtrSet<Attribute, 4> scales;
   for (BlockArgument argument : function.getArguments()) {
-    auto type = dyn_cast<SequenceType>(argument.getType());
-    if (!type || isGiven(function, type) != (argument.getArgNumber() > 0) ||
-        !scales.insert(type.getScale()).second) {
+    bool isGiven = isa<SequenceType>(argument.getType()) && findInputTokens(argument);
+    if (!isa<SequenceType>(argument.getType()) || isGiven != (argument.getArgNumber() > 0)) {
       return "@" + function.getSymName().str() +
              ": models of several inputs are compiled where the first is the tokens that are "
-             "predicted, and each other is of a given axis of its own; check alone takes others";
+             "predicted, and each other has the tokens or a stream of a given axis; check alone "
+             "takes others";
     }
   }
   return "";

@@ -118,6 +118,25 @@ static std::string getBitsName(spec::BoundariesOp cut) {
   return (getPath(cut) + part).str();
 }
 
+/// Returns the inputs of tokens whose lines need more than a file of bytes.
+static json::Array getInputs(spec::ModelOp model) {
+  json::Array all;
+  for (auto input : model.getBody().getOps<spec::InputOp>()) {
+    json::Object facts{{"name", input.getSymName()}};
+    if (input.getEnd()) {
+      facts["end"] = true;
+    }
+    if (input.getDerived() && input.getRule()) {
+      facts["derived"] = stringifyDerivedBits(*input.getDerived());
+      facts["rule"] = stringifyWordRule(*input.getRule());
+    }
+    if (facts.size() > 1) {
+      all.push_back(std::move(facts));
+    }
+  }
+  return all;
+}
+
 static json::Array getBoundaries(spec::ModelOp expanded) {
   json::Array all;
   for (auto cut : expanded.getBody().getOps<spec::BoundariesOp>()) {
@@ -148,13 +167,17 @@ static json::Array getBoundaries(spec::ModelOp expanded) {
 json::Object driver::getSpecFacts(const ParsedSpec &spec, int64_t factor, ModuleOp imported) {
   ParsedSpec expanded = spec.expand(factor);
   spec::ModelOp model = expanded.getModel();
-  return json::Object{
+  json::Object facts{
       {"precision", getPrecision(*model.getBody().getOps<spec::PrecisionOp>().begin())},
       {"optimizer", getOptimizer(*model.getBody().getOps<spec::TrainingOp>().begin())},
       {"schedule", getSchedule(model)},
       {"streams", getStreams(model, imported)},
       {"names", getNames(spec.getModel())},
       {"boundaries", getBoundaries(model)}};
+  if (json::Array inputs = getInputs(model); !inputs.empty()) {
+    facts["inputs"] = std::move(inputs);
+  }
+  return facts;
 }
 
 bool driver::trainsOnTokens(ModuleOp imported) {

@@ -85,6 +85,9 @@ CausalVerdict sluice::checkCausality(ModuleOp module, bool replay) {
     if (axis.getCapacity()) {
       verdict.given.push_back(axis.getSymName().str());
     }
+    for (NamedAttribute stream : axis.listStreams()) {
+      verdict.given.push_back(stream.getName().str());
+    }
   }
   ObligationDecider decider;
   for (auto [mode, name] : {std::pair("eval", "evaluate"), std::pair("train", "train")}) {

@@ -338,13 +338,10 @@ void Bands::mergeLayers() {
   }
 }
 
-/// Returns the name of tokens that are not predicted: the name of the given axis.
-static std::string nameOfTokens(func::FuncOp function, Value argument) {
-  auto type = cast<SequenceType>(argument.getType());
-  if (!isGiven(function, type)) {
-    return "other tokens";
-  }
-  return SymbolTable::lookupNearestSymbolFrom<ScaleOp>(function, type.getScale()).getAxis().str();
+/// Returns the name of tokens that are not predicted: the name of the given input.
+static std::string nameOfTokens(BlockArgument argument) {
+  std::optional<InputTokens> given = findInputTokens(argument);
+  return given ? given->name.str() : "other tokens";
 }
 
 Bands::Bands(CrossEntropyOp loss) : loss(loss) {
@@ -365,8 +362,7 @@ Bands::Bands(CrossEntropyOp loss) : loss(loss) {
         llvm::any_of(argument.getUsers(), [&](Operation *op) { return live.contains(op); });
     if (argument != loss.getTokens() && isRead && isa<SequenceType>(argument.getType())) {
       known[argument] = static_cast<int>(drafts.size());
-      drafts.push_back(
-          {nullptr, nameOfTokens(function, argument), "", 0, false, {argument}, false});
+      drafts.push_back({nullptr, nameOfTokens(argument), "", 0, false, {argument}, false});
     }
   }
   for (Operation &op : function.getBody().front()) {

@@ -418,11 +418,10 @@ void Former::finish() {
 }
 
 /// Returns the place of tokens. Generation has separate texts: a prompt, and the tokens that each
-/// row has read. The place of a named input has the name of its axis.
-static std::string describePredictPlace(func::FuncOp source, SequenceType tokens) {
-  if (isGiven(source, tokens)) {
-    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(source, tokens.getScale());
-    return givenPlace(source, scale.getAxis());
+/// row has read. The place of a named input has its name.
+static std::string describePredictPlace(func::FuncOp source, BlockArgument tokens) {
+  if (std::optional<InputTokens> given = findInputTokens(tokens)) {
+    return givenPlace(source, given->name);
   }
   StringRef name = source.getSymName();
   return name == "prefill" ? "input:prompt" : name == "step" ? "input:text" : "input:tokens";
@@ -452,7 +451,7 @@ LogicalResult Former::run() {
     auto type = RankedTensorType::get({getBatch(source), getPositions(source, tokens) + target},
                                       tokens.getElement());
     tensors[argument] =
-        plan::BindOp::create(b, source.getLoc(), type, describePredictPlace(source, tokens));
+        plan::BindOp::create(b, source.getLoc(), type, describePredictPlace(source, argument));
   }
   findMixed();
   measureLines();

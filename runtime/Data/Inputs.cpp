@@ -16,7 +16,9 @@ void BatchInputs::write(int64_t row, const GivenLines &lines) const {
     auto line = lines.find(name);
     auto count = line == lines.end() ? 0 : std::min(line->second.size(), capacity);
     std::copy_n(count == 0 ? nullptr : line->second.data(), count, ids.begin());
-    into.counts[static_cast<size_t>(row)] = static_cast<int64_t>(count);
+    if (!into.counts.empty()) {
+      into.counts[static_cast<size_t>(row)] = static_cast<int64_t>(count);
+    }
   }
 }
 

@@ -11,8 +11,6 @@
 
 namespace sluice::runtime {
 
-constexpr uint8_t lineEnd = '\n';
-
 static InputFiles parseNamed(const std::string &flag, const std::vector<std::string> &written,
                              const std::string &meaning, const std::string &example) {
   InputFiles files;
@@ -58,9 +56,15 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
     }
   }
   for (const auto &[name, input] : plan.given) {
-    if (!files.contains(name)) {
-      throw UserError("expected " + flag + " " + name + "=FILE, as the model has the input \"" +
-                      name + "\", found none; give a file with a line for each line of the text");
+    if (files.contains(name) == isComputed(input)) {
+      throw UserError(
+          isComputed(input)
+              ? flag + ": expected no file for the input \"" + name +
+                    "\", whose bits follow from "
+                    "the words of \"" +
+                    input.on + "\", found one; leave it out"
+              : "expected " + flag + " " + name + "=FILE, as the model has the input \"" + name +
+                    "\", found none; give a file with a line for each line of the text");
     }
   }
 }
@@ -75,70 +79,32 @@ void refuseInputs(const Plan &plan, const std::string &command) {
   }
 }
 
-Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
-             const ReadingOptions &reading)
-    // A line end is not a token of an input, so the input's vocabulary may be smaller.
-    : opened(readByteFiles(paths, std::max<int64_t>(vocabulary, lineEnd + 1), 1, "a line", nullptr,
-                           reading)),
-      most(static_cast<size_t>(most)) {
-  for (const ByteFile &file : opened) {
-    firstLine.push_back(count());
-    findLines(file.bytes);
-    if (vocabulary > lineEnd) {
-      continue; // every byte was checked
-    }
-    size_t wrong = file.bytes.find([&](uint8_t id) { return id != lineEnd && id >= vocabulary; });
-    if (wrong < file.bytes.size()) {
-      throw UserError(paths.front().string() + ": expected token ids below the vocabulary of " +
-                      std::to_string(vocabulary) + ", found " +
-                      std::to_string(file.bytes.read(wrong, 1).front()) +
-                      "; raise the vocabulary or clean the file");
-    }
+static void requireEnd(const std::string &name, const GivenInput &input, const Lines &lines) {
+  if (input.hasEnd && lines.lineEnd() >= input.vocabulary) {
+    throw UserError("the input \"" + name + "\": expected a vocabulary above " +
+                    std::to_string(lines.lineEnd()) + ", the token that ends its lines, found " +
+                    std::to_string(input.vocabulary) +
+                    "; raise it, or leave \"end\" out of the spec");
   }
-}
-
-void Lines::findLines(const FileContents &bytes) {
-  Extent line;
-  bytes.forEachPiece([&](size_t start, std::span<const uint8_t> some) {
-    for (auto at = some.begin(); (at = std::find(at, some.end(), lineEnd)) != some.end(); ++at) {
-      line.end = start + static_cast<size_t>(at - some.begin());
-      lines.push_back(std::exchange(line, {line.end + 1, line.end + 1}));
-    }
-  });
-  if (line.start < bytes.size()) {
-    lines.push_back({line.start, bytes.size()});
-  }
-}
-
-Lines::Line Lines::read(int64_t index, size_t mostBytes) const {
-  auto file =
-      static_cast<size_t>(std::ranges::upper_bound(firstLine, index) - firstLine.begin() - 1);
-  const Extent &line = lines[static_cast<size_t>(index)];
-  return opened[file].bytes.read(line.start, std::min(line.end - line.start, mostBytes));
-}
-
-void Lines::requireCount(int64_t expected, const std::string &other) const {
-  if (count() != expected) {
-    throw UserError(showPath(opened.front().path.native()) + ": expected as many lines as " +
-                    other + " has, " + std::to_string(expected) + ", found " +
-                    std::to_string(count()) + "; line i of the one belongs to line i of the other");
-  }
-}
-
-std::string Lines::describeCut(const std::string &what) const {
-  auto cut = std::ranges::count_if(
-      lines, [&](const Extent &line) { return line.end - line.start > most; });
-  return cut == 0
-             ? ""
-             : "cut " + std::to_string(cut) + " of " + std::to_string(lines.size()) + " lines of " +
-                   what + ", longer than " + std::to_string(most) + " bytes (its context)";
 }
 
 InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading) {
-  for (const auto &[name, paths] : files) {
-    const GivenInput &input = plan.given.at(name);
-    inputs.try_emplace(name, paths, input.vocabulary, input.capacity, reading);
+  for (const auto &[name, input] : plan.given) {
+    if (input.on.empty()) {
+      int64_t most = input.capacity - (input.hasEnd ? 1 : 0);
+      const Lines &lines =
+          inputs.try_emplace(name, files.at(name), input.vocabulary, most, reading).first->second;
+      requireEnd(name, input, lines);
+    }
   }
+  for (const auto &[name, input] : plan.given) {
+    if (!input.on.empty()) {
+      auto paths = files.find(name);
+      streams.try_emplace(name, name, input, inputs.at(input.on),
+                          paths == files.end() ? std::vector<Path>() : paths->second, reading);
+    }
+  }
+  given = plan.given;
 }
 
 int64_t InputLines::count() const {
@@ -150,15 +116,35 @@ int64_t InputLines::count() const {
 }
 
 GivenLines InputLines::at(int64_t index) const {
-  GivenLines given;
+  GivenLines all;
   for (const auto &[name, lines] : inputs) {
-    Lines::Line line = lines.at(index);
-    given[name] = {line.begin(), line.end()};
+    all[name] = lines.at(index);
+    if (given.at(name).hasEnd) {
+      all[name].push_back(lines.lineEnd());
+    }
   }
-  return given;
+  for (const auto &[name, stream] : streams) {
+    const std::string &on = given.at(name).on;
+    all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
+  }
+  return all;
+}
+
+std::vector<ByteFile> InputLines::listFiles() const {
+  std::vector<ByteFile> files;
+  for (const auto &[name, lines] : inputs) {
+    files.insert(files.end(), lines.files().begin(), lines.files().end());
+  }
+  for (const auto &[name, stream] : streams) {
+    if (const Lines *lines = stream.lines()) {
+      files.insert(files.end(), lines->files().begin(), lines->files().end());
+    }
+  }
+  return files;
 }
 
 static const std::vector<Path> &requireFiles(const std::vector<Path> &text, const Plan &plan) {
+  constexpr int64_t lineEnd = '\n';
   if (text.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
@@ -176,8 +162,9 @@ LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, co
       inputs(given, plan, reading), context(plan.model.context), files(text.files()) {
   for (const auto &[name, lines] : inputs.byName()) {
     lines.requireCount(text.count(), paths.front().string());
-    files.insert(files.end(), lines.files().begin(), lines.files().end());
   }
+  std::vector<ByteFile> others = inputs.listFiles();
+  files.insert(files.end(), others.begin(), others.end());
   contentHash = hashFiles(files);
 }
 
@@ -192,14 +179,23 @@ std::vector<std::string> LinePairs::notes() const {
 }
 
 std::optional<std::string> LinePairs::getTextAt(int64_t index) const {
+  return text.decode(text.whole(index)) + '\n';
+}
+
+int64_t LinePairs::countBytes(int64_t index, int64_t tokens) const {
+  if (!isEncoded()) {
+    return tokens;
+  }
   Lines::Line line = text.whole(index);
-  return std::string(line.begin(), line.end()) + static_cast<char>(lineEnd);
+  auto inside = std::min(static_cast<size_t>(tokens), line.size());
+  return std::ssize(text.decode(std::span(line).first(inside))) +
+         (tokens - static_cast<int64_t>(inside));
 }
 
 int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) const {
   auto width = static_cast<size_t>(context + 1);
   std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);
-  std::ranges::fill(tokens, lineEnd);
+  std::ranges::fill(tokens, text.lineEnd());
   Lines::Line line = text.at(index);
   std::ranges::copy(line, tokens.begin() + 1);
   into.write(row, inputs.at(index));

@@ -8,15 +8,11 @@
 namespace sluice::runtime {
 
 std::unique_ptr<ItemSource> openItems(const SourceFiles &files, const Plan &plan, uint64_t seed) {
-  if (files.reading.encoder && (files.images || !plan.given.empty())) {
-    throw UserError("--tokenizer: expected a model of texts, found " +
-                    std::string(files.images ? "images"
-                                             : "one with named inputs, whose lines are "
-                                               "bytes") +
-                    "; leave --tokenizer out");
+  if (files.reading.encoder && files.images) {
+    throw UserError("--tokenizer: expected a model of texts, found images; leave --tokenizer out");
   }
   ReadingOptions reading = files.reading;
-  reading.takesIds = false; // images and lines consist of bytes
+  reading.takesIds = false; // images and lines are no arrays
   if (files.images) {
     refuseInputs(plan, "--images");
     if (std::vector<std::string> numbers = getNumberNames(plan); !numbers.empty()) {

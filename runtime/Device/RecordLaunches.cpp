@@ -115,7 +115,9 @@ private:
     }
     for (const auto &[name, given] : plan.given) {
       setIds(plan.inputs.at(name), given.vocabulary);
-      setCounts(name, given.capacity);
+      if (given.on.empty()) { // others have the counts of another input
+        setCounts(name, given.capacity);
+      }
     }
     if (plan.inputs.contains("tokens.count")) {
       setCounts("tokens", plan.model.context);

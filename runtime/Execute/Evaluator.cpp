@@ -332,7 +332,8 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   result.protocol = source.protocol();
   int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
   std::vector<LossSum> sums(executor.plan().losses.size());
-  int64_t unscored = executor.plan().model.first;
+  int64_t unscored = executor.plan().model.first, bytes = 0;
+  result.isEncoded = source.isEncoded();
   auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
   for (int64_t first = 0; first < count && !isDone(); first += batch) {
     std::vector<Window> items;
@@ -356,10 +357,13 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.items;
-      if (std::optional<std::string> text = source.getTextAt(first + static_cast<int64_t>(row))) {
-        addCharacters(
-            result, std::vector<uint8_t>(text->begin(), text->end()), unscored, unscored + kept,
-            "line " + std::to_string(first + static_cast<int64_t>(row) + 1) + " of the text");
+      int64_t item = first + static_cast<int64_t>(row);
+      int64_t from = source.countBytes(item, unscored),
+              to = source.countBytes(item, unscored + kept);
+      bytes += to - from;
+      if (std::optional<std::string> text = source.getTextAt(item)) {
+        addCharacters(result, std::vector<uint8_t>(text->begin(), text->end()), from, to,
+                      "line " + std::to_string(item + 1) + " of the text");
       } else {
         result.noCharacters = source.noun();
         result.noCharacters += " are not text";
@@ -374,7 +378,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
                static_cast<double>(count));
     }
   }
-  result.bytes = result.tokens;
+  result.bytes = bytes;
   judgeCharacters(result, executor.plan().model);
   addMeans(executor, sums, nullptr, result);
   requireFinite(result);

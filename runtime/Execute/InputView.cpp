@@ -89,7 +89,8 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
     all[name] = {given.capacity,
                  {reinterpret_cast<int32_t *>(device->host() + region.offset),
                   static_cast<size_t>(rows * given.capacity)},
-                 countsIn(prefix + name + ".count", rows)};
+                 given.on.empty() ? countsIn(prefix + name + ".count", rows)
+                                  : std::span<int64_t>()};
   }
   return all;
 }
@@ -114,7 +115,9 @@ void InputView::sendInputs(const std::string &entry) {
   auto sendGiven = [&](const std::string &prefix, int64_t rows) {
     for (const auto &[name, given] : givenIn(prefix, rows)) {
       send(prefix + name, given.tokens.size_bytes());
-      send(prefix + name + ".count", given.counts.size_bytes());
+      if (!given.counts.empty()) {
+        send(prefix + name + ".count", given.counts.size_bytes());
+      }
     }
   };
   if (entry == "prefill") {
@@ -123,7 +126,9 @@ void InputView::sendInputs(const std::string &entry) {
   } else if (entry == "step") {
     send("text", text().size_bytes());
     for (const auto &[name, given] : plan().given) {
-      send(textPrefix + name + ".count", textCounts(name).size_bytes());
+      if (given.on.empty()) {
+        send(textPrefix + name + ".count", textCounts(name).size_bytes());
+      }
     }
   } else if (isScored || entry == "predict") {
     send("tokens", tokens().size_bytes());

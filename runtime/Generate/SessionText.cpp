@@ -68,6 +68,11 @@ GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
       line.failType("at most " + std::to_string(input.capacity) + " tokens");
     }
   }
+  for (const auto &[name, input] : plan.given) {
+    if (!input.on.empty() && given[name].size() != given[input.on].size()) {
+      inputs.at(name.c_str()).failType("a token for each of the input \"" + input.on + "\"");
+    }
+  }
   return given;
 }
 

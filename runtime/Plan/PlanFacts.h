@@ -211,8 +211,10 @@ protected:
 
   void readGiven(const StrictJson &json) {
     for (const auto &[name, input] : json.members()) {
-      input.keys({"vocabulary"});
-      auto tokens = plan.inputs.find(name), counts = plan.inputs.find(name + ".count");
+      input.keys({"vocabulary"}, {"on"});
+      std::string on = input.has("on") ? input.at("on").string() : "";
+      auto tokens = plan.inputs.find(name),
+           counts = plan.inputs.find((on.empty() ? name : on) + ".count");
       bool isTokens = tokens != plan.inputs.end() && tokens->second.type == Type::i32 &&
                       tokens->second.shape.size() == 2 &&
                       tokens->second.shape.front() == plan.model.batch &&
@@ -223,7 +225,23 @@ protected:
         input.failType("an input of i32 [batch, capacity] and its counts, i64 [batch]");
       }
       plan.given[name] = {tokens->second.shape.back(),
-                          input.at("vocabulary").integer(1, std::numeric_limits<int32_t>::max())};
+                          input.at("vocabulary").integer(1, std::numeric_limits<int32_t>::max()),
+                          on};
+    }
+    for (const auto &[name, input] : plan.given) {
+      auto axis = input.on.empty() ? plan.given.end() : plan.given.find(input.on);
+      bool isAxis = axis != plan.given.end() && axis->second.on.empty() &&
+                    axis->second.capacity == input.capacity;
+      if (!input.on.empty() && !isAxis) {
+        json.at(name.c_str()).failType("tokens on the axis of another input");
+      }
+    }
+    for (const InputFacts &facts : plan.facts ? plan.facts->inputs : std::vector<InputFacts>()) {
+      if (auto found = plan.given.find(facts.name); found != plan.given.end()) {
+        found->second.hasEnd = facts.hasEnd;
+        found->second.derived = facts.derived;
+        found->second.rule = facts.rule;
+      }
     }
   }
 

@@ -71,8 +71,18 @@ static BoundaryFacts readBoundaries(const StrictJson &json) {
   return facts;
 }
 
+static InputFacts readInput(const StrictJson &json) {
+  json.keys({"name"}, {"end", "derived", "rule"});
+  InputFacts facts{json.at("name").string(), json.has("end") && json.at("end").boolean(), "", ""};
+  if (json.has("derived")) {
+    facts.derived = json.at("derived").matchChoice({"word_end", "word_split"});
+    facts.rule = json.at("rule").matchChoice({"pieces", "whitespace", "file"});
+  }
+  return facts;
+}
+
 SpecFacts readSpecFacts(const StrictJson &json) {
-  json.keys({"precision", "optimizer", "schedule", "streams", "names", "boundaries"});
+  json.keys({"precision", "optimizer", "schedule", "streams", "names", "boundaries"}, {"inputs"});
   StrictJson precision = json.at("precision");
   precision.keys({"compute", "residual"});
   SpecFacts facts;
@@ -89,6 +99,10 @@ SpecFacts readSpecFacts(const StrictJson &json) {
   }
   for (const StrictJson &each : json.at("boundaries").array()) {
     facts.boundaries.push_back(readBoundaries(each));
+  }
+  for (const StrictJson &each :
+       json.has("inputs") ? json.at("inputs").array() : std::vector<StrictJson>()) {
+    facts.inputs.push_back(readInput(each));
   }
   return facts;
 }

@@ -95,6 +95,9 @@ public:
     return tokenizer.encode(asBytes(text));
   }
   std::string decode(std::span<const int32_t> ids) const override { return tokenizer.decode(ids); }
+  std::vector<int32_t> findWordEnds(std::span<const int32_t> ids) const override {
+    return tokenizer.findWordEnds(ids);
+  }
   int64_t size() const override { return tokenizer.size(); }
   std::vector<uint8_t> toFile() const override { return tokenizer.toFile(); }
   const std::string &hash() const override { return tokenizer.hash(); }

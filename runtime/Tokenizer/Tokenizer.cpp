@@ -52,14 +52,18 @@ std::vector<uint8_t> buildBody(SubwordFormat format, std::string_view model) {
   throw UserError(origin + ": expected a tokenizer, found " + found + "; " + remedy);
 }
 
-/// Appends the bytes of a token. `needsSpace` is the state between two tokens.
-void appendToken(const std::vector<SubwordToken> &tokens, int32_t id, bool &needsSpace,
-                 std::string &text) {
+const SubwordToken &getToken(const std::vector<SubwordToken> &tokens, int32_t id) {
   if (id < 0 || static_cast<size_t>(id) >= tokens.size()) {
     throw UserError("token ids: expected 0 to " + std::to_string(tokens.size() - 1) + ", found " +
                     std::to_string(id) + "; name the tokenizer that they are from");
   }
-  const SubwordToken &token = tokens[id];
+  return tokens[static_cast<size_t>(id)];
+}
+
+/// Appends the bytes of a token. `needsSpace` is the state between two tokens.
+void appendToken(const std::vector<SubwordToken> &tokens, int32_t id, bool &needsSpace,
+                 std::string &text) {
+  const SubwordToken &token = getToken(tokens, id);
   if (needsSpace && !token.isByte) {
     text += ' ';
   }
@@ -152,6 +156,17 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
     appendToken(contents->subwords->tokens(), id, needsSpace, text);
   }
   return text;
+}
+
+std::vector<int32_t> Tokenizer::findWordEnds(std::span<const int32_t> ids) const {
+  const std::vector<SubwordToken> &tokens = contents->subwords->tokens();
+  std::vector<int32_t> ends(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    bool isLast = i + 1 == ids.size();
+    ends[i] = getToken(tokens, ids[i]).endsWord || isLast ||
+              getToken(tokens, ids[i + 1]).bytes.starts_with(' ');
+  }
+  return ends;
 }
 
 int64_t Tokenizer::size() const {

@@ -34,6 +34,11 @@ public:
   ModelGraph run();
   /// Returns true if training and evaluation differ; known after run().
   bool trainsOtherwise() const { return dropout; }
+  /// Returns the names of the inputs; known after run().
+  std::vector<std::string> listInputs() const {
+    auto names = std::views::keys(inputs);
+    return {names.begin(), names.end()};
+  }
 
   /// A row of the table of stages (Stages.cpp): the keys of the stage, and its expansion.
   enum Trait : unsigned {

@@ -45,26 +45,20 @@ static const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
     "mask rotary bias feed_forward feed_forward_dropout relative distances scales lsh";
 
-/// Returns the inputs in the order of their names.
-static std::vector<std::string> namesOfInputs(const json &spec) {
-  std::vector<std::string> names;
-  if (spec.contains("inputs")) {
-    for (const auto &[name, input] : spec["inputs"].items()) {
-      Fields own(input, nullptr, "inputs." + name);
-      own.needKeys("context vocabulary axis type role width");
-      if (own.choice("axis", {"own", "tokens"}) == 0) { // else numbers, which only losses read
-        names.push_back(name);
-      }
-    }
-  }
-  return names;
-}
-
 ModelGraph Deriver::run() {
   size_t previous = make("tokens", "tokens", {});
-  for (const std::string &name : namesOfInputs(spec)) {
-    axis = name;
-    inputs[name] = make("tokens", name, {});
+  const json given = spec.contains("inputs") ? spec["inputs"] : json::object();
+  for (bool isShared : {false, true}) { // axes by name, then further tokens on them
+    for (const auto &[name, input] : given.items()) {
+      Fields own(input, nullptr, "inputs." + name);
+      own.needKeys("context vocabulary axis type role width end on derived rule");
+      bool isNumbers = own.choice("axis", {"own", "tokens"}) == 1; // which only losses read
+      if (!isNumbers && input.contains("on") == isShared) {
+        axis = isShared ? own.text("on") : name;
+        own.need(!isShared || inputs.contains(axis), "the name of an input with an axis");
+        inputs[name] = make("tokens", name, {});
+      }
+    }
   }
   axis.clear();
   Fields(getDefaults(spec), nullptr, "defaults").needKeys(layerKeys);
@@ -189,7 +183,8 @@ std::vector<Model> certify::deriveModels(const std::string &text) {
       return models;
     }
     Deriver evaluate(chosen, false);
-    models.push_back({namesOfInputs(spec), evaluate.run(), std::nullopt, factor});
+    models.push_back({{}, evaluate.run(), std::nullopt, factor});
+    models.back().inputs = evaluate.listInputs();
     if (evaluate.trainsOtherwise()) {
       models.back().train = Deriver(chosen, true).run();
     }

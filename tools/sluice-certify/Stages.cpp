@@ -53,6 +53,7 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   }
   fields.need(axis.empty() || input != inputs.end(), "the name of an input");
   size_t tokens = axis.empty() ? 0 : input->second;
+  axis = graph.values[tokens].input;
   std::vector<size_t> terms = {make("embed", path + ".token", {tokens})}, last = {tokens};
   for (const json &n : fields.get("ngrams", json::array())) {
     fields.need(n.is_number_integer() && n >= 2, "integers from 2 for \"ngrams\"");

@@ -192,7 +192,9 @@ StepSpeed stepSpeed(Executor &executor, const BenchFlags &flags, int64_t first, 
   }
   executor.promptInputs().write(0, fullInputs(executor.plan()));
   for (const auto &[name, input] : executor.plan().given) {
-    std::ranges::fill(executor.textCounts(name), input.capacity);
+    if (input.on.empty()) {
+      std::ranges::fill(executor.textCounts(name), input.capacity);
+    }
   }
   auto take = [&](int64_t row, int64_t count, int64_t tokens) {
     std::ranges::fill(executor.take(), 0);

@@ -80,7 +80,8 @@ std::vector<std::string> readPromptFlags(const GenerateFlags &flags) {
 }
 
 /// Reads the files of a model with named inputs, unless a session contains them.
-std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan) {
+std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan &plan,
+                                         const std::shared_ptr<const TextEncoder> &encoder) {
   InputFiles files = parseInputFiles("--input", flags.inputs);
   if (!flags.session.empty() && files.empty()) {
     return std::nullopt;
@@ -92,7 +93,8 @@ std::optional<InputLines> readInputLines(const GenerateFlags &flags, const Plan 
   requireInputs(plan, files, "--input");
   std::optional<InputLines> lines;
   if (!files.empty()) {
-    lines.emplace(files, plan, ReadingOptions{flags.raw});
+    lines.emplace(files, plan,
+                  ReadingOptions{.isRaw = flags.raw, .streams = {}, .encoder = encoder});
     for (const auto &[name, own] : lines->byName()) {
       if (std::string cut = own.describeCut("the input " + name); !cut.empty()) {
         printNotice(cut);
@@ -289,17 +291,17 @@ bool resume(const GenerateFlags &flags, const CLI::App &command, Executor &execu
 
 /// Limits a text with named inputs to one row of the context. Throws UserError if no position of
 /// the row remains.
-void limitToLines(const Plan &plan, Job &job) {
+void limitToLines(const Plan &plan, Job &job, const std::string &unit) {
   if (plan.given.empty()) {
     return;
   }
   for (Text &text : job.texts) {
     text.room = plan.model.context + 1 - std::ssize(text.tokens);
     if (text.room <= 0) {
-      throw UserError(format("expected a line of at most %lld bytes with its prompt, of which some "
+      throw UserError(format("expected a line of at most %lld %s with its prompt, of which some "
                              "are left to write (the model has named inputs and a context of "
                              "%lld), found %lld; shorten the prompt",
-                             static_cast<long long>(plan.model.context),
+                             static_cast<long long>(plan.model.context), unit.c_str(),
                              static_cast<long long>(plan.model.context),
                              static_cast<long long>(std::ssize(text.tokens) - 1)));
     }
@@ -325,7 +327,6 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 flags.options, *executor);
     return;
   }
-  std::optional<InputLines> lines = readInputLines(flags, executor->plan());
   const int64_t vocabulary = executor->plan().model.vocabulary;
   bool areIds = flags.promptTokens.has_value();
   std::shared_ptr<const TextEncoder> encoder =
@@ -337,6 +338,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                     "), found none; give it, or token ids with "
                     "--prompt-tokens");
   }
+  std::optional<InputLines> lines = readInputLines(flags, executor->plan(), encoder);
   Job job = areIds ? makeIdJob(flags, executor->plan())
                    : makeJob(flags, vocabulary, lines, encoder.get()); // checked before printed
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
@@ -380,7 +382,7 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                        "ids from 256 on are not drawn; --prompt-tokens reads and writes ids",
                        static_cast<long long>(vocabulary)));
   }
-  limitToLines(executor->plan(), job);
+  limitToLines(executor->plan(), job, encoder ? "tokens" : "bytes");
   for (const Text &text : job.texts) { // before the first output
     checkContinues(*executor, text.tokens, areIds || encoder ? "token" : "byte");
   }

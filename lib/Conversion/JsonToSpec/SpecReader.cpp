@@ -6,6 +6,7 @@
 #include "sluice/Conversion/CreateStage.h"
 #include "sluice/Conversion/JsonToSpec.h"
 #include "sluice/Conversion/ParseSpec.h"
+#include "sluice/Dialect/Spec/VerifyModel.h"
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -181,8 +182,10 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
       attributes.set("width", builder.getI64IntegerAttr(usual));
     }
   } else if (!isNumbers && !isOfTokens) {
-    fields.integer("context", {});
-    if (!attributes.get("vocabulary")) {
+    if (!attributes.get("on")) {
+      fields.integer("context", {});
+    }
+    if (!attributes.get("vocabulary") && !attributes.get("derived")) {
       attributes.set("vocabulary", builder.getI64IntegerAttr(model.getVocabulary()));
     }
   }
@@ -201,7 +204,7 @@ void SpecReader::readInputs(const Fields &top) {
     top.mismatch(*list, "inputs", "an object of inputs by name",
                  R"(as in {"source": {"context": 64}})");
   }
-  std::map<std::string, InputOp> inputs, numbers;
+  std::map<std::string, InputOp> inputs, streams, numbers;
   for (const JsonMember &member : list ? list->members : std::vector<JsonMember>()) {
     if (!isPlanName(member.key)) {
       top.fail(member.position, "expected the name of an input: " + planNameRule.str() +
@@ -210,10 +213,10 @@ void SpecReader::readInputs(const Fields &top) {
     }
     InputOp input = readInput(Fields(member.value, file, "the input " + quote(member.key)),
                               member.key, member.position);
-    (input.isNumbers() ? numbers : inputs)[member.key] = input;
+    (input.isNumbers() ? numbers : input.getOn() ? streams : inputs)[member.key] = input;
   }
-  Operation *last = nullptr; // sorts inputs by name, tokens first
-  for (auto *group : {&inputs, &numbers}) {
+  Operation *last = nullptr; // sorts inputs by name: axes, other tokens, numbers
+  for (auto *group : {&inputs, &streams, &numbers}) {
     for (auto &[name, input] : *group) {
       if (last) {
         input->moveAfter(last);
@@ -223,6 +226,8 @@ void SpecReader::readInputs(const Fields &top) {
       last = input;
     }
   }
+  (void)verifyInputAxes(model);
+  errors.check();
   if (!inputs.empty() && !numbers.empty()) {
     emitError(getKeyLoc(numbers.begin()->second, ""))
         << "expected no input on the axis \"tokens\" with inputs that have axes of their own, "

@@ -40,7 +40,8 @@ static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
     auto scale = FlatSymbolRefAttr::get(b.getContext(),
                                         getScaleName(input.getFactor(), getSegmentsName(input)));
     AxisOp::create(b, cut.getName(), IntegerAttr(), IntegerAttr(), scale,
-                   b.getI64IntegerAttr(cut.getMostSegments() + cut.getSpareRows()));
+                   b.getI64IntegerAttr(cut.getMostSegments() + cut.getSpareRows()), /*least=*/1,
+                   DictionaryAttr());
     std::set<int64_t> factors = {1};
     for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
       if (getSegmentsName(getRowsType(stage)) == cut.getName()) {
@@ -51,8 +52,21 @@ static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
   }
 }
 
+/// Returns the vocabularies of the other inputs on an input's axis; null if there are none.
+static DictionaryAttr collectStreams(spec::InputOp axis) {
+  NamedAttrList streams;
+  Builder b(axis.getContext());
+  for (auto input : axis->getParentOfType<spec::ModelOp>().getBody().getOps<spec::InputOp>()) {
+    if (!input.isNumbers() && !input.ownsAxis() && input.getAxisName() == axis.getSymName()) {
+      streams.set(input.getSymName(), b.getI64IntegerAttr(input.getTokenCount()));
+    }
+  }
+  return streams.empty() ? DictionaryAttr() : streams.getDictionary(axis.getContext());
+}
+
 void spec_to_sluice::addScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
-  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr(), FlatSymbolRefAttr(), IntegerAttr());
+  AxisOp::create(b, "target", IntegerAttr(), IntegerAttr(), FlatSymbolRefAttr(), IntegerAttr(),
+                 /*least=*/1, DictionaryAttr());
   std::set<int64_t> factors = {1};
   for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
     if (getSegmentsName(getRowsType(stage)).empty()) {
@@ -62,11 +76,11 @@ void spec_to_sluice::addScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
   createScales(b, "target", "", factors);
   ScaleOp::create(b, lastScale, "target", 0);
   for (auto input : model.getBody().getOps<spec::InputOp>()) {
-    if (!input.isNumbers()) {
+    if (input.ownsAxis()) {
       b.setLoc(spec::getKeyLoc(input, ""));
       AxisOp::create(b, input.getSymName(), b.getI64IntegerAttr(*input.getLength()),
-                     b.getI64IntegerAttr(input.getTokenCount()), FlatSymbolRefAttr(),
-                     IntegerAttr());
+                     b.getI64IntegerAttr(input.getTokenCount()), FlatSymbolRefAttr(), IntegerAttr(),
+                     /*least=*/1, collectStreams(input));
       createScales(b, input.getSymName(), input.getSymName(), {1});
     }
   }

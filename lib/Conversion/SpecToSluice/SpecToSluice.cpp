@@ -162,7 +162,7 @@ static void addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
   SmallVector<Type> arguments = {getTokens("")};
   for (auto input : model.getBody().getOps<spec::InputOp>()) {
     if (!input.isNumbers()) {
-      arguments.push_back(getTokens(input.getSymName()));
+      arguments.push_back(getTokens(input.getAxisName()));
     }
   }
   auto function = func::FuncOp::create(b, name, b.getFunctionType(arguments, {}));

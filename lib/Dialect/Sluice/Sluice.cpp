@@ -122,6 +122,25 @@ std::string sluice::givenPlace(Operation *op, StringRef name) {
   return ("input:" + text + name).str();
 }
 
+std::optional<InputTokens> sluice::findInputTokens(BlockArgument tokens) {
+  Block *entry = tokens.getOwner();
+  AxisOp axis = findSequenceAxis(entry->getParentOp(), cast<SequenceType>(tokens.getType()));
+  if (!axis || !axis.getCapacity()) {
+    return std::nullopt;
+  }
+  auto before = entry->getArguments().take_front(tokens.getArgNumber());
+  auto index = static_cast<size_t>(llvm::count_if(
+      before, [&](BlockArgument other) { return other.getType() == tokens.getType(); }));
+  if (index == 0) {
+    return InputTokens{axis.getSymName(), static_cast<int64_t>(*axis.getVocabulary())};
+  }
+  if (index > axis.listStreams().size()) {
+    return std::nullopt;
+  }
+  NamedAttribute stream = axis.listStreams()[index - 1];
+  return InputTokens{stream.getName(), cast<IntegerAttr>(stream.getValue()).getInt()};
+}
+
 std::string sluice::countsName(StringRef axis) { return (axis + ".count").str(); }
 
 int64_t sluice::getPositions(Operation *op, SequenceType type) {
@@ -170,6 +189,15 @@ LogicalResult AxisOp::verify() {
     return emitOpError("S-058: expected a capacity of segments of at least 1 and below 2^31, and a "
                        "least distance of at least 1, found ")
            << rows << " and " << least;
+  }
+  for (NamedAttribute stream : listStreams()) {
+    auto vocabulary = dyn_cast<IntegerAttr>(stream.getValue());
+    if (!getCapacity() || !vocabulary || !vocabulary.getType().isInteger(64) ||
+        vocabulary.getInt() < 1) {
+      return emitOpError("S-150: expected streams of a given axis with a vocabulary of at least 1, "
+                         "an i64, each, found otherwise for ")
+             << stream.getName();
+    }
   }
   return success();
 }

@@ -278,12 +278,11 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
     if (!isOfTokens(tokens, table.getDimSize(0))) {
       return verifyGiven(op, tokens, "tokens", "embed them first");
     }
-    AxisOp axis = isa<BlockArgument>(tokens) ? findSequenceAxis(op, tokens) : AxisOp();
-    if (axis && axis.getVocabulary() &&
-        table.getDimSize(0) < static_cast<int64_t>(*axis.getVocabulary())) {
-      return op->emitError() << "S-043: expected a row for each of the "
-                             << static_cast<int64_t>(*axis.getVocabulary())
-                             << " tokens of the given axis @" << axis.getSymName() << ", found "
+    auto argument = dyn_cast<BlockArgument>(tokens);
+    std::optional<InputTokens> given = argument ? findInputTokens(argument) : std::nullopt;
+    if (given && table.getDimSize(0) < given->vocabulary) {
+      return op->emitError() << "S-043: expected a row for each of the " << given->vocabulary
+                             << " tokens of the given input @" << given->name << ", found "
                              << table.getDimSize(0);
     }
   }

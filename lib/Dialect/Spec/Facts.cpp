@@ -14,7 +14,9 @@ using namespace sluice::spec;
 //===----------------------------------------------------------------------===//
 
 int64_t InputOp::getTokenCount() {
-  return getVocabulary().value_or(getModel(*this).getVocabulary());
+  constexpr int64_t bitValues = 2;
+  return getVocabulary().value_or(getDerived() ? bitValues
+                                               : int64_t(getModel(*this).getVocabulary()));
 }
 
 int64_t InputOp::getRowWidth() {
@@ -24,6 +26,7 @@ int64_t InputOp::getRowWidth() {
 
 int64_t ModelOp::getContextOfInput(StringRef input) {
   InputOp found = input.empty() ? InputOp() : findInput(input);
+  found = found && found.getOn() ? findInput(*found.getOn()) : found;
   return found && found.getLength() ? *found.getLength() : getLength();
 }
 

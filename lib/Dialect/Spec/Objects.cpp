@@ -4,6 +4,7 @@
 
 #include "VerifyStage.h"
 #include "sluice/Dialect/Spec/Keys.h"
+#include "sluice/Dialect/Spec/VerifyModel.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -106,6 +107,39 @@ static LogicalResult verifyNumbersInput(InputOp op, int64_t vocabulary) {
   return success();
 }
 
+/// Rejects keys of a stream on another input's axis where `input` is another input, and the keys
+/// that such a stream does not have.
+static LogicalResult verifyStreamKeys(InputOp input) {
+  StringRef streamKeys[] = {"on", "derived", "rule"}, axisKeys[] = {"context", "end"};
+  bool isStream = !input.isNumbers() && input.getOn();
+  for (StringRef key : isStream ? ArrayRef<StringRef>(axisKeys) : ArrayRef<StringRef>(streamKeys)) {
+    if (!isWritten(input, key)) {
+      continue;
+    }
+    InFlightDiagnostic error = emitKeyError(input, key);
+    if (isStream) {
+      return error << "expected no " << quote(key) << " of tokens on the axis of the input "
+                   << quote(*input.getOn()) << ", which has its own, found one; leave it out";
+    }
+    return error << "expected no " << quote(key)
+                 << (input.isNumbers() ? " of an input of numbers" : " without \"on\"")
+                 << ", found one; "
+                 << (input.isNumbers() ? "leave it out"
+                                       : "add \"on\" with the input whose tokens it follows, or "
+                                         "leave it out");
+  }
+  if (bool(input.getDerived()) == bool(input.getRule())) {
+    return success();
+  }
+  StringRef given = input.getDerived() ? "derived" : "rule",
+            other = input.getDerived() ? "rule" : "derived";
+  return emitKeyError(input, given)
+         << "expected " << quote(other) << " with " << quote(given) << ", found " << quote(given)
+         << " alone; "
+         << (input.getDerived() ? "add \"rule\": \"pieces\", \"whitespace\" or \"file\""
+                                : "add \"derived\": \"word_end\" or \"word_split\"");
+}
+
 LogicalResult InputOp::verify() {
   if (!isPlanName(getSymName())) {
     return mlir::emitError(getKeyLoc(*this, ""))
@@ -134,7 +168,10 @@ LogicalResult InputOp::verify() {
            << quote(stringifyInputUse(*getRole()))
            << "; targets and weights are numbers on the axis \"tokens\"";
   }
-  if (isNumbers() ? !getRole() : !getLength()) {
+  if (failed(verifyStreamKeys(*this))) {
+    return failure();
+  }
+  if (isNumbers() ? !getRole() : !getOn() && !getLength()) {
     return mlir::emitError(getKeyLoc(*this, ""))
            << "expected "
            << (isNumbers() ? "\"role\" of an input of numbers"
@@ -147,6 +184,38 @@ LogicalResult InputOp::verify() {
 //===----------------------------------------------------------------------===//
 // Model
 //===----------------------------------------------------------------------===//
+
+LogicalResult spec::verifyInputAxes(ModelOp model) {
+  for (auto input : model.getBody().getOps<InputOp>()) {
+    if (input.isNumbers() || input.ownsAxis()) {
+      continue;
+    }
+    StringRef name = *input.getOn();
+    InputOp axis = model.findInput(name);
+    if (!axis || !axis.ownsAxis()) {
+      return emitKeyError(input, "on")
+             << "expected an input of tokens on an axis of its own, found " << quote(name) << ", "
+             << (!axis              ? "which no input is named"
+                 : axis == input    ? "the input itself"
+                 : axis.isNumbers() ? "an input of numbers"
+                                    : "which is on the axis of another input")
+             << "; name another";
+    }
+    constexpr int64_t bitValues = 2, byteValues = 256;
+    if (input.getDerived() && input.getTokenCount() != bitValues) {
+      return emitKeyError(input, "vocabulary")
+             << "expected a vocabulary of 2 for derived bits, found " << input.getTokenCount()
+             << "; leave it out";
+    }
+    if (input.getRule() == WordRule::whitespace && axis.getTokenCount() > byteValues) {
+      return emitKeyError(input, "rule")
+             << "expected a vocabulary of at most 256 of the input " << quote(name)
+             << " for the rule \"whitespace\", which reads bytes, found " << axis.getTokenCount()
+             << "; use the rule \"pieces\"";
+    }
+  }
+  return success();
+}
 
 InputOp ModelOp::findInput(StringRef name) {
   for (auto input : getBody().getOps<InputOp>()) {
@@ -195,5 +264,5 @@ LogicalResult ModelOp::verify() {
                                      << quote(name.getValue()) << "; choose another";
     }
   }
-  return success();
+  return verifyInputAxes(*this);
 }

@@ -105,8 +105,9 @@ Type EmbeddingOp::computeResultType() {
     return {};
   }
   bool isOfInput = input && !input.isNumbers();
-  return StreamType::get(getContext(), isOfInput ? AxisKind::input : AxisKind::tokens,
-                         isOfInput ? input.getSymNameAttr() : StringAttr(), 1, width);
+  return StreamType::get(
+      getContext(), isOfInput ? AxisKind::input : AxisKind::tokens,
+      isOfInput ? StringAttr::get(getContext(), input.getAxisName()) : StringAttr(), 1, width);
 }
 void EmbeddingOp::setDerivedDefaults() {
   if (getNgrams() && !getNgramRows()) {

@@ -81,7 +81,7 @@ static LogicalResult verifySizes(ModelOp model) {
            << "; make one of them smaller";
   }
   for (auto input : model.getBody().getOps<InputOp>()) {
-    if (!input.isNumbers() && count(*input.getLength(), model.getWidth()) > mostElements) {
+    if (input.ownsAxis() && count(*input.getLength(), model.getWidth()) > mostElements) {
       return emitError(getKeyLoc(input, ""))
              << "expected context * batch * width of at most " << mostElements << " for the input "
              << quote(input.getSymName()) << ", found more; make one of them smaller";

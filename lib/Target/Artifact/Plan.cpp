@@ -241,10 +241,22 @@ static json::Array tensorsToJson(ModuleOp module, const MemoryPlan &memory) {
 /// Returns the named inputs in addition to tokens, if kernels read them.
 static json::Object givenToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Object given;
+  auto add = [&](StringRef name, int64_t vocabulary, StringRef on) {
+    if (!memory.places.contains(("input:" + name).str())) {
+      return;
+    }
+    json::Object input{{"vocabulary", vocabulary}};
+    if (!on.empty()) {
+      input["on"] = on;
+    }
+    given[name] = std::move(input);
+  };
   for (auto axis : module.getOps<AxisOp>()) {
-    StringRef name = axis.getSymName();
-    if (axis.getVocabulary() && memory.places.contains(("input:" + name).str())) {
-      given[name] = json::Object{{"vocabulary", static_cast<int64_t>(*axis.getVocabulary())}};
+    if (axis.getVocabulary()) {
+      add(axis.getSymName(), static_cast<int64_t>(*axis.getVocabulary()), "");
+    }
+    for (NamedAttribute stream : axis.listStreams()) {
+      add(stream.getName(), cast<IntegerAttr>(stream.getValue()).getInt(), axis.getSymName());
     }
   }
   return given;

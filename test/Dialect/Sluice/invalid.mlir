@@ -469,6 +469,16 @@ func.func @start_with_another_row(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3xf
 
 // -----
 
+// expected-error@+1 {{S-150: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
+sluice.axis @target streams {class = 2 : i64}
+
+// -----
+
+// expected-error@+1 {{S-150: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
+sluice.axis @source given 5 vocabulary 7 streams {class = 0 : i64}
+
+// -----
+
 func.func @add_gradients(%a: tensor<2x3x4xf32>) {
   // expected-error@+1 {{S-149: expected gradients that are f32 vectors or matrices, found 'tensor<2x3x4xf32>'}}
   %b = sluice.add_gradients %a, %a : tensor<2x3x4xf32>

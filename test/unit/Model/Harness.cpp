@@ -4,6 +4,7 @@
 #include "Harness.h"
 
 #include "sluice/Driver/Driver.h"
+#include "sluice/Support/Hash.h"
 
 #include <algorithm>
 #include <cmath>
@@ -188,7 +189,9 @@ randomGiven(const std::map<std::string, std::pair<int64_t, int64_t>> &axes, int6
     GivenTokens &given = result[name];
     given.capacity = capacity;
     for (int64_t row = 0; row < rows; ++row) {
-      auto some = static_cast<int64_t>(generator() % static_cast<uint64_t>(capacity));
+      // Tokens on one axis have equal counts.
+      auto some = static_cast<int64_t>(mix64(seed + static_cast<uint64_t>(row)) %
+                                       static_cast<uint64_t>(capacity));
       given.counts.push_back(row == 0 ? capacity : row == 1 ? 0 : some);
       for (int64_t i = 0; i < capacity; ++i) {
         given.tokens.push_back(
@@ -233,7 +236,9 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
   for (auto &[name, into] : executor.inputs().given) {
     const GivenTokens &given = inputs.given.at(name);
     std::ranges::copy(given.tokens, into.tokens.begin());
-    std::ranges::copy(given.counts, into.counts.begin());
+    if (!into.counts.empty()) { // streams have the counts of their axis
+      std::ranges::copy(given.counts, into.counts.begin());
+    }
   }
   for (auto &[name, labels] : executor.inputs().labels) { // in the order of the reference
     std::ranges::fill(labels.rows, 3e38F);

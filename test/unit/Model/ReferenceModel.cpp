@@ -67,6 +67,10 @@ std::map<std::string, std::pair<int64_t, int64_t>> ReferenceModel::given() const
   for (auto axis : impl->module->getOps<AxisOp>()) {
     if (axis.getCapacity()) {
       result[axis.getSymName().str()] = {*axis.getCapacity(), *axis.getVocabulary()};
+      for (NamedAttribute stream : axis.listStreams()) {
+        result[stream.getName().str()] = {*axis.getCapacity(),
+                                          cast<IntegerAttr>(stream.getValue()).getInt()};
+      }
     }
   }
   return result;
@@ -138,7 +142,7 @@ static void evaluate(reference::Evaluator<T> &evaluator, func::FuncOp function,
   for (BlockArgument argument : function.getArguments().drop_front()) {
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
         function, cast<SequenceType>(argument.getType()).getScale());
-    const GivenTokens &given = inputs.given.at(scale.getAxis().str());
+    const GivenTokens &given = inputs.given.at(findInputTokens(argument)->name.str());
     evaluator.setTokens(argument, given.tokens);
     evaluator.setCounts(scale.getAxis(), given.counts);
   }

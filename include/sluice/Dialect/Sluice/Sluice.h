@@ -159,6 +159,15 @@ std::string getAxisName(mlir::Operation *op, SequenceType type);
 /// axis, `axis`, which is empty for tokens. Otherwise 0: every position is valid.
 int64_t getDomainFactor(mlir::Operation *op, SequenceType type, llvm::StringRef axis = {});
 
+/// Tokens of a given axis: the axis's own, or a stream of it.
+struct InputTokens {
+  llvm::StringRef name;
+  int64_t vocabulary;
+};
+/// Returns the tokens that an argument of a function has; none unless its axis is given and has
+/// them.
+std::optional<InputTokens> findInputTokens(mlir::BlockArgument tokens);
+
 /// Returns the name in a plan of the number of positions per row on a given axis, i64 [B]. Its
 /// tokens, i32 [B, capacity], have the axis's own name.
 std::string countsName(llvm::StringRef axis);

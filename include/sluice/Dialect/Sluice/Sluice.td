@@ -136,8 +136,10 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
     *given*, with a separate capacity and vocabulary: all of it is known before the first token is
     predicted. It has one scale, of factor 1, and each row of a batch has its own count of valid
     positions there. Rows past the count are undefined or not computed, and the padding mask
-    of attention excludes them. Sequences of two axes meet only in cross-attention, and no query of
-    a given axis sees the predicted tokens.
+    of attention excludes them. `streams` are further tokens of a given axis, by name, with their
+    vocabularies: a function's first argument on the axis has its tokens, the next ones have the
+    tokens of the streams, in the order of their names. Sequences of two axes meet only in
+    cross-attention, and no query of a given axis sees the predicted tokens.
 
     A *segmented* axis has the segments of the scale `segments`, defined by boundary bits
     (`sluice.segment`): at most `rows`, and each row of a batch has its own number n. All `rows` are
@@ -150,6 +152,7 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
     ```mlir
     sluice.axis @target
     sluice.axis @source given 32 vocabulary 256
+    sluice.axis @pieces given 32 vocabulary 8000 streams {word_split = 2 : i64}
     sluice.axis @sentences segments of @bytes capacity 4 least 2
     ```
 
@@ -159,14 +162,23 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
     - S-058: an axis of segments has a capacity of at least 1 and below 2^31, a minimum
       distance of at least 1, and is not given.
     - S-059: segments are of a scale of the predicted tokens, or of their segments.
+    - S-150: streams are of a given axis, and each has a vocabulary, an i64 of at least 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity,
                    OptionalAttr<I64Attr>:$vocabulary,
                        OptionalAttr<FlatSymbolRefAttr>:$segments, OptionalAttr<I64Attr>:$rows,
-                       DefaultValuedAttr<I64Attr, "1">:$least);
+                       DefaultValuedAttr<I64Attr, "1">:$least,
+                       OptionalAttr<DictionaryAttr>:$streams);
   let assemblyFormat = [{$sym_name (`given` $capacity^ `vocabulary` $vocabulary)?
+                         (`streams` $streams^)?
                          (`segments` `of` $segments^ `capacity` $rows (`least` $least^)?)?
                              attr-dict}];
+  let extraClassDeclaration = [{
+    /// Returns the names and vocabularies of the streams.
+    ::llvm::ArrayRef<::mlir::NamedAttribute> listStreams() {
+      return getStreams() ? getStreams()->getValue() : ::llvm::ArrayRef<::mlir::NamedAttribute>();
+    }
+  }];
   let hasVerifier = 1;
 }
 

@@ -107,7 +107,18 @@ def Spec_InputOp
                    "contents: numbers on the axis tokens, tokens on its own axis", "by axis", "">,
            RoleKey,
            IntegerKey<"width", "numbers per row; a target has the vocabulary, a weight 1",
-                      "the vocabulary for a target, else 1">],
+                      "the vocabulary for a target, else 1">,
+           BooleanKey<"end", "appends a line end, a token, to each of its lines", "false">,
+           TextKey<"on", "name of an input of tokens",
+                   "input whose axis has this input's tokens, one for each token there", "none">,
+           WordKey<"derived", Spec_DerivedBits, ["word_end", "word_split"],
+                   "with on: bits in place of data: 1 at the last token of a word, or at each "
+                   "token of a word of several",
+                   "none", "">,
+           WordKey<"rule", Spec_WordRule, ["pieces", "whitespace", "file"],
+                   "with derived: where words end: by the tokenizer's pieces, by the whitespace of "
+                   "bytes, or by a file of bits",
+                   "needed with derived", "">],
           [Symbol, HasParent<"ModelOp">]> {
   let arguments = !con((ins SymbolNameAttr:$sym_name), KeyArguments<keys>.arguments);
   let assemblyFormat = "$sym_name attr-dict";
@@ -118,6 +129,10 @@ def Spec_InputOp
     int64_t getRowWidth();
     /// Returns the number of its token ids.
     int64_t getTokenCount();
+    /// Returns true for tokens on an axis that is named like the input.
+    bool ownsAxis() { return !isNumbers() && !getOn(); }
+    /// Returns the input that names the axis of its tokens: `on`, or its own name.
+    ::llvm::StringRef getAxisName() { return getOn().value_or(getSymName()); }
   }];
 }
 

@@ -113,6 +113,11 @@ def Spec_InputContents
     : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers"]>;
 def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
+def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",
+                                  "derived_bits", ["word_end", "word_split"]>;
+def Spec_WordRule
+    : Spec_Words<"WordRule", "Rule by which words end", "word_rule", ["pieces", "whitespace",
+                 "file"]>;
 
 //===----------------------------------------------------------------------===//
 // Types and attributes

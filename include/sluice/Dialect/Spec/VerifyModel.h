@@ -16,6 +16,9 @@ constexpr int64_t mostElements = int64_t(1) << 40;
 /// boundaries use, sizes of streams. Reports the first error.
 llvm::LogicalResult verifyExpandedModel(ModelOp model);
 
+/// Fails if tokens are on the axis of an input that has none, or do not fit it.
+llvm::LogicalResult verifyInputAxes(ModelOp model);
+
 /// Verifies the order of stages, which hand-written IR may violate: an embedding of the tokens
 /// first, one head, which is last, and a path of each stage.
 llvm::LogicalResult verifyStageOrder(ModelOp model);

@@ -26,6 +26,8 @@ public:
   virtual ByteFile encodeFile(ByteFile text) const = 0;
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// Returns 1 for each token of a line that ends a word, by the rule `pieces`, and 0 for others.
+  virtual std::vector<int32_t> findWordEnds(std::span<const int32_t> ids) const = 0;
   /// Returns the number of ids.
   virtual int64_t size() const = 0;
   /// Returns the contents of the tokenizer's file.

@@ -54,6 +54,10 @@ public:
   /// Returns the bytes of a text item from the first predicted byte on, including bytes beyond the
   /// context. Empty for items that are not text.
   virtual std::optional<std::string> getTextAt(int64_t index) const = 0;
+  /// Returns the number of bytes of the first `tokens` tokens of item `index` that are predicted.
+  virtual int64_t countBytes(int64_t /*index*/, int64_t tokens) const { return tokens; }
+  /// Returns true if a tokenizer made the tokens.
+  virtual bool isEncoded() const { return false; }
   /// Returns the plural noun for items: "lines".
   virtual std::string_view noun() const = 0;
   /// Describes how an item is scored, for people.

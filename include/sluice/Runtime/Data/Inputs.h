@@ -19,7 +19,7 @@ struct BatchInputs {
   struct Given {
     int64_t capacity = 0;
     std::span<int32_t> tokens;
-    std::span<int64_t> counts;
+    std::span<int64_t> counts; ///< empty for tokens on the axis of another input
   };
 
   std::span<int32_t> tokens; ///< [batch, context + 1]

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Data/Lines.h"
+#include "sluice/Runtime/Data/SideStreams.h"
 #include "sluice/Runtime/Plan/Plan.h"
 
 #include <map>
@@ -21,43 +23,6 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
 /// Rejects a model with named inputs for `command`, which supports none.
 void refuseInputs(const Plan &plan, const std::string &command);
 
-/// Lines of bytes that are token ids. The files of a list are concatenated, and the last line of a
-/// file need not be terminated. The bytes of a line are read on access.
-class Lines {
-public:
-  using Line = std::vector<uint8_t>;
-
-  /// Reads the lines of `files`, each truncated to `most` bytes. Throws UserError if a byte is not
-  /// a token id.
-  Lines(const std::vector<Path> &files, int64_t vocabulary, int64_t most,
-        const ReadingOptions &reading = {});
-  Lines(const Lines &) = delete;
-  Lines &operator=(const Lines &) = delete;
-
-  int64_t count() const { return static_cast<int64_t>(lines.size()); }
-  Line at(int64_t index) const { return read(index, most); }
-  /// Returns line `index` without truncation.
-  Line whole(int64_t index) const { return read(index, SIZE_MAX); }
-  const std::vector<ByteFile> &files() const { return opened; }
-  /// Throws UserError unless the number of lines is `expected`, the number of lines of `other`.
-  void requireCount(int64_t expected, const std::string &other) const;
-  /// Returns "cut 3 of 9 lines of WHAT, longer than 16 bytes (its context)"; empty if no line was
-  /// truncated.
-  std::string describeCut(const std::string &what) const;
-
-private:
-  struct Extent {
-    size_t start = 0, end = 0; ///< offsets in its file
-  };
-  void findLines(const FileContents &bytes);
-  Line read(int64_t index, size_t mostBytes) const;
-
-  std::vector<ByteFile> opened;
-  std::vector<int64_t> firstLine; ///< index of the first line of each file
-  std::vector<Extent> lines;
-  size_t most;
-};
-
 /// The lines of every named input of a model.
 class InputLines {
 public:
@@ -65,12 +30,17 @@ public:
 
   /// Returns line `index` of each input.
   GivenLines at(int64_t index) const;
+  /// Returns the lines of the inputs that have an axis of their own.
   const std::map<std::string, Lines> &byName() const { return inputs; }
   /// Returns the number of lines, which all inputs must share.
   int64_t count() const;
+  /// Returns the files of all inputs.
+  std::vector<ByteFile> listFiles() const;
 
 private:
+  std::map<std::string, GivenInput> given;
   std::map<std::string, Lines> inputs;
+  std::map<std::string, SideStream> streams;
 };
 
 /// Pairs line i of a text with line i of each named input. The tokens of a batch row are a line
@@ -91,10 +61,14 @@ public:
   /// The tokens of the line are predicted, and the following line end if it fits.
   int64_t write(int64_t index, int64_t row, const BatchInputs &into) const override;
   std::optional<std::string> getTextAt(int64_t index) const override;
+  int64_t countBytes(int64_t index, int64_t tokens) const override;
+  bool isEncoded() const override { return text.isEncoded(); }
   std::string_view noun() const override { return "lines"; }
   std::string_view protocol() const override {
-    return "each by itself with its inputs; a line's bytes are scored, and the end after it where "
-           "the context holds it; a token is a byte";
+    return isEncoded() ? "each by itself with its inputs; a line's tokens are scored, and the end "
+                         "after it where the context holds it; tokens are the tokenizer's"
+                       : "each by itself with its inputs; a line's bytes are scored, and the end "
+                         "after it where the context holds it; a token is a byte";
   }
 
 private:

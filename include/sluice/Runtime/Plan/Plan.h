@@ -226,6 +226,10 @@ struct Buffer {
 /// NAME.count, i64 [batch], the number of valid elements in each row.
 struct GivenInput {
   int64_t capacity = 0, vocabulary = 0;
+  std::string on = {}; // input whose axis has its tokens; empty: its own
+  bool hasEnd = false; // a line end follows each line
+  std::string derived = {},
+              rule = {}; // bits of the words of `on`, and the rule; empty: from a file
 };
 
 /// One of several losses.

@@ -64,6 +64,13 @@ struct BoundaryFacts {
   std::optional<int64_t> documentEnd; ///< token that always ends a segment
 };
 
+/// Facts of an input of tokens that decide how its lines become tokens.
+struct InputFacts {
+  std::string name;
+  bool hasEnd = false;       ///< a line end follows each line
+  std::string derived, rule; ///< "word_end" or "word_split", and the rule; empty: from a file
+};
+
 struct SpecFacts {
   std::string compute, residual; ///< precision: "f32" or "bf16"
   OptimizerFacts optimizer;
@@ -71,6 +78,7 @@ struct SpecFacts {
   std::vector<StreamFacts> streams;
   std::vector<StreamName> names;
   std::vector<BoundaryFacts> boundaries;
+  std::vector<InputFacts> inputs; ///< those that differ from the default
 };
 
 /// Parses the object "facts" of a plan. Throws UserError.

@@ -36,6 +36,10 @@ public:
   std::vector<int32_t> encode(std::span<const uint8_t> text) const;
   /// Returns the bytes of the tokens. Throws UserError for an id outside [0, size()).
   std::string decode(std::span<const int32_t> ids) const;
+  /// Returns 1 for each token of a line that ends a word, and 0 for others: a token of subword-nmt
+  /// without @@, a token before one that begins with a space, and the last token. Throws as
+  /// `decode` does.
+  std::vector<int32_t> findWordEnds(std::span<const int32_t> ids) const;
   /// Returns the number of ids.
   int64_t size() const;
   /// Returns the SHA-256 of the file, without its own checksum, in lower-case hexadecimal. Equal

@@ -107,6 +107,100 @@ TEST_F(LinePairsTest, RejectsMismatchedPairs) {
             std::string::npos);
 }
 
+/// Streams on the axis of a source of 6 tokens.
+class SideStreamsTest : public ::testing::Test {
+protected:
+  SideStreamsTest() { writeFile(folder / "source", "ab c\n\nabcdefgh\nef  \n"); }
+
+  GivenLines read(int64_t line) { return InputLines(files, plan).at(line); }
+  std::vector<int32_t> derive(int64_t line, const std::string &derived, const std::string &rule) {
+    plan.given["bits"] = {6, 2, "source", false, derived, rule};
+    return read(line).at("bits");
+  }
+  std::string fail(const std::string &lines, int64_t vocabulary) {
+    writeFile(folder / "tag", lines);
+    plan.given["tag"] = {6, vocabulary, "source"};
+    files["tag"] = {folder / "tag"};
+    return userError([&] { read(0); });
+  }
+
+  TemporaryFolder folder;
+  Plan plan = [] {
+    Plan plan;
+    plan.given["source"] = {6, 128};
+    return plan;
+  }();
+  InputFiles files = {{"source", {folder / "source"}}};
+};
+
+using Ids = std::vector<int32_t>;
+
+TEST_F(SideStreamsTest, WhitespaceEndsWords) {
+  EXPECT_EQ(derive(0, "word_end", "whitespace"), (Ids{0, 0, 1, 1}));
+  EXPECT_EQ(derive(0, "word_split", "whitespace"), (Ids{1, 1, 1, 0}));
+  EXPECT_EQ(derive(1, "word_split", "whitespace"), Ids());
+  EXPECT_EQ(derive(2, "word_end", "whitespace"), (Ids{0, 0, 0, 0, 0, 1})); // cut
+  EXPECT_EQ(derive(3, "word_split", "whitespace"), (Ids{1, 1, 1, 0}));
+}
+
+TEST_F(SideStreamsTest, EndIsAWordAlone) {
+  plan.given["source"].hasEnd = true;
+  EXPECT_EQ(read(0).at("source"), (Ids{'a', 'b', ' ', 'c', '\n'}));
+  EXPECT_EQ(read(1).at("source"), Ids{'\n'});
+  EXPECT_EQ(read(2).at("source"), (Ids{'a', 'b', 'c', 'd', 'e', '\n'})); // cut, with its end
+  EXPECT_EQ(derive(0, "word_end", "whitespace"), (Ids{0, 0, 1, 1, 1}));
+  EXPECT_EQ(derive(2, "word_split", "whitespace"), (Ids{1, 1, 1, 1, 1, 0}));
+}
+
+TEST_F(SideStreamsTest, FilesHaveATokenForEachToken) {
+  writeFile(folder / "tag", "0123\n\n01231230\n3210\n");
+  writeFile(folder / "ids", "5 99 7 0\n\n1 2 3 4 5 6 7 8\n1 2 3 4");
+  writeFile(folder / "bits", "0101\n\n00000001\n0000\n");
+  plan.given["tag"] = {6, 4, "source"};
+  plan.given["ids"] = {6, 100, "source"};
+  plan.given["split"] = {6, 2, "source", false, "word_split", "file"};
+  files["tag"] = {folder / "tag"};
+  files["ids"] = {folder / "ids"};
+  files["split"] = {folder / "bits"};
+  GivenLines first = read(0), cut = read(2), last = read(3);
+  EXPECT_EQ(first.at("tag"), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(first.at("ids"), (Ids{5, 99, 7, 0}));
+  EXPECT_EQ(first.at("split"), (Ids{1, 1, 1, 1}));
+  EXPECT_EQ(cut.at("tag"), (Ids{0, 1, 2, 3, 1, 2}));
+  EXPECT_EQ(last.at("ids"), (Ids{1, 2, 3, 4}));
+  EXPECT_TRUE(read(1).at("tag").empty());
+}
+
+TEST_F(SideStreamsTest, RejectsOtherFiles) {
+  std::string tag = (folder / "tag").string(), source = (folder / "source").string();
+  EXPECT_EQ(fail("0123\n\n0123123\n3210\n", 4),
+            tag + ":3: expected 8 tokens, one for each token of " + source +
+                ":3, found 7; write one for each byte of the line");
+  EXPECT_EQ(fail("0143\n\n01231230\n3210\n", 4),
+            tag + ":1:3: expected ids from 0 to 3 of the input \"tag\", a digit for each token, "
+                  "found \"4\"; correct the line");
+  EXPECT_EQ(fail("1 2 3 x\n\n", 50).find(tag + ": expected as many lines as"), 0U);
+  EXPECT_EQ(fail("1 2 3 x\n\n1\n1\n", 50),
+            tag + ":1:7: expected ids from 0 to 49 of the input \"tag\", with a space between "
+                  "them, found \"x\"; correct the line");
+  plan.given.erase("tag");
+  files.erase("tag");
+  EXPECT_NE(userError([&] { derive(0, "word_end", "pieces"); }).find("give --tokenizer TOK"),
+            std::string::npos);
+  plan.given["source"] = {6, 10, "", true};
+  writeFile(folder / "source", "\1\2\n");
+  EXPECT_NE(userError([&] { read(0); }).find("expected a vocabulary above 10"), std::string::npos);
+}
+
+TEST_F(SideStreamsTest, FilesAreOnlyForInputsThatTakeThem) {
+  plan.given["bits"] = {6, 2, "source", false, "word_end", "pieces"};
+  EXPECT_NO_THROW(requireInputs(plan, files, "--input"));
+  files["bits"] = {"x"};
+  EXPECT_NE(
+      userError([&] { requireInputs(plan, files, "--input"); }).find("found one; leave it out"),
+      std::string::npos);
+}
+
 TEST(InputFlags, AreNamesAndFiles) {
   InputFiles files = parseInputFiles("--input", {"a=x=y", "b=z", "a=w"});
   EXPECT_EQ(files.at("a"), (std::vector<Path>{"x=y", "w"}));

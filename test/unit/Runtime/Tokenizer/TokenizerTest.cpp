@@ -298,6 +298,29 @@ TEST(Tokenizer, EncodesAsSubwordNmt) {
   EXPECT_EQ(show("\xc3\xafv\xc3\xaf"), "\xc3\xafv@@ \xc3\xaf ");
 }
 
+TEST(Tokenizer, FindsTheEndsOfWords) {
+  const Tokenizer &codes = getTokenizer("subword-nmt");
+  EXPECT_EQ(codes.findWordEnds(codes.encode(asBytes("lower newer low"))),
+            (std::vector<int32_t>{1, 1, 0, 1}));
+  // A byte is not followed by an implied space: the space, a byte, begins the next word.
+  EXPECT_EQ(codes.findWordEnds(codes.encode(asBytes("er! er"))),
+            (std::vector<int32_t>{0, 1, 0, 1}));
+  const Tokenizer &pieces = getTokenizer("bpe");
+  std::string text = "lower zq  tower";
+  std::vector<int32_t> ids = pieces.encode(asBytes(text)), ends = pieces.findWordEnds(ids);
+  std::vector<std::string> words(1);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    words.back() += pieces.decode(std::span(ids).subspan(i, 1));
+    if (ends[i] != 0 && i + 1 < ids.size()) {
+      words.emplace_back();
+    }
+  }
+  EXPECT_EQ(words.front(), "lower");
+  EXPECT_EQ(words[1], " zq");
+  EXPECT_EQ(words.back().substr(words.back().size() - 6), " tower");
+  EXPECT_TRUE(pieces.findWordEnds({}).empty());
+}
+
 TEST(Tokenizer, ImportsModels) {
   TemporaryFolder folder;
   const Tokenizer &tokenizer = getTokenizer("bpe");

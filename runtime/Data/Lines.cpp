@@ -1,0 +1,104 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Data/Lines.h"
+
+#include "sluice/Support/Error.h"
+#include "sluice/Support/Text.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice::runtime {
+
+static int32_t findLineEnd(const TextEncoder *encoder) {
+  return encoder ? encoder->encode("\n").front() : '\n';
+}
+
+/// A line end is not a token of an input of bytes, so the input's vocabulary may be smaller.
+static int64_t getReadVocabulary(int64_t vocabulary, const TextEncoder *encoder) {
+  return encoder ? vocabulary : std::max<int64_t>(vocabulary, '\n' + 1);
+}
+
+Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
+             const ReadingOptions &reading)
+    : encoder(reading.encoder), endToken(findLineEnd(encoder.get())),
+      opened(readByteFiles(paths, getReadVocabulary(vocabulary, encoder.get()), 1, "a line",
+                           nullptr, reading)),
+      most(static_cast<size_t>(most)) {
+  for (const ByteFile &file : opened) {
+    firstLine.push_back(count());
+    findLines(file);
+    if (vocabulary > endToken) {
+      continue; // every token was checked
+    }
+    size_t wrong = file.bytes.find([&](uint8_t id) { return id != endToken && id >= vocabulary; });
+    if (wrong < file.bytes.size()) {
+      throw UserError(paths.front().string() + ": expected token ids below the vocabulary of " +
+                      std::to_string(vocabulary) + ", found " +
+                      std::to_string(file.bytes.read(wrong, 1).front()) +
+                      "; raise the vocabulary or clean the file");
+    }
+  }
+}
+
+void Lines::findLines(const ByteFile &file) {
+  constexpr int64_t pieceTokens = 1 << 16;
+  Extent line;
+  std::vector<int32_t> piece;
+  int64_t tokens = file.tokenCount();
+  for (int64_t start = 0; start < tokens; start += pieceTokens) {
+    piece.resize(static_cast<size_t>(std::min(pieceTokens, tokens - start)));
+    file.readTokens(start, piece);
+    for (auto at = piece.begin(); (at = std::find(at, piece.end(), endToken)) != piece.end();
+         ++at) {
+      line.end = start + (at - piece.begin());
+      lines.push_back(std::exchange(line, {line.end + 1, line.end + 1}));
+    }
+  }
+  if (line.start < tokens) {
+    lines.push_back({line.start, tokens});
+  }
+}
+
+size_t Lines::findFile(int64_t index) const {
+  return static_cast<size_t>(std::ranges::upper_bound(firstLine, index) - firstLine.begin() - 1);
+}
+
+int64_t Lines::measure(int64_t index) const {
+  const Extent &line = lines[static_cast<size_t>(index)];
+  return line.end - line.start;
+}
+
+Lines::Line Lines::read(int64_t index, size_t mostTokens) const {
+  auto count = std::min(static_cast<size_t>(measure(index)), mostTokens);
+  return opened[findFile(index)].readTokens(lines[static_cast<size_t>(index)].start,
+                                            static_cast<int64_t>(count));
+}
+
+std::string Lines::decode(std::span<const int32_t> tokens) const {
+  return encoder ? encoder->decode(tokens) : std::string(tokens.begin(), tokens.end());
+}
+
+std::string Lines::describePlace(int64_t index) const {
+  size_t file = findFile(index);
+  return showPath(opened[file].path.native()) + ":" + std::to_string(index - firstLine[file] + 1);
+}
+
+void Lines::requireCount(int64_t expected, const std::string &other) const {
+  if (count() != expected) {
+    throw UserError(showPath(opened.front().path.native()) + ": expected as many lines as " +
+                    other + " has, " + std::to_string(expected) + ", found " +
+                    std::to_string(count()) + "; line i of the one belongs to line i of the other");
+  }
+}
+
+std::string Lines::describeCut(const std::string &what) const {
+  auto cut = std::ranges::count_if(lines, [&](const Extent &line) {
+    return line.end - line.start > static_cast<int64_t>(most);
+  });
+  return cut == 0 ? ""
+                  : "cut " + std::to_string(cut) + " of " + std::to_string(lines.size()) +
+                        " lines of " + what + ", longer than " + std::to_string(most) +
+                        (isEncoded() ? " tokens" : " bytes") + " (its context)";
+}
+
+} // namespace sluice::runtime
