@@ -140,9 +140,8 @@ void expectOwnRows(const std::string &artifact, const std::string &target) {
   }
 }
 
-/// Lines longer than a tile of rows and than a block of attention. `coarse` connects the stream
-/// "fine" with a coarse scale.
-std::string makeSpec(const Folder &folder, const std::string &coarse, const std::string &more) {
+/// Lines longer than a tile of rows and than a block of attention, with a coarse scale.
+std::string makeSpec(const Folder &folder, const std::string &more) {
   return folder.write("lines.json", R"({"sluice": 1, "vocabulary": 48, "context": 70, "batch": 4,
       "width": 32, "inputs": {"source": {"context": 40, "vocabulary": 21}},
       "defaults": {"heads": 2, "dropout": 0.1},)" +
@@ -150,40 +149,41 @@ std::string makeSpec(const Folder &folder, const std::string &coarse, const std:
         {"op": "embedding", "positions": "learned", "to": "text"},
         {"op": "embedding", "input": "source", "positions": "learned"},
         {"op": "layer", "mask": "bidirectional"}, {"op": "layer"}, {"op": "norm", "to": "memory"},
-        {"op": "layer", "from": "text", "relative": "xl", "to": "fine"},)" +
-                                        coarse + R"(
+        {"op": "layer", "from": "text", "relative": "xl", "to": "fine"},
+        {"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
+        {"op": "layer", "over": "memory"}, {"op": "upsample", "factor": 4},
         {"op": "add", "with": "fine"}, {"op": "layer", "over": "memory", "key_value_heads": 1},
         {"op": "loss", "name": "early", "factor": 0.3},
         {"op": "norm"}, {"op": "head"}]})");
 }
 
-const std::string groups = R"({"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
-        {"op": "layer", "over": "memory"}, {"op": "upsample", "factor": 4},)",
-                  words = R"({"op": "boundaries", "name": "words", "rule": "whitespace"},
-        {"op": "shorten", "segments": "words"}, {"op": "layer"},
-        {"op": "upsample", "segments": "words", "by": 1},)";
+const std::string halfPrecision = R"("precision": {"compute": "bf16"},)";
 
-void expectLines(const std::string &coarse, const std::string &more) {
+void expectLines(const std::string &artifact, const std::string &target) {
+  SCOPED_TRACE(target);
+  expectOwnRows(artifact, target);
+  Model model(artifact, target);
+  model.setWeights(randomWeights(model.shapes(), 3));
+  expectSameBits(model);
+}
+
+TEST(Lines, ComputedRowsStopAtEachLine) {
   Folder folder;
-  for (const auto &[target, artifact] : compileForAll(folder, makeSpec(folder, coarse, more))) {
-    SCOPED_TRACE(target);
-    expectOwnRows(artifact, target);
-    Model model(artifact, target);
-    model.setWeights(randomWeights(model.shapes(), 3));
-    expectSameBits(model);
+  for (const auto &[target, artifact] : compileForAll(folder, makeSpec(folder, ""))) {
+    expectLines(artifact, target);
   }
 }
 
-TEST(Lines, ComputedRowsStopAtEachLine) { expectLines(groups, ""); }
 TEST(Lines, ComputedRowsOfBf16StopAtEachLine) {
-  expectLines(groups, R"("precision": {"compute": "bf16"},)");
+  Folder folder;
+  std::string target = runtime::machineTargets().front();
+  expectLines(compile(folder, makeSpec(folder, halfPrecision), target), target);
 }
-TEST(Lines, SegmentsEndAtEachLine) { expectLines(words, ""); }
 
 /// The emulator compares each launch with float64, and memory that no launch has written holds NaN.
 TEST(Lines, EmulatedKernelsStopAtEachLine) {
   Folder folder;
-  std::string spec = makeSpec(folder, groups, R"("precision": {"compute": "bf16"},)");
+  std::string spec = makeSpec(folder, halfPrecision);
   runtime::Executor emulated(runtime::makeEmulatorDevice(
       runtime::Artifact::load(compileForEmulator(folder, spec, "sm_80", /*generationRows=*/0))));
   std::vector<ReferenceShape> shapes;
