@@ -4,7 +4,6 @@
 #include "DispatchGroups.h"
 #include "StepEntries.h"
 #include "sluice/Dialect/Plan/Plan.h"
-#include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/TextLengths.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
@@ -102,10 +101,15 @@ static Value getSegmentCounts(Operation *op) {
   return segments ? segments.getCounts() : Value();
 }
 
-/// Ops on a single axis read no row after a text's last one. An op that also reads rows
-/// of another axis may, so all rows are computed for it. Domains of a step are
-/// scheduled, and @prefill may commit rows that are ahead of the closed segments. The slots of LSH
-/// attention are computed from all rows.
+/// Returns true for an op that selects rows among all rows by their numbers, as LSH attention does.
+static bool selectsAmongRows(Operation *op) {
+  auto flow = dyn_cast<CausalFlowInterface>(op);
+  return flow && !flow.getBurstRefusal().empty();
+}
+
+/// Ops on a single axis read no row after a text's last one. An op that also reads rows of another
+/// axis, or selects among all rows, may, so all rows are computed for it. Domains of a step are
+/// scheduled, and @prefill may commit rows that are ahead of the closed segments.
 void Former::findMixed() {
   for (FlatSymbolRefAttr ahead : axesAhead) {
     mixed.insert(ahead.getValue());
@@ -113,7 +117,7 @@ void Former::findMixed() {
   for (Operation &op : source.getBody().front()) {
     llvm::StringSet<> axes = getAxisNames(&op);
     if (isa<SluiceDialect>(op.getDialect()) && !getSegmentCounts(&op) &&
-        (axes.size() > 1 || step || isa<HashedBucketsOp>(op))) {
+        (axes.size() > 1 || step || selectsAmongRows(&op))) {
       mixed.insert_range(axes.keys());
     }
   }
