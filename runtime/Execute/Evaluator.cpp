@@ -185,12 +185,15 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   }
 }
 
-/// Counts the bytes, characters and words of the tokens from `from` to the end of a text with a
-/// tokenizer.
+/// Counts the bytes, characters and words of the tokens [from, to) of a text with a tokenizer.
 void addEncodedUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
-                     const ModelFacts &model) {
-  auto first = static_cast<int64_t>(file.encoder->decode(file.readTokens(0, from)).size());
-  auto last = static_cast<int64_t>(file.text.size());
+                     int64_t to, const ModelFacts &model) {
+  auto findStart = [&](int64_t token) {
+    return token == file.tokenCount()
+               ? static_cast<int64_t>(file.text.size())
+               : static_cast<int64_t>(file.encoder->decode(file.readTokens(0, token)).size());
+  };
+  int64_t first = findStart(from), last = findStart(to);
   own.bytes = last - first;
   result.bytes = result.bytes.value_or(0) + last - first;
   result.isEncoded = true;
@@ -207,7 +210,7 @@ void addEncodedUnits(EvaluationResult &result, FileScore &own, const ByteFile &f
 void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
               int64_t to, const ModelFacts &model) {
   if (file.encoder) {
-    addEncodedUnits(result, own, file, from, model);
+    addEncodedUnits(result, own, file, from, to, model);
     return;
   }
   if (!file.isText()) {

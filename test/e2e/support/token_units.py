@@ -3,7 +3,7 @@
 words in EVALUATION (eval --json) with a computation from the losses of each token (eval --per-token), the token ids of the text
 (tokenizer --encode) and the pieces of the SentencePiece model (tokenizer --export). The standard library alone; with --sentencepiece,
 the ids of each line are also compared with those of the Python package sentencepiece."""
-import array, ast, json, math, struct, sys
+import array, ast, codecs, json, math, struct, sys
 
 
 def read_npy(path):
@@ -71,14 +71,14 @@ if "--sentencepiece" in sys.argv:
     assert expected[:-1] == list(ids), "SentencePiece encodes otherwise"
 
 # The first token is not scored.
-assert len(losses) == len(ids) - 1 == evaluation["tokens"]
-scored = text[len(pieces[ids[0]]) :]
+assert len(losses) == evaluation["tokens"] <= len(ids) - 1
+scored = b"".join(pieces[i] for i in ids[1 : len(losses) + 1])
 bits = math.fsum(losses) / math.log(2)
 words = len(scored.split()) + scored.count(b"\n")
 expected = {"bytes": len(scored), "bits_per_byte": bits / len(scored), "words": words,
             "word_perplexity": math.exp(math.fsum(losses) / words)}
 try:
-    characters = len(scored.decode())
+    characters = len(codecs.getincrementaldecoder("utf-8")().decode(scored))  # whole ones
     expected |= {"characters": characters, "bits_per_character": bits / characters}
 except UnicodeDecodeError:
     expected |= {"characters": None, "bits_per_character": None}
