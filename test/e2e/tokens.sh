@@ -40,12 +40,14 @@ succeeds "train" train --tokenizer "$work/text.tok" --data "$work/text.txt" --ev
   --sample-prompt "the water" --sample-tokens 4 --steps 10 --out "$work/run"
 
 # Bits per byte and per character, and the perplexity of words, from the losses of the tokens.
-succeeds "eval" read_run eval --json --per-token "$work/losses.npy"
-cp "$work/out" "$work/eval.json"
 succeeds "encode" "$sluice" tokenizer --tokenizer "$work/text.tok" --encode "$work/held.txt" -o "$work/ids.npy"
 succeeds "export the model" "$sluice" tokenizer --tokenizer "$work/text.tok" --export "$work/text.model"
-succeeds "its units are those of the text" python3 "$root/test/e2e/support/token_units.py" "$work/text.model" "$work/held.txt" \
-  "$work/ids.npy" "$work/losses.npy" "$work/eval.json"
+for tokens in 100 0; do
+  succeeds "eval of $tokens tokens" read_run eval --json --per-token "$work/losses.npy" --tokens "$tokens" --force
+  cp "$work/out" "$work/eval.json"
+  succeeds "its units are those of the text" python3 "$root/test/e2e/support/token_units.py" "$work/text.model" "$work/held.txt" \
+    "$work/ids.npy" "$work/losses.npy" "$work/eval.json"
+done
 
 # Commands find the tokenizer in the run.
 succeeds "boundaries" read_run boundaries --json --tokens 100000
@@ -68,6 +70,14 @@ succeeds "report" "$sluice" report "$work/run" --kernel-cache "$SLUICE_KERNEL_CA
 succeeds "names the tokenizer, shows segments and bits per byte" bash -c \
   "grep -q 'tokenizer</th><td>bpe, 300 ids' '$work/run/report.html' && grep -q 'Held-out text .* tokens\.' '$work/run/report.html' &&
    grep -qE 'per byte, last evaluation</th><td>[0-9.]+ bits per byte' '$work/run/report.html'"
+
+# A temperature at which all ids are equally likely draws bytes of no character.
+succeeds "generate" "$sluice" generate "$work/m.sla" --weights "$work/run" --prompt "the" -n 100 --temperature 1000 --seed 1
+cp "$work/out" "$work/generated.txt"
+succeeds "writes UTF-8" python3 -c 'import sys; open(sys.argv[1], encoding="utf-8").read()' "$work/generated.txt"
+succeeds "generate as JSON" "$sluice" generate "$work/m.sla" --weights "$work/run" --prompt "the" -n 100 --temperature 1000 --seed 1 --json
+cp "$work/out" "$work/generated.json"
+holds "has the bytes" 'bytes.fromhex(f[0]["hex"]).decode(errors="replace") != "" and "\ufffd" in f[0]["text"]' "$work/generated.json"
 
 # Weights have the hash of their tokenizer.
 bare=$work/bare.safetensors

@@ -391,7 +391,8 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 encoder.get());
     return;
   }
-  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds);
+  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds,
+                  encoder != nullptr);
   if (!flags.saveSession.empty() || !flags.trace.empty()) {
     catchSignals();
   }

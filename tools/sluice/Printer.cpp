@@ -3,6 +3,7 @@
 #include "Signals.h"
 #include "sluice/Support/Files.h"
 #include "sluice/Support/Hash.h"
+#include "sluice/Support/Text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -13,7 +14,7 @@ namespace {
 
 using runtime::StopReason;
 
-bool isUtf8(const std::string &text) {
+bool hasUtf8(const std::string &text) {
   try {
     nlohmann::json(text).dump();
     return true;
@@ -35,10 +36,24 @@ const char *getReasonName(StopReason reason) {
 
 } // namespace
 
+std::string Printer::show(std::string_view bytes) const {
+  std::string shown;
+  while (isUtf8 && !bytes.empty()) {
+    std::optional<size_t> invalid = countCharacters(bytes, 0, bytes.size()).invalid;
+    if (!invalid) {
+      break;
+    }
+    shown += bytes.substr(0, *invalid);
+    shown += "\xef\xbf\xbd";
+    bytes.remove_prefix(*invalid + 1);
+  }
+  return shown += bytes;
+}
+
 bool Printer::write(size_t text, std::string_view bytes) {
   parts[text].text += bytes;
   if (text == current && !asJson) {
-    std::cout << bytes << std::flush;
+    std::cout << show(bytes) << std::flush;
   }
   return std::cout.good() && caughtSignal() == 0; // silently if the reader has closed
 }
@@ -60,7 +75,7 @@ void Printer::open() {
   if (parts.size() > 1) { // like head(1) for several files
     std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
   }
-  std::cout << (echoes ? prompts[current] : "") << parts[current].text << std::flush;
+  std::cout << (echoes ? prompts[current] : "") << show(parts[current].text) << std::flush;
 }
 
 void Printer::close() {
@@ -92,10 +107,10 @@ void Printer::printLine(const PrintPart &part) {
                                  {"text", part.text},
                                  {"stop", getReasonName(*part.end)},
                                  {"tokens", texts[current].drawn - drawnBefore}};
-  if (!isUtf8(part.text)) {
+  if (!hasUtf8(part.text)) {
     json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
   }
-  if (!isUtf8(prompts[current])) {
+  if (!hasUtf8(prompts[current])) {
     json["prompt_hex"] = toHex(asBytes(prompts[current]));
   }
   std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << std::endl;

@@ -15,11 +15,13 @@ namespace sluice::cli {
 /// Prompts precede them if it `echoes`; as JSON a text is one line.
 class Printer {
 public:
-  /// One prompt per text. Both must outlive the printer.
+  /// One prompt per text. Both must outlive the printer. With `isUtf8`, printed texts have U+FFFD
+  /// in place of bytes that no character has; JSON has them in hexadecimal.
   Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
-          uint64_t seed, bool echoes, bool asJson, bool areIds)
+          uint64_t seed, bool echoes, bool asJson, bool areIds, bool isUtf8 = false)
       : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson), areIds(areIds),
-        drawnBefore(texts.empty() ? 0 : texts.front().drawn), parts(prompts.size()) {}
+        isUtf8(isUtf8), drawnBefore(texts.empty() ? 0 : texts.front().drawn),
+        parts(prompts.size()) {}
 
   runtime::TextSink sink() {
     return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
@@ -44,12 +46,15 @@ private:
   void close();
   void printLine(const PrintPart &part);
   void printIds(const PrintPart &part);
+  /// Returns written bytes as they are printed.
+  std::string show(std::string_view bytes) const;
 
   const std::vector<std::string> &prompts;
   const std::vector<runtime::Text> &texts;
   const uint64_t seed; ///< of the sampling
   const bool echoes, asJson;
-  const bool areIds;         ///< tokens are printed as numbers
+  const bool areIds; ///< tokens are printed as numbers
+  const bool isUtf8;
   const int64_t drawnBefore; ///< of the one text of a session
   std::vector<PrintPart> parts;
   size_t current = 0;
