@@ -11,7 +11,7 @@ struct Session {
   Text text;
   SamplingOptions options;
   bool areIds = false;        ///< the text's tokens are ids, and not bytes
-  std::string tokenizer = {}; ///< SHA-256 of the tokenizer's file; empty without one
+  std::string tokenizer = {}; ///< hash of the tokenizer; empty without one
 };
 
 /// Writes the session of the text in row 0 atomically: the text, its sampling options, the states
