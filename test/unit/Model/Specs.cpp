@@ -225,13 +225,17 @@ static const char *const convolutions =
              {"op": "add", "with": "again"},
              {"op": "head"}]})json";
 
-/// An encoder that rotates and one that drops out, of different lengths, each read by a decoder.
+/// An encoder of two streams that rotates and one that drops out, of different lengths, each read
+/// by a decoder.
 static const char *const encoders =
     R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
-  "inputs": {"source": {"context": 19, "vocabulary": 23}, "hint": {"context": 5}},
+  "inputs": {"source": {"context": 19, "vocabulary": 23}, "hint": {"context": 5},
+             "tag": {"on": "source", "vocabulary": 3}},
   "defaults": {"heads": 3, "key_value_heads": 1, "feed_forward": 20},
   "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
+             {"op": "embedding", "input": "tag", "to": "tags"},
              {"op": "embedding", "input": "source", "positions": "learned"},
+             {"op": "add", "with": "tags"},
              {"op": "layer", "mask": "bidirectional", "rotary": true},
              {"op": "layers", "count": 1, "mask": "bidirectional", "placement": "post"},
              {"op": "norm", "to": "memory"},

@@ -149,12 +149,10 @@ Givens makeGivens(func::FuncOp predict, int64_t most) {
   Givens givens;
   for (BlockArgument argument : predict.getArguments().drop_front()) {
     auto type = cast<SequenceType>(argument.getType());
-    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(predict, type.getScale());
-    auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(predict, scale.getAxisAttr());
     int64_t capacity = getPositions(predict, type);
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < capacity; ++i) {
-      tokens.push_back(static_cast<int32_t>((7 * i + 3) % int64_t(*axis.getVocabulary())));
+      tokens.push_back(static_cast<int32_t>((7 * i + 3) % findInputTokens(argument)->vocabulary));
     }
     givens[argument.getArgNumber()] = {tokens, std::min(capacity, most)};
   }

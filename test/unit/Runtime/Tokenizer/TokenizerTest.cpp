@@ -304,7 +304,7 @@ TEST(Tokenizer, FindsTheEndsOfWords) {
             (std::vector<int32_t>{1, 1, 0, 1}));
   // A byte is not followed by an implied space: the space, a byte, begins the next word.
   EXPECT_EQ(codes.findWordEnds(codes.encode(asBytes("er! er"))),
-            (std::vector<int32_t>{0, 1, 0, 1}));
+            (std::vector<int32_t>{0, 0, 1, 0, 1}));
   const Tokenizer &pieces = getTokenizer("bpe");
   std::string text = "lower zq  tower";
   std::vector<int32_t> ids = pieces.encode(asBytes(text)), ends = pieces.findWordEnds(ids);
