@@ -117,7 +117,9 @@ private:
       setCounts("tokens", plan.model.context);
     }
     for (const auto &[name, given] : plan.given) {
-      setCounts(name, given.capacity);
+      if (given.on.empty()) { // others have the counts of another input
+        setCounts(name, given.capacity);
+      }
     }
   }
 
