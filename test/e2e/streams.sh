@@ -36,6 +36,9 @@ succeeds "certify" "$root/build/bin/sluice-certify" "$spec" "$work/words.cert"
 sed 's/^bound 3 max(-1)$/bound 3 max(-1, p)/' "$work/words.cert" > "$work/forged.cert"
 succeeds "a forged bound of a stream" grep -q '^bound 3 max(-1, p)$' "$work/forged.cert"
 exits 1 "is rejected" "$root/build/bin/sluice-certify" "$spec" "$work/forged.cert"
+sed 's/"from": "text" }/"from": "text", "mask": "bidirectional" }/' "$spec" > "$work/leak.json"
+exits 1 "a decoder with streams that looks ahead" "$sluice" check "$work/leak.json"
+if grep -q "replay of the compiled program: with token 1 changed" "$work/out"; then pass "and its replay"; else fail "and its replay" "$(cat "$work/out")"; fi
 
 train() { "$sluice" train "$work/words.sla" --cpu-target "$targets" --threads 2 --data "$work/text" --input "source=$work/text" "$@"; }
 score() { "$sluice" eval "$1" --cpu-target "$targets" --weights "$work/run" --data "$work/text" --input "source=$work/text" --json "${@:2}"; }
