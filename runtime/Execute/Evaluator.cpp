@@ -430,6 +430,31 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
   }
 }
 
+void computeItemLogits(Executor &executor, const ItemSource &source, const NumberSink &rows,
+                       const std::function<void(double)> &progress) {
+  int64_t count = source.rowsPerEpoch();
+  for (int64_t item = 0; item < count; ++item) {
+    int64_t length = source.write(item, 0, executor.inputs());
+    executor.scalarI64("length") = length;
+    executor.scalarI64("rows") = 1;
+    executor.run("predict");
+    for (int64_t row = 0; row < length; ++row) {
+      rows(finiteRow(executor, row));
+    }
+    if (progress) {
+      progress(static_cast<double>(item + 1) / static_cast<double>(count));
+    }
+  }
+}
+
+int64_t countItemRows(Executor &executor, const ItemSource &source) {
+  int64_t rows = 0;
+  for (int64_t item = 0; item < source.rowsPerEpoch(); ++item) {
+    rows += source.write(item, 0, executor.inputs());
+  }
+  return rows;
+}
+
 void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
                  const std::function<void(double)> &progress) {
   int64_t context = executor.plan().model.context, size = file.tokenCount();

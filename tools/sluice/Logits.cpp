@@ -5,8 +5,8 @@
 #include "DataOptions.h"
 #include "Recompile.h"
 #include "Streams.h"
-#include "sluice/Runtime/Data/LinePairs.h"
 #include "sluice/Runtime/Data/Npy.h"
+#include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
@@ -21,6 +21,7 @@ using namespace sluice::runtime;
 
 struct LogitsFlags {
   std::string artifact, weights, data, out, stream, tokenizer;
+  std::vector<std::string> inputs;
   WeightNames names;
   DeviceOptions device;
   EvaluationOptions options;
@@ -52,14 +53,65 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
                      ", to " + flags.out);
 }
 
+/// Opens the lines of a model with named inputs; null if the model has none.
+std::unique_ptr<ItemSource> openLines(const LogitsFlags &flags, const Plan &plan) {
+  SourceFiles files;
+  files.data = {flags.data};
+  files.inputs = parseInputFiles("--input", flags.inputs);
+  files.reading.isRaw = flags.raw;
+  if (!plan.given.empty()) {
+    files.reading.encoder =
+        findEncoder(flags.tokenizer, flags.weights, plan.model.vocabulary, flags.step);
+    files.reading.tokenizer = readTokenizerHash(flags.weights, flags.step);
+  }
+  std::unique_ptr<ItemSource> lines = openItems(files, plan, /*seed=*/0);
+  bool isCut = flags.options.window != 0 || flags.options.stride != 0;
+  if (lines && (isCut || !flags.stream.empty())) {
+    throw UserError("expected no --window, no --stride and no --stream for a model with named "
+                    "inputs, whose lines are predicted one by one, found one; leave it out");
+  }
+  return lines;
+}
+
+/// Compiles the entry that returns the logits of every row, as artifacts store none.
+std::unique_ptr<Executor> openPrediction(const LogitsFlags &flags, const Artifact &artifact) {
+  driver::CompileRequest request;
+  request.everyRow = "";
+  request.factor = flags.factor;
+  std::unique_ptr<Executor> executor = recompile(artifact, request, flags.device);
+  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
+  return executor;
+}
+
+void writeLines(const LogitsFlags &flags, const Artifact &artifact, const ItemSource &lines,
+                Progress &progress) {
+  progress.draw(0, "compiling");
+  std::unique_ptr<Executor> executor = openPrediction(flags, artifact);
+  int64_t rows = countItemRows(*executor, lines), vocabulary = artifact.plan().model.vocabulary;
+  NpyWriter writer(flags.out, {rows, vocabulary});
+  computeItemLogits(
+      *executor, lines, [&](std::span<const float> row) { writer.append(row); },
+      [&](double share) { progress.draw(share, "computing logits"); });
+  writer.finish();
+  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
+                     describeCount(vocabulary, "logit") + ", of " +
+                     describeCount(lines.rowsPerEpoch(), "line") + ", to " + flags.out);
+}
+
 void runLogits(const LogitsFlags &flags) {
-  // Artifacts compute logits a tile at a time and store none, so compiles the entry that stores
-  // them here.
   checkOutputs({{"--out", flags.out, FileKind::Npy}},
-               joinPaths({{flags.artifact, flags.weights, flags.data}}), flags.force);
+               joinPaths({{flags.artifact, flags.weights, flags.data}, flags.inputs}), flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
-  refuseInputs(artifact->plan(), "sluice logits");
   const ModelFacts &model = artifact->plan().model;
+  if (std::unique_ptr<ItemSource> lines = openLines(flags, artifact->plan())) {
+    for (const std::string &note : lines->notes()) {
+      printNotice(note);
+    }
+    warnOfLeak(*artifact);
+    Progress progress;
+    writeLines(flags, *artifact, *lines, progress);
+    return;
+  }
   ByteFile text = openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
                             {.isRaw = flags.raw,
                              .streams = {},
@@ -74,12 +126,8 @@ void runLogits(const LogitsFlags &flags) {
     writeStream(flags, *artifact, text, progress);
     return;
   }
-  driver::CompileRequest request;
-  request.everyRow = "";
-  request.factor = flags.factor;
   progress.draw(0, "compiling");
-  std::unique_ptr<Executor> executor = recompile(*artifact, request, flags.device);
-  loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
+  std::unique_ptr<Executor> executor = openPrediction(flags, *artifact);
   int64_t rows = text.tokenCount();
   NpyWriter writer(flags.out, {rows, model.vocabulary});
   computeLogits(
@@ -105,12 +153,20 @@ void registerLogits(CLI::App &program) {
                    "int32, or uint16:FILE")
       ->type_name("FILE")
       ->required();
+  command
+      ->add_option("--input", flags->inputs,
+                   "A file for a named input of the model: its line i belongs to line i of --data; "
+                   "may be given several times")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
   addRaw(*command, flags->raw);
   addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
   command
       ->add_option("-o,--out", flags->out,
                    "File to write: as many rows as the text has tokens, row i the logits of "
-                   "token i + 1, by vocabulary")
+                   "token i + 1, by vocabulary; with --input, for each line the logits of its "
+                   "bytes and of the end after it where the context holds it")
       ->type_name("FILE")
       ->required();
   addForce(*command, flags->force);

@@ -110,6 +110,14 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
 void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
                    const NumberSink &rows, const std::function<void(double)> &progress = {});
 
+/// Computes the logits of items: of each as many rows as it has predicted tokens, in order. The
+/// entry `predict` and errors are as of `computeLogits`.
+void computeItemLogits(Executor &executor, const ItemSource &source, const NumberSink &rows,
+                       const std::function<void(double)> &progress = {});
+
+/// Returns the number of rows that `computeItemLogits` yields.
+int64_t countItemRows(Executor &executor, const ItemSource &source);
+
 /// Computes the rows of a stream on a scale of `factor` (row m represents the tokens from factor *
 /// m on). The entry `predict` of the executor must return these rows. Windows have the length of
 /// the context and do not overlap; a window of n tokens has ceil(n / factor) rows. Throws JobError
