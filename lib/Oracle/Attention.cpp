@@ -46,10 +46,13 @@ public:
       for (int64_t p = 0; p < queries; ++p) {
         positionQueries.push_back(line(terms.query, stored, head * size, p));
       }
-      int64_t all = cast<RankedTensorType>(terms.rows.getType()).getDimSize(1);
       int64_t step = op.getDomain().getFactor() / terms.distance.query;
-      for (int64_t d = 0; d < rows.length(batch * positions, step, all); ++d) {
-        distances.push_back(line(terms.rows, termRows, head * size, d));
+      bool isTable = terms.hasRowTable();
+      int64_t all = cast<RankedTensorType>(terms.rows.getType()).getDimSize(isTable ? 0 : 1);
+      int64_t valid = isTable ? all : rows.length(batch * positions, step, all);
+      for (int64_t d = 0; d < valid; ++d) {
+        distances.push_back(isTable ? columns(termRows, d, 0)
+                                    : line(terms.rows, termRows, head * size, d));
       }
     }
     if (terms.bias) {
@@ -91,12 +94,15 @@ public:
     return batch * extent + p % extent;
   }
 
-  Numbers line(Value tensor, const TensorRows &stored, int64_t column, int64_t p) const {
+  Numbers columns(const TensorRows &stored, int64_t row, int64_t column) const {
     Numbers numbers;
     for (int64_t c = 0; c < size; ++c) {
-      numbers.push_back(stored.at(inMemory(tensor, p), column + c));
+      numbers.push_back(stored.at(row, column + c));
     }
     return numbers;
+  }
+  Numbers line(Value tensor, const TensorRows &stored, int64_t column, int64_t p) const {
+    return columns(stored, inMemory(tensor, p), column);
   }
   Number factor(Number number) const { return isBf16 ? roundedToBf16(number) : number; }
 
@@ -120,10 +126,10 @@ public:
   }
   /// Returns the row by distance, and the row of the table of biases, for two positions.
   int64_t distanceRow(int64_t p, int64_t j) const {
-    return op.getTerms().distance.row(p, j, int64_t(distances.size()));
+    return op.getTerms().row(p, j, int64_t(distances.size()));
   }
   int64_t biasRow(int64_t p, int64_t j) const {
-    return op.getTerms().distance.row(p, j, int64_t(biases.size()));
+    return op.getTerms().row(p, j, int64_t(biases.size()));
   }
   /// Returns the score region's arguments. A kernel whose region adds its two products may
   /// accumulate both in one sum.
@@ -303,10 +309,12 @@ void AttentionGradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int
                                   ArrayRef<Number> gradients) {
   constexpr unsigned positionQuery = 3, distanceRow = 4;
   Number ofProduct = head.distances.empty() ? Number() : head.factor(gradients.front());
+  dispatch::DistanceTerms terms = head.op.getTerms();
   auto addLine = [&](unsigned operand, int64_t row, const Numbers &line) {
     RankedTensorType type = getOperandType(operand);
-    int64_t first =
-        (head.batch * type.getDimSize(1) + row) * type.getDimSize(2) + head.head * head.size;
+    bool isTable = operand == distanceRow && terms.hasRowTable();
+    int64_t column = isTable ? 0 : head.head * head.size;
+    int64_t first = (head.batch * type.getDimSize(1) + row) * type.getDimSize(2) + column;
     for (int64_t c = 0; c < head.size; ++c) {
       sums[getLineNumber(operand)][first + c].add(ofProduct, line[c]);
     }
@@ -314,11 +322,13 @@ void AttentionGradients::addTerms(Head<dispatch::AttentionBackwardOp> &head, int
   if (!head.distances.empty()) {
     int64_t row = head.distanceRow(p, j);
     addLine(positionQuery, p, head.distances[row]);
-    addLine(distanceRow, row, head.positionQueries[p]);
+    int64_t part = head.head * terms.countDistances(head.positions) + terms.distance.between(p, j);
+    addLine(distanceRow, terms.hasRowTable() ? part : row, head.positionQueries[p]);
   }
   if (!head.biases.empty()) {
     auto type = cast<RankedTensorType>(op.getGradients().back().getType());
-    int64_t row = head.batch * type.getDimSize(1) + head.biasRow(p, j);
+    int64_t part = terms.isCentered ? terms.distance.between(p, j) : head.biasRow(p, j);
+    int64_t row = head.batch * type.getDimSize(1) + part;
     sums.back()[row * type.getDimSize(2) + head.head].add(gradients.back());
   }
 }

@@ -59,8 +59,8 @@ template <typename Op> static Factor attentionFactor(Op op, unsigned operand) {
   }
   DistanceTerms terms = op.getTerms();
   bool isByDistance = terms.rows && op->getOperand(operand) == terms.rows;
-  return isByDistance ? op.getDomain().getFactor() / terms.distance.query
-                      : findRowFactor(op, operand);
+  return isByDistance && !terms.hasRowTable() ? op.getDomain().getFactor() / terms.distance.query
+                                              : findRowFactor(op, operand);
 }
 
 Factor AttentionOp::getRowFactor(unsigned operand) { return attentionFactor(*this, operand); }
@@ -72,7 +72,7 @@ Factor AttentionBackwardOp::getRowFactor(unsigned operand) {
 std::optional<SharedRead> AttentionOp::getSharedRead(unsigned operand) {
   constexpr unsigned key = 1, value = 2;
   DistanceTerms terms = getTerms();
-  bool isByDistance = terms.rows && getOperand(operand) == terms.rows;
+  bool isByDistance = terms.rows && !terms.hasRowTable() && getOperand(operand) == terms.rows;
   if (operand != key && operand != value && !isByDistance) {
     return std::nullopt;
   }
@@ -94,6 +94,9 @@ DomainAttr AttentionBackwardOp::getResultDomain(unsigned result) {
   }
   if (result < sources) {
     return result == 0 ? getDomain() : getKeys();
+  }
+  if (result > sources && getTerms().hasRowTable()) {
+    return rowsOfDistance(0);
   }
   return result == sources ? getDomain()
                            : rowsOfDistance(getDomain().getFactor() / getTerms().distance.query);

@@ -144,8 +144,9 @@ RowReadList sluice::dispatch::attentionReads(IntegerSet mask, unsigned operands,
                     RowRead::related(2, relation)};
   if (terms.rows) {
     reads.push_back(RowRead::itself(firstTerm, mask.getContext()));
-    reads.push_back(RowRead::related(firstTerm + 1,
-                                     buildDistanceSet(mask.getContext(), terms.distance, false)));
+    IntegerSet distances = buildDistanceSet(mask.getContext(), terms.distance, false);
+    reads.push_back(terms.hasRowTable() ? RowRead::whole(firstTerm + 1)
+                                        : RowRead::related(firstTerm + 1, distances));
   }
   for (unsigned table = firstTerm + (terms.rows ? 2 : 0); table < operands; ++table) {
     reads.push_back(RowRead::whole(table));
@@ -183,11 +184,12 @@ sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands, uns
   RowReadList reads;
   for (unsigned operand = 0; operand < operands; ++operand) {
     bool isOfKeys = operand == key || operand == value;
-    bool isRows = terms.rows && operand == firstTerm + 1;
+    bool isRows = terms.rows && !terms.hasRowTable() && operand == firstTerm + 1;
     if (isRows) {
       reads.push_back(RowRead::related(operand, buildDistanceSet(mask.getContext(), terms.distance,
                                                                  givesKeys || gradients == 1)));
     } else if (operand >= firstTerm + (terms.rows ? 2 : 0) ||
+               (terms.hasRowTable() && operand == firstTerm + 1) ||
                (gradients == 1 && isOfKeys && !isOfTerm)) {
       reads.push_back(RowRead::whole(operand));
     } else if (gradients > 1 || isOfTerm) {

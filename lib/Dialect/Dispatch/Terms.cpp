@@ -21,11 +21,18 @@ template <typename Op> LogicalResult sluice::dispatch::verifyTerms(Op op, size_t
   auto countSteps = [&](Value rows, int64_t step) {
     return (getRowType(rows).getDimSize(1) + step - 1) / step;
   };
+  auto isRowTable = [&](Value term) {
+    RankedTensorType type = getRowType(term);
+    return type.getDimSize(0) % 2 == 1 && type.getDimSize(1) == head &&
+           type.getElementType() == getRowType(op.getQuery()).getElementType();
+  };
   bool fits = terms.count() + others == op.getExtras().size() &&
               terms.count() >= (op.getDistanceBias() ? 1 : 0) &&
               Distance::of(op.getDistance()).has_value();
-  fits = fits && (!terms.rows || (areRows(terms.query) && areRows(terms.rows)));
-  if (fits && terms.rows && !domain.getScheduled()) {
+  fits = fits && (!terms.rows || areRows(terms.query)) &&
+         terms.hasRowTable() == (terms.isCentered && terms.rows) &&
+         (!terms.rows || (terms.hasRowTable() ? isRowTable(terms.rows) : areRows(terms.rows)));
+  if (fits && terms.rows && !terms.hasRowTable() && !domain.getScheduled()) {
     fits = getRowType(terms.query).getDimSize(1) == domain.getPositions() &&
            countSteps(terms.rows, distance.query) == domain.getPositions() &&
            countSteps(terms.rows, distance.key) == keys.getPositions();
@@ -34,7 +41,9 @@ template <typename Op> LogicalResult sluice::dispatch::verifyTerms(Op op, size_t
     RankedTensorType type = getRowType(terms.bias);
     int64_t most = distance.query * domain.getPositions() + std::max<int64_t>(distance.offset, 0);
     fits = type.getRank() == 2 && type.getElementType().isF32() && type.getDimSize(0) >= 1 &&
-           (domain.getScheduled() || type.getDimSize(0) <= most) && type.getDimSize(1) == heads;
+           (terms.isCentered ? type.getDimSize(0) % 2 == 1
+                             : domain.getScheduled() || type.getDimSize(0) <= most) &&
+           type.getDimSize(1) == heads;
   }
   bool isOneStep = domain.getFactor() * distance.key == keys.getFactor() * distance.query &&
                    domain.getFactor() % distance.query == 0;
@@ -61,11 +70,17 @@ bool sluice::dispatch::fitsTerms(AttentionBackwardOp op) {
     return cast<RankedTensorType>(value.getType()).getShape();
   };
   auto gradients = op.getGradients().take_back(terms.count());
-  bool fits = !terms.rows || (getTensorShape(gradients[0]) == getTensorShape(terms.query) &&
-                              getTensorShape(gradients[1]) == getTensorShape(terms.rows));
+  int64_t batch = op.getDomain().getBatch(), heads = op.getHeads(),
+          distances = terms.countDistances(op.getDomain().getPositions());
+  SmallVector<int64_t> rowParts{batch, heads * distances, static_cast<int64_t>(op.getHeadSize())};
+  bool fits =
+      !terms.rows || (getTensorShape(gradients[0]) == getTensorShape(terms.query) &&
+                      getTensorShape(gradients[1]) ==
+                          (terms.hasRowTable() ? ArrayRef(rowParts) : getTensorShape(terms.rows)));
   if (fits && terms.bias) {
-    SmallVector<int64_t> parts{op.getDomain().getBatch()};
+    SmallVector<int64_t> parts{batch};
     llvm::append_range(parts, getTensorShape(terms.bias));
+    parts[1] = terms.isCentered ? distances : parts[1];
     fits = getTensorShape(gradients.back()) == ArrayRef(parts) &&
            getElementTypeOrSelf(gradients.back().getType()).isF32();
   }

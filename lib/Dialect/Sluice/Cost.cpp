@@ -173,7 +173,10 @@ Cost AttentionOp::getCost() {
   double each = 4.0 * getHeadSize() + operations(getScore()) + 2 + countTerms(*this, 1, 1);
   SmallVector<Value> saved = {getQuery(), getKey(), getValue(), getOutput(), getLse()};
   if (dispatch::DistanceTerms terms = getTerms(); terms.rows) {
-    saved.append({terms.query, terms.rows});
+    saved.push_back(terms.query);
+    if (!terms.hasRowTable()) { // weights are kept anyway
+      saved.push_back(terms.rows);
+    }
   }
   return cost(*this, each * pairs(*this), saved);
 }

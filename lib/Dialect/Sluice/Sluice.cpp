@@ -291,8 +291,20 @@ static int64_t getScaleFactor(Operation *op, Value sequence) {
   return scale ? static_cast<int64_t>(scale.getFactor()) : 0;
 }
 
+/// Verifies that tables of both directions have a middle row.
+template <typename Op>
+static LogicalResult verifyCentered(Op op, const dispatch::DistanceTerms &terms) {
+  auto isOdd = [](Value table) {
+    return !table || cast<RankedTensorType>(table.getType()).getDimSize(0) % 2 == 1;
+  };
+  if (!isOdd(terms.bias) || (terms.rows && !terms.hasRowTable()) || !isOdd(terms.rows)) {
+    return op.emitOpError("S-150: expected tables of an odd number of rows with \"centered\"");
+  }
+  return success();
+}
+
 /// Verifies that a step of distance divides both the query's and the key's factor, and that no pair
-/// of the mask has a distance below 0.
+/// of the mask has a distance below 0. verifyModel verifies distances of tables of both directions.
 template <typename Op> static LogicalResult verifyDistance(Op op) {
   auto distance = dispatch::Distance::of(op.getDistance());
   if (!distance) {
@@ -302,12 +314,19 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
   }
   auto terms = op.getTerms();
   int64_t query = getScaleFactor(op, op.getQuery()), key = getScaleFactor(op, op.getKey());
-  int64_t step = terms.rows ? getScaleFactor(op, terms.rows) : query / distance->query;
+  bool isSequence = terms.rows && !terms.hasRowTable();
+  int64_t step = isSequence ? getScaleFactor(op, terms.rows) : query / distance->query;
   if (step * distance->query != query || step * distance->key != key) {
     return op.emitOpError("S-081: expected queries and keys whose factors are ")
            << distance->query << " and " << distance->key
            << " times that of a step of distance, found " << query << ", " << key << " and "
            << step;
+  }
+  if (terms.isCentered) {
+    return verifyCentered(op, terms);
+  }
+  if (terms.hasRowTable()) {
+    return op.emitOpError("S-150: expected a table of rows by distance only with \"centered\"");
   }
   AffineExpr p = getAffineDimExpr(0, op.getContext());
   AffineExpr latest = distance->greatest(p).floorDiv(distance->key);
@@ -326,11 +345,12 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
 /// Verifies the operands of relative position terms: sequences before tables, with one column per
 /// column of the heads.
 template <typename Op> static LogicalResult verifyTerms(Op op) {
-  auto isTable = [](Value extra) { return isa<RankedTensorType>(extra.getType()); };
+  auto isTable = dispatch::DistanceTerms::isTable;
   size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();
   size_t bias = op.getDistanceBias() ? 1 : 0;
-  bool isOrdered = llvm::all_of(op.getExtras().take_back(tables), isTable) && tables >= bias &&
-                   tables <= bias + 1 && (all == tables || all == tables + 2) &&
+  size_t byDistance = bias + (all == tables + 1 ? 1 : 0); // Qv alone is followed by a table of rows
+  bool isOrdered = llvm::all_of(op.getExtras().take_back(tables), isTable) &&
+                   tables >= byDistance && tables <= byDistance + 1 && all <= tables + 2 &&
                    llvm::all_of(op.getExtras().drop_back(tables),
                                 [](Value extra) { return isa<SequenceType>(extra.getType()); });
   if (!isOrdered) {
@@ -350,10 +370,15 @@ template <typename Op> static LogicalResult verifyTerms(Op op) {
   auto heads = static_cast<int64_t>(op.getHeads());
   int64_t columns = heads * static_cast<int64_t>(op.getHeadSize());
   auto table = terms.bias ? cast<RankedTensorType>(terms.bias.getType()) : RankedTensorType();
-  if ((terms.rows &&
-       (getSequenceWidth(terms.query) != columns || getSequenceWidth(terms.rows) != columns)) ||
-      (table &&
-       (table.getRank() != 2 || table.getDimSize(0) < 1 || table.getDimSize(1) != heads))) {
+  auto fitsRows = [&] {
+    auto rows = dyn_cast<RankedTensorType>(terms.rows.getType());
+    return getSequenceWidth(terms.query) == columns &&
+           (rows ? rows.getRank() == 2 &&
+                       rows.getDimSize(1) == static_cast<int64_t>(op.getHeadSize())
+                 : getSequenceWidth(terms.rows) == columns);
+  };
+  if ((terms.rows && !fitsRows()) || (table && (table.getRank() != 2 || table.getDimSize(0) < 1 ||
+                                                table.getDimSize(1) != heads))) {
     InFlightDiagnostic error = op.emitOpError("S-045: expected terms by distance of ")
                                << columns << " columns per row, or of " << heads
                                << " numbers per distance, found ";
@@ -460,9 +485,12 @@ LogicalResult AttentionBackwardOp::verify() {
   for (auto [gradient, term] : llvm::zip_equal(ofTerms, getExtras().take_front(terms.count()))) {
     auto found = dyn_cast<SequenceType>(gradient.getType());
     auto expected = dyn_cast<SequenceType>(term.getType());
-    bool fits = found && expected ? found.getScale() == expected.getScale() &&
-                                        found.getWidth() == expected.getWidth()
-                                  : gradient.getType() == term.getType();
+    bool fits =
+        found && expected
+            ? found.getScale() == expected.getScale() && found.getWidth() == expected.getWidth()
+            : isa<RankedTensorType>(term.getType()) &&
+                  gradient.getType() ==
+                      cast<RankedTensorType>(term.getType()).clone(Float32Type::get(getContext()));
     if (!fits) {
       return emitOpError("S-036: expected a gradient of ")
              << term.getType() << ", found " << gradient.getType();

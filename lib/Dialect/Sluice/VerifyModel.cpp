@@ -166,9 +166,9 @@ static LogicalResult verifyAxes(Operation *op) {
   if (auto meeting = dyn_cast<AxesInterface>(op)) {
     AxisOp queries = findSequenceAxis(op, meeting.getQuery()),
            keys = findSequenceAxis(op, meeting.getKey());
-    if (queries && keys && queries != keys && queries.getCapacity()) {
-      return op->emitError() << "S-040: expected queries of the axis that is predicted where keys "
-                                "are of another, found queries of the given axis @"
+    if (queries && keys && queries != keys && queries.getCapacity() && !keys.getCapacity()) {
+      return op->emitError() << "S-040: expected keys of a given axis where queries are of another "
+                                "given axis, found queries of the given axis @"
                              << queries.getSymName() << " and keys of @" << keys.getSymName();
     }
     bool isOfSegments = queries && keys && (queries.getSegments() || keys.getSegments());
@@ -194,6 +194,17 @@ static LogicalResult verifyAxes(Operation *op) {
   if (first && first.getCapacity() && findShift(op)) {
     return op->emitError() << "S-041: expected no shift on the given axis @" << first.getSymName()
                            << ", whose rows have counts of their own, found one";
+  }
+  return success();
+}
+
+/// Verifies that no pair of positions has a distance below 0 where tables have both directions.
+template <typename Op> static LogicalResult verifyCentered(Op op) {
+  int64_t last = getPositions(op, op.getKey().getType()) - 1;
+  dispatch::Distance distance = op.getTerms().distance;
+  if (op.getCentered() && distance.offset < distance.key * last) {
+    return op.emitError() << "S-046: expected a distance of at least 0 for each of " << last + 1
+                          << " keys with \"centered\", found one below 0";
   }
   return success();
 }
@@ -227,6 +238,13 @@ static LogicalResult verifyInModel(Operation *op, SymbolTableCollection &symbols
   auto axis = dyn_cast<AxisOp>(op);
   if ((axis && failed(verifySegments(axis))) || failed(verifySizes(op)) ||
       (scale && failed(verifyScale(scale))) || failed(verifyAxes(op))) {
+    return failure();
+  }
+  if (auto attention = dyn_cast<AttentionOp>(op); attention && failed(verifyCentered(attention))) {
+    return failure();
+  }
+  auto backward = dyn_cast<AttentionBackwardOp>(op);
+  if (backward && failed(verifyCentered(backward))) {
     return failure();
   }
   if (auto func = dyn_cast<func::FuncOp>(op)) {

@@ -5,6 +5,7 @@
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/ParameterGroups.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -99,6 +100,25 @@ void putDecays(ModuleOp module, const ParameterLayout &layout,
   }
 }
 
+/// Returns the row of a table for each distance, repeated for all heads and rows of the batch. The
+/// name has the distance of the middle row, and the number of rows and of distances.
+std::vector<int32_t> clipDistances(StringRef name, Type type) {
+  SmallVector<StringRef> words;
+  name.split(words, '.');
+  int64_t middle = 0, rows = 1, distances = 1;
+  words[1].getAsInteger(10, middle);
+  words[2].getAsInteger(10, rows);
+  words[3].getAsInteger(10, distances);
+  std::vector<int32_t> clipped(cast<RankedTensorType>(type).getNumElements());
+  int64_t columns = cast<RankedTensorType>(type).getDimSize(1);
+  for (size_t i = 0; i < clipped.size(); ++i) {
+    int64_t distance = static_cast<int64_t>(i) % columns % distances;
+    int64_t row = distance - middle + (rows - 1) / 2;
+    clipped[i] = static_cast<int32_t>(std::clamp<int64_t>(row, 0, rows - 1));
+  }
+  return clipped;
+}
+
 } // namespace
 
 std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memory) {
@@ -135,7 +155,12 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;
             }));
-  for (const auto &[name, place] : memory.places) { // one per length of an axis
+  for (const auto &[name, place] : memory.places) {
+    if (StringRef(name).starts_with("constant:clipped.")) {
+      std::vector<int32_t> rows = clipDistances(name, place.type);
+      put(name.substr(name.find(':') + 1), rows.data(), rows.size() * sizeof(int32_t));
+    }
+    // One per length of an axis.
     if (StringRef(name).starts_with("constant:positions")) {
       auto type = cast<RankedTensorType>(place.type);
       std::vector<int32_t> positions(type.getNumElements());

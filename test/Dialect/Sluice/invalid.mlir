@@ -343,6 +343,35 @@ func.func @distances_below_zero(%x: !sluice.seq<@fine, 4, f32>, %y: !sluice.seq<
 
 // -----
 
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @no_middle_row(%x: !sluice.seq<@fine, 4, f32>, %b: tensor<4x1xf32>) {
+  // expected-error@+1 {{S-150: expected tables of an odd number of rows with "centered"}}
+  %o, %l = sluice.attention %x, %x, %x, %b attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, distance_bias, centered,
+      distance = affine_map<(p, q) -> (p - q + 8)>,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (n - 1 - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %e: f32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<4x1xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @fine on @t factor 1
+func.func @rows_of_one_direction(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3x4xf32>) {
+  // expected-error@+1 {{S-150: expected a table of rows by distance only with "centered"}}
+  %o, %l = sluice.attention %x, %x, %x, %x, %r attributes {heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64,
+      query_column = 0 : i64, key_column = 0 : i64, value_column = 0 : i64, mask = affine_set<(p, q)[n] : (p - q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32, %e: f32):
+    sluice.yield %s : f32
+  } : (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 4, f32>, tensor<3x4xf32>) -> (!sluice.seq<@fine, 4, f32>, !sluice.seq<@fine, 1, f32>)
+  return
+}
+
+// -----
+
 func.func @captured(%a: !sluice.seq<@s1, 4, f32>, %outside: f32) {
   // expected-note@+1 {{required by region isolation constraints}}
   %y = sluice.map(%a) {

@@ -153,6 +153,22 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     return %y#4 : tensor<5x2xf32>
   }
 
+  // CHECK-LABEL: func.func @attention_in_both_directions
+  func.func @attention_in_both_directions(%q: !sluice.seq<@fine, 8, f32>, %x: !sluice.seq<@fine, 16, f32>, %rows: tensor<5x4xf32>,
+      %bias: tensor<3x2xf32>) -> !sluice.seq<@fine, 8, f32> {
+    // CHECK: sluice.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {centered, distance = #{{.*}}, distance_bias,
+    %o, %lse = sluice.attention %q, %x, %x, %q, %rows, %bias attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64,
+        distance_bias, centered, distance = affine_map<(p, q) -> (p - q + 15)>,
+        query_column = 0 : i64, key_column = 0 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (n - 1 - q >= 0)>} {
+    ^bb0(%s: f32, %p: i32, %k: i32, %h: i32, %d: f32, %e: f32):
+      %both = arith.addf %s, %d : f32
+      %c = arith.addf %both, %e : f32
+      sluice.yield %c : f32
+    } : (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 16, f32>, !sluice.seq<@fine, 8, f32>,
+         tensor<5x4xf32>, tensor<3x2xf32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 2, f32>)
+    return %o : !sluice.seq<@fine, 8, f32>
+  }
+
   // CHECK-LABEL: func.func @backward
   func.func @backward(%t: !sluice.seq<@fine, 0, i32>, %x: !sluice.seq<@fine, 8, f32>, %dy: !sluice.seq<@fine, 8, f32>,
                       %n: !sluice.seq<@fine, 0, f32>, %v: tensor<8xf32>, %w: tensor<8x8xf32>, %table: tensor<7x8xf32>) {

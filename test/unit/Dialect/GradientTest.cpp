@@ -145,6 +145,22 @@ std::string attentionByProduct() {
          ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
 }
 
+/// Tables of signed distances, clipped to 2 and to 1: rows that two heads of 2 share, whose
+/// products are added to the scores before a factor, and a number per head after it.
+std::string attentionInBothDirections() {
+  std::string rows = "tensor<5x2xf32>", biases = "tensor<3x2xf32>";
+  std::string types = s2d4 + ", " + s2d4 + ", " + s2d4 + ", " + s2d4 + ", " + rows + ", " + biases;
+  return "(%q: " + s2d4 + ", %k: " + s2d4 + ", %a: " + rows + ", %e: " + biases + ") -> " + s2d4 +
+         " { %o, %l = sluice.attention %q, %k, %k, %q, %a, %e attributes {heads = 2 : i64, "
+         "kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64, key_column = 0 : i64, "
+         "value_column = 0 : i64, distance_bias, centered, distance = affine_map<(p, q) -> (p - q "
+         "+ 15)>, mask = affine_set<(p, q)[n] : (n - 1 - q >= 0)>} {^bb0(%s: f32, %p: i32, %t: "
+         "i32, %h: i32, %w: f32, %b: f32): %c = arith.constant 0.75 : f32 %d = arith.addf %s, %w : "
+         "f32 %m = arith.mulf %d, %c : f32 %n = arith.addf %m, %b : f32 sluice.yield %n : f32} : "
+         "(" +
+         types + ") -> (" + s2d4 + ", !sluice.seq<@s2, 2, f32>) return %o : " + s2d4 + " }";
+}
+
 std::string norm(bool rms, bool bias) {
   std::string v = "tensor<4xf32>";
   return "(%x: " + s2d4 + ", %g: " + v + (bias ? ", %b: " + v : "") + ") -> " + s2d4 +
@@ -348,6 +364,7 @@ std::vector<Case> cases() {
                      ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"attention_by_distance", differences, attentionByDistance()},
       {"attention_by_product", differences, attentionByProduct()},
+      {"attention_in_both_directions", differences, attentionInBothDirections()},
       {"attention_dropout", differences,
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},

@@ -59,6 +59,23 @@ AttentionCase sluice::test::withTerms(AttentionCase c, bool distances, int64_t b
   return c;
 }
 
+AttentionCase sluice::test::inBothDirections(AttentionCase c, bool distances, bool biases,
+                                             int64_t tableRows) {
+  c.distanceOffset = c.keys() - 1;
+  c.distancePositions = c.positions + c.keys() - 1;
+  c.tableRows = tableRows;
+  return withTerms(c, distances, biases ? tableRows : 0);
+}
+
+AttentionCase sluice::test::onGivenAxis(int64_t heads, int64_t kvHeads, int64_t head) {
+  AttentionCase c{"given axis", 4, 70, heads, kvHeads, head, 70, 4, everything(), scaled(0.25)};
+  c.factor = c.keyFactor = 0;
+  c.keyPositions = 70;
+  c.keyCounts = {70, 0, 33, 64};
+  c.tensors = 2;
+  return c;
+}
+
 AttentionCase sluice::test::acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows) {
   int64_t step = std::gcd(a, b);
   AttentionCase c = onScales(a, b, 0, 1000);
@@ -191,7 +208,8 @@ static std::string attributes(const AttentionCase &c) {
          " : i64, value_column = " + number(c.getFirstColumn(2)) +
          " : i64, mask = " + c.relation.text + ", dropout = " + std::to_string(c.dropout) +
          " : f32, random_id = " + number(c.randomId) + " : i64" +
-         (c.biasRows > 0 ? ", distance_bias" : "") + distanceText(c) + "}";
+         (c.biasRows > 0 ? ", distance_bias" : "") + (c.tableRows > 0 ? ", centered" : "") +
+         distanceText(c) + "}";
 }
 
 /// A bias is added to the score's result.
@@ -242,16 +260,19 @@ static Operands getOperandRecords(const AttentionCase &c) {
   }
   for (int64_t term = 0; term < c.terms(); ++term) {
     bool isTable = c.biasRows > 0 && term + 1 == c.terms();
+    bool isShared = !isTable && term == 1 && c.tableRows > 0;
     std::string name = ", %t" + std::to_string(term);
     std::string type =
         isTable ? "tensor<" + std::to_string(c.biasRows) + "x" + std::to_string(c.heads) + "xf32>"
-                : tensor(c.batch, c.termRows(term), c.termWidth(term), c.bf16);
+        : isShared ? "tensor<" + std::to_string(c.tableRows) + "x" + std::to_string(c.head) +
+                         (c.bf16 ? "xbf16>" : "xf32>")
+                   : tensor(c.batch, c.termRows(term), c.termWidth(term), c.bf16);
     operands.termNames += name;
     operands.termArguments += name + ": " + type;
     operands.termTypes += ", " + type;
-    operands.gradients.push_back(
-        isTable ? tensor(c.batch, c.biasRows, c.heads)
-                : tensor(c.batch, c.termRows(term), c.termWidth(term), c.bf16Results()));
+    operands.gradients.push_back(isTable ? tensor(c.batch, c.biasParts(), c.heads)
+                                         : tensor(c.batch, c.termRows(term), c.termWidth(term),
+                                                  c.bf16Results() && !isShared));
   }
   return operands;
 }

@@ -88,9 +88,16 @@ struct HeadEvaluation {
   int64_t distance(int64_t p, int64_t j) const {
     return c.distanceQuery * p - c.distanceKey * j + c.distanceOffset;
   }
-  int64_t biasRow(int64_t p, int64_t j) const { return std::min(distance(p, j), c.biasRows - 1); }
+  /// The row of a table of both directions, whose middle row is the distance of p = j.
+  int64_t tableRow(int64_t p, int64_t j) const {
+    int64_t most = c.tableRows / 2;
+    return std::clamp(distance(p, j) - c.distanceOffset, -most, most) + most;
+  }
+  int64_t biasRow(int64_t p, int64_t j) const {
+    return c.tableRows > 0 ? tableRow(p, j) : std::min(distance(p, j), c.biasRows - 1);
+  }
   int64_t distanceRow(int64_t p, int64_t j) const {
-    return std::min(distance(p, j), c.validDistances() - 1);
+    return c.tableRows > 0 ? tableRow(p, j) : std::min(distance(p, j), c.validDistances() - 1);
   }
   double bias(int64_t p, int64_t j) const {
     return c.biasRows > 0 ? data.terms.back()[biasRow(p, j) * c.heads + h] : 0;
@@ -125,13 +132,15 @@ struct HeadEvaluation {
       for (int64_t p = 0; p < count; ++p) {
         matrix.emplace_back();
         for (int64_t i = 0; i < c.head; ++i) {
-          matrix[p].push_back(data.terms[term][atTerm(term, p, i)]);
+          bool isShared = term == 1 && c.tableRows > 0;
+          int64_t at = isShared ? p * c.head + i : atTerm(term, p, i);
+          matrix[p].push_back(data.terms[term][at]);
         }
       }
     };
     if (c.distances) {
       load(distanceQueries, 0, n);
-      load(distances, 1, c.validDistances());
+      load(distances, 1, c.tableRows > 0 ? c.tableRows : c.validDistances());
     }
   }
   void load() {
@@ -213,10 +222,13 @@ void HeadEvaluation::addTerms(int64_t p, int64_t j, double ofProduct, double bou
     int64_t at = distanceRow(p, j);
     double query = distanceQueries[p][i], row = distances[at][i];
     put(data.termGradients[0], atTerm(0, p, i), ofProduct * row, bound * std::abs(row));
-    put(data.termGradients[1], atTerm(1, at, i), ofProduct * query, bound * std::abs(query));
+    int64_t part = (b * c.heads + h) * c.distancePositions + distance(p, j);
+    put(data.termGradients[1], c.tableRows > 0 ? part * c.head + i : atTerm(1, at, i),
+        ofProduct * query, bound * std::abs(query));
   }
   if (c.biasRows > 0) {
-    int64_t at = (b * c.biasRows + biasRow(p, j)) * c.heads + h;
+    int64_t row = c.tableRows > 0 ? distance(p, j) : biasRow(p, j);
+    int64_t at = (b * c.biasParts() + row) * c.heads + h;
     put(data.termGradients.back(), at, gradient, boundOfGradient);
   }
 }
@@ -354,15 +366,22 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
   }
   for (int64_t term = 0; term < c.terms(); ++term) {
     bool isTable = c.biasRows > 0 && term + 1 == c.terms();
-    int64_t elements = isTable ? c.biasRows * c.heads : c.batch * c.termRows(term) * wide;
+    bool isShared = !isTable && term == 1 && c.tableRows > 0;
+    int64_t elements = isTable    ? c.biasRows * c.heads
+                       : isShared ? c.tableRows * c.head
+                                  : c.batch * c.termRows(term) * wide;
     std::vector<float> &drawn = data.terms.emplace_back(elements);
-    if (isTable) {
-      std::ranges::generate(drawn, [&] { return uniform(random); });
+    if (isTable || isShared) {
+      std::ranges::generate(drawn, [&] {
+        float number = uniform(random);
+        return isShared && c.bf16 ? float(toBf16(number)) : number;
+      });
     } else {
       auto valid = [&](int64_t) { return term == 0 ? c.valid() : c.validDistances(); };
       drawRows(drawn, c.termRows(term), valid, wide);
     }
-    data.termGradients.emplace_back(isTable ? c.batch * elements : elements);
+    int64_t rows = isTable ? c.biasParts() : c.termRows(term);
+    data.termGradients.emplace_back(c.batch * rows * c.termWidth(term));
   }
   draw(data.outputGradient, wide);
   draw(data.outputIn, wide);
@@ -394,7 +413,8 @@ AttentionData sluice::test::makeAttention(const AttentionCase &c) {
   for (int64_t tensor = 0; tensor < c.tensors && c.bf16Results(); ++tensor) {
     round(data.getExpectedGradient(tensor));
   }
-  for (int64_t term = 0; term < 2 && c.distances && c.bf16Results(); ++term) {
+  int64_t sequences = c.tableRows > 0 ? 1 : 2; // gradients of tables are f32
+  for (int64_t term = 0; term < sequences && c.distances && c.bf16Results(); ++term) {
     round(data.termGradients[term]);
   }
   return data;

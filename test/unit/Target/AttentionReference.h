@@ -50,9 +50,10 @@ struct AttentionCase {
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
   int64_t distanceQuery = 1, distanceKey = 1, distanceOffset = 0; ///< a, b, c of a p - b q + c
   int64_t distancePositions = 0; ///< rows by distance; 0: one per query
+  int64_t tableRows = 0; ///< of tables of both directions, which rows by distance then are; 0: none
 
   bool bf16Results() const { return bf16 && !wideResults; }
-  int64_t valid() const { return (length + factor - 1) / factor; }
+  int64_t valid() const { return factor == 0 ? positions : (length + factor - 1) / factor; }
   int64_t keys() const { return keyPositions > 0 ? keyPositions : positions; }
   int64_t validKeys(int64_t row) const {
     return !keyCounts.empty() ? keyCounts[size_t(row)]
@@ -68,12 +69,23 @@ struct AttentionCase {
   int64_t getValueRows(int64_t tensor) const { return tensor == 0 ? positions : keys(); }
   int64_t distanceRows() const { return distancePositions > 0 ? distancePositions : positions; }
   int64_t validDistances() const {
+    if (tableRows > 0) {
+      return distancePositions;
+    }
     int64_t step = factor / distanceQuery;
     return (length + step - 1) / step;
   }
-  int64_t termRows(int64_t term) const { return term == 1 ? distanceRows() : positions; }
+  /// Returns the rows of a term, or of the gradient of a table that heads share.
+  int64_t termRows(int64_t term) const {
+    return term == 0 ? positions : (tableRows > 0 ? heads : 1) * distanceRows();
+  }
   int64_t terms() const { return (distances ? 2 : 0) + (biasRows > 0 ? 1 : 0); }
-  int64_t termWidth(int64_t term) const { return distances && term < 2 ? heads * head : heads; }
+  int64_t termWidth(int64_t term) const {
+    bool isShared = term == 1 && tableRows > 0;
+    return distances && term < 2 ? (isShared ? head : heads * head) : heads;
+  }
+  /// Returns the rows of the gradient of the table of biases.
+  int64_t biasParts() const { return tableRows > 0 ? distancePositions : biasRows; }
   std::string forwardText() const;
   std::string backwardText() const;
 };
@@ -117,6 +129,10 @@ MaskRelation betweenScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 AttentionCase onScales(int64_t a, int64_t b, int64_t begin, int64_t end);
 /// The case with products by distance, or a table of this many biases, or both.
 AttentionCase withTerms(AttentionCase c, bool distances, int64_t biasRows);
+/// The case with tables of both directions: rows that all heads share, or biases, or both.
+AttentionCase inBothDirections(AttentionCase c, bool distances, bool biases, int64_t tableRows);
+/// Four rows over their own keys, each with its own count, as on the axis of an input.
+AttentionCase onGivenAxis(int64_t heads, int64_t kvHeads, int64_t head);
 /// The case between scales with both: distances in steps of the finer one, between beginnings, or
 /// between ends, where the last group may be partial.
 AttentionCase acrossScales(int64_t a, int64_t b, bool isComplete, int64_t biasRows);

@@ -167,6 +167,21 @@ TEST(Attention, GroupedHeadsRotaryAndScores) {
   check({"linear bias", 1, 70, 4, 2, 8, 66, 1, everything(), linearBias()});
 }
 
+/// Tables of signed distances: fewer rows than distances, one, and more; given keys, grouped heads,
+/// and a region whose gradients by its two products differ.
+TEST(Attention, TablesOfBothDirections) {
+  AttentionCase c{"both directions", 2, 70, 4, 2, 8, 67, 1, everything(), plain};
+  check(inBothDirections(c, true, true, 9), {1, 33});
+  check(inBothDirections(c, false, true, 161), {3});
+  check(inBothDirections(onGivenAxis(4, 4, 20), true, false, 17));
+  AttentionCase large{
+      "both directions, large blocks", 1, 330, 2, 1, 16, 311, 1, everything(), gated(0.5)};
+  check(inBothDirections(large, true, true, 101), {1, 64, 129});
+  c.relation = causal();
+  c.dropout = 0.25f;
+  check(inBothDirections(c, true, false, 1));
+}
+
 /// Biases, products with rows, and both; fewer, equal and more distances than the distinguished
 /// ones; small and large blocks, grouped heads, windows, and a region whose derivative reads the
 /// score.

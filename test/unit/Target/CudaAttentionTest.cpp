@@ -70,7 +70,7 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
       bool isTable = c.biasRows > 0 && term + 1 == c.terms();
       compare(c, gradients[c.tensors + term], data.termGradients[term], c.termWidth(term), true,
               "gradient of term " + std::to_string(term),
-              isTable ? allValid : (term == 1 ? byDistance : 0));
+              isTable || (term == 1 && c.tableRows > 0) ? allValid : (term == 1 ? byDistance : 0));
     }
     checkTraffic(c, backward);
   }
@@ -181,6 +181,17 @@ TEST(CudaAttention, RowsAndBiasesByDistance) {
   check(withTerms(narrow, true, 67));
   AttentionCase late{"both, no late key", 1, 72, 3, 1, 20, 70, 1, shifted, plain, true, 0.25f};
   check(withTerms(late, true, 9));
+}
+
+/// Tables of signed distances: fewer rows than distances, one, and more; and given keys.
+TEST(CudaAttention, TablesOfBothDirections) {
+  AttentionCase c{"both directions", 1, 70, 2, 1, 16, 67, 1, everything(), plain};
+  check(inBothDirections(c, true, true, 9), {1, 33});
+  check(inBothDirections(onGivenAxis(2, 2, 32), true, false, 17));
+  check(inBothDirections(onGivenAxis(3, 1, 5), false, true, 161));
+  c.relation = causal();
+  c.dropout = 0.25f;
+  check(inBothDirections(c, true, false, 1));
 }
 
 /// A region that uses the product as a gate: its gradients are not the gradients of the score.

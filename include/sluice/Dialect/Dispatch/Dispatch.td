@@ -100,8 +100,8 @@ defvar attentionConstraints = [{
     - D-024: `extras` holds the operands above in their order, and key counts are i64
       [batch].
     - D-025: rows of terms have the columns and the type of queries, one per step of the
-      distance, a table of biases is f32 [M, heads], and the factors of queries and keys are
-      in the ratio of a and b.
+      distance, or with `centered` a table [M, D]; a table of biases is f32 [M, heads], and the
+      factors of queries and keys are in the ratio of a and b.
 }];
 defvar crossEntropyConstraints = [{
     - D-009: rows are [B, T, d] and weights [V, d].

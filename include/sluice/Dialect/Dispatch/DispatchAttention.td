@@ -29,6 +29,11 @@ defvar attentionDoc = [{
     them by any function: a sum or a product, for example. A table of one row is one number per
     head. A distance beyond the last (valid) row uses that row. The mask implies d(p, q) >= 0. Q, K,
     V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
+
+    With `centered` tables have both directions: of M rows, M odd, the middle one is for d(p, q) =
+    c, where a p = b q, and the distances before the first row use that row. In place of a tensor of
+    rows, R may then be a table [M, D] that all heads share: the product is the sum of the products
+    Qv[p, h D + i] R[d(p, q), i].
 }];
 
 defvar attentionMethods = [{
@@ -52,7 +57,7 @@ class Dispatch_AttentionBase<string mnemonic_> : Dispatch_DrawingOp<mnemonic_> {
                        IntegerSetAttr:$mask, DefaultValuedAttr<F32Attr, "0.0f">:$dropout,
                        DefaultValuedAttr<I64Attr, "0">:$random_id, OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard, UnitAttr:$distance_bias,
-                           OptionalAttr<AffineMapAttr>:$distance), drawing);
+                           OptionalAttr<AffineMapAttr>:$distance, UnitAttr:$centered), drawing);
 }
 
 def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
@@ -91,7 +96,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
     DistanceTerms getTerms() {
       size_t others = (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0);
       return DistanceTerms(getExtras().drop_back(others),
-                           getDistanceBias(), getDistance());
+                           getDistanceBias(), getCentered(), getDistance());
     }
   }];
   let regions = (region SizedRegion<1>:$score);
@@ -113,6 +118,8 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     their contents are undefined. `extras` has the operands of terms, `rotary` and `key_counts`, in
     this order, if present. Gradients of terms follow: of Qv and R in the shapes of their operands,
     and of the table as [B, M, heads], one partial sum per batch row, which `scatter_rows` adds up.
+    With `centered` partial sums have a row for each distance d(p, q), S of them: [B, S, heads] of
+    the table of biases, and of the table R [B, heads * S, D], f32.
 
     Example:
 
@@ -147,17 +154,15 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let extraClassDeclaration = attentionMethods # [{
     /// Returns the table of rotary angles, after the terms; null without rotation.
     ::mlir::Value getRotary() {
-      auto isTable = [](::mlir::Value value) {
-        return ::llvm::cast<::mlir::RankedTensorType>(value.getType()).getRank() == 2;
-      };
       auto others = getExtras().drop_back(getKeyCounts() ? 1 : 0);
-      bool isThere = ::llvm::count_if(others, isTable) > (getDistanceBias() ? 1 : 0);
+      size_t tables = ::llvm::count_if(others, DistanceTerms::isTable);
+      bool isThere = tables > DistanceTerms::countTables(others, getDistanceBias());
       return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
     }
     DistanceTerms getTerms() {
       size_t others = (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0);
       return DistanceTerms(getExtras().drop_back(others),
-                           getDistanceBias(), getDistance());
+                           getDistanceBias(), getCentered(), getDistance());
     }
     /// Returns the gradients of queries, keys and values: one, two or three.
     ::mlir::ResultRange getSourceGradients() {

@@ -8,20 +8,20 @@ def attentionAttributes {
                             IntegerSetAttr:$mask,
                         DefaultValuedAttr<F32Attr, "0.0f">:$dropout, DefaultValuedAttr<I64Attr,
                             "0">:$random_id,
-                        UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance);
+                        UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance,
+                        UnitAttr:$centered);
   code declaration = [{
     /// Returns the table of rotary angles, the last operand; null without rotation.
     ::mlir::Value getRotary() {
-      auto isTable = [](::mlir::Value value) {
-        return ::llvm::isa<::mlir::RankedTensorType>(value.getType());
-      };
-      bool isThere = ::llvm::count_if(getExtras(), isTable) > (getDistanceBias() ? 1 : 0);
+      using ::sluice::dispatch::DistanceTerms;
+      size_t tables = ::llvm::count_if(getExtras(), DistanceTerms::isTable);
+      bool isThere = tables > DistanceTerms::countTables(getExtras(), getDistanceBias());
       return isThere ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
     }
     /// Returns the relative position terms of scores.
     ::sluice::dispatch::DistanceTerms getTerms() {
       return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0),
-                                               getDistanceBias(), getDistance());
+                                               getDistanceBias(), getCentered(), getDistance());
     }
   }];
 }
@@ -50,6 +50,10 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, Isolat
     A table of one row is one number per head. Gradients of Qv, R and the table follow from the
     region's derivatives by these arguments. A distance beyond the last valid row uses that row. The
     mask implies d(p, q) >= 0.
+
+    With `centered` tables have both directions: of M rows the middle one is for d(p, q) = c, where
+    a p = b q, and distances before the first row use that row. R may then be a table [M, head_size]
+    that all heads share (Shaw et al. 2018, equation 4 without values, with Q = Qv).
 
     Example:
 

@@ -111,11 +111,14 @@ defvar scoreConstraints = [{
       where `distance_bias` is set, then at most one table of angles.
     - S-045: the rows of terms have `heads` times `head_size` columns; the table of biases
       is [M, heads], M at least 1.
-    - S-046: where scores have distance terms, the mask implies a distance of at least 0.
+    - S-046: where scores have distance terms, the mask implies a distance of at least 0; with
+      `centered` no pair of positions has one below 0 (`--sluice-verify-model`).
+    - S-150: tables of `centered` have an odd number of rows, and R is a table only with
+      `centered`.
     - S-080: `distance` has the form a p - b q + c with a and b of at least 1.
     - S-081: the factors of queries and keys are a and b times the factor of a step of
       distance.
-    - S-040: on two axes, queries are not on a given axis (`--sluice-verify-model`).
+    - S-040: on two axes, keys are on a given axis if queries are (`--sluice-verify-model`).
     - S-065: on two axes of which one counts segments, keys are on a given axis
       (`--sluice-verify-model`).
     - S-037: backward: queries, keys and values fill their sequences, each column being one

@@ -147,13 +147,15 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   dispatch::DistanceTerms terms = getTerms();
   constexpr unsigned firstTerm = 3;
   size_t sources = types.size();
-  llvm::append_range(types, getExtras().take_front(terms.count()).getTypes());
+  for (Value term : getExtras().take_front(terms.count())) {
+    types.push_back(isa<RankedTensorType>(term.getType()) ? gradientType(term) : term.getType());
+  }
   OpBuilder::InsertionGuard guard(b);
   auto backward = AttentionBackwardOp::create(
       b, getLoc(), types, getQuery(), getKey(), getValue(), getOutput(), getLse(),
       convertSequence(b, getLoc(), results[0], getOutput().getType().getElement()), getExtras(),
       getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(),
-      getMask(), getDropout(), getRandomId(), getDistanceBias(), getDistanceAttr());
+      getMask(), getDropout(), getRandomId(), getDistanceBias(), getDistanceAttr(), getCentered());
   IRMapping mapping;
   getScore().cloneInto(&backward.getScore(), mapping);
   Block &derivative = backward.getScoreGradient().emplaceBlock();

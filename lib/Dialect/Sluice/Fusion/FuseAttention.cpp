@@ -6,6 +6,8 @@
 
 #include "mlir/IR/IRMapping.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 using namespace mlir;
 using namespace sluice;
 
@@ -92,27 +94,46 @@ static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter 
   return extras;
 }
 
-/// Returns the type in which a gradient is stored: for a table, one part per row of the batch.
-static RankedTensorType getGradientType(Value gradient, DispatchEmitter &emitter) {
+/// Returns the type in which a gradient is stored: for a table, one part per row of the batch, of
+/// its rows or, if it is centered, of all distances; of a table of rows, head by head.
+static RankedTensorType getGradientType(AttentionBackwardOp op, Value gradient,
+                                        DispatchEmitter &emitter) {
   auto table = dyn_cast<RankedTensorType>(gradient.getType());
   if (!table) {
     return emitter.getTensorType(gradient);
   }
-  return RankedTensorType::get(
-      {getBatch(emitter.getScope()), table.getDimSize(0), table.getDimSize(1)},
-      table.getElementType());
+  int64_t rows = table.getDimSize(0);
+  if (op.getCentered()) {
+    dispatch::DistanceTerms terms = op.getTerms();
+    bool isBias = terms.bias && gradient == op.getGradients().back();
+    rows = terms.countDistances(getPositions(op, op.getQuery().getType())) *
+           (isBias ? 1 : static_cast<int64_t>(op.getHeads()));
+  }
+  return RankedTensorType::get({getBatch(emitter.getScope()), rows, table.getDimSize(1)},
+                               table.getElementType());
 }
 
-/// Sums a table's partial sums in batch order: part b is its row of batch row b.
-static Value buildSumOfParts(Value parts, Type table, DispatchEmitter &emitter) {
+/// Sums a table's partial sums in batch order: part b is its row of batch row b. The rows of a
+/// centered table's parts are distances, which the constant `clipped` maps to rows of the table.
+static Value buildSumOfParts(AttentionBackwardOp op, Value parts, Type table,
+                             DispatchEmitter &emitter) {
   auto type = cast<RankedTensorType>(parts.getType());
-  auto index = RankedTensorType::get({type.getDimSize(0), getContext(emitter.getScope())},
-                                     emitter.b.getI32Type());
+  std::string place = "constant:positions";
+  int64_t columns = getContext(emitter.getScope());
+  if (op.getCentered()) {
+    dispatch::DistanceTerms terms = op.getTerms();
+    int64_t rows = cast<RankedTensorType>(table).getDimSize(0);
+    int64_t distances = terms.countDistances(getPositions(op, op.getQuery().getType()));
+    columns = type.getDimSize(1);
+    place = llvm::formatv("constant:clipped.{0}.{1}.{2}.{3}", terms.distance.offset, rows,
+                          distances, columns)
+                .str();
+  }
+  auto index = RankedTensorType::get({type.getDimSize(0), columns}, emitter.b.getI32Type());
   auto every = dispatch::DomainAttr::get(emitter.b.getContext(), type.getDimSize(0),
                                          type.getDimSize(1), /*factor=*/0);
-  return dispatch::ScatterRowsOp::create(emitter.b, table,
-                                         emitter.bind("constant:positions", index), parts, Value(),
-                                         every, StringAttr(), StringAttr());
+  return dispatch::ScatterRowsOp::create(emitter.b, table, emitter.bind(place, index), parts,
+                                         Value(), every, StringAttr(), StringAttr());
 }
 
 LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
@@ -127,7 +148,7 @@ LogicalResult AttentionOp::emitDispatches(DispatchEmitter &emitter) {
       getExtraOperands(*this, Value(), emitter), emitter.getRowDomain(getQuery()),
       keyDomain(*this, emitter), getHeads(), getKvHeads(), getHeadSize(), getQueryColumn(),
       getKeyColumn(), getValueColumn(), getMask(), getDropout(), getRandomId(), StringAttr(),
-      StringAttr(), getDistanceBias(), getDistanceAttr(),
+      StringAttr(), getDistanceBias(), getDistanceAttr(), getCentered(),
       /*draws_by_update=*/false);
   cloneRegion(getScore(), op.getScore(), emitter.b);
   emitter.set(getOutput(), op.getOutput());
@@ -141,8 +162,9 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
         "S-037: expected queries, keys and values to fill their sequences, each column "
         "one of them");
   }
-  SmallVector<Type> types = llvm::map_to_vector(
-      getGradients(), [&](Value gradient) -> Type { return getGradientType(gradient, emitter); });
+  SmallVector<Type> types = llvm::map_to_vector(getGradients(), [&](Value gradient) -> Type {
+    return getGradientType(*this, gradient, emitter);
+  });
   SmallVector<Value> extras = getExtraOperands(*this, getRotary(), emitter);
   auto op = dispatch::AttentionBackwardOp::create(
       emitter.b, types, emitter.get(getQuery()), emitter.get(getKey()), emitter.get(getValue()),
@@ -150,12 +172,14 @@ LogicalResult AttentionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
       emitter.getRowDomain(getQuery()), keyDomain(*this, emitter), getHeads(), getKvHeads(),
       getHeadSize(), getQueryColumn(), getKeyColumn(), getValueColumn(), getMask(), getDropout(),
       getRandomId(), StringAttr(), StringAttr(), getDistanceBias(), getDistanceAttr(),
+      getCentered(),
       /*draws_by_update=*/false);
   cloneRegion(getScore(), op.getScore(), emitter.b);
   cloneRegion(getScoreGradient(), op.getScoreGradient(), emitter.b);
   for (auto [gradient, tensor] : llvm::zip_equal(getGradients(), op.getGradients())) {
     bool isTable = isa<RankedTensorType>(gradient.getType());
-    emitter.set(gradient, isTable ? buildSumOfParts(tensor, gradient.getType(), emitter) : tensor);
+    emitter.set(gradient,
+                isTable ? buildSumOfParts(*this, tensor, gradient.getType(), emitter) : tensor);
   }
   return success();
 }

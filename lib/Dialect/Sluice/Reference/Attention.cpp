@@ -35,15 +35,23 @@ public:
   }
   /// Returns the row of R for a pair.
   int64_t computeRow(int64_t b, int64_t p, int64_t q) {
-    return terms.distance.row(p, q, evaluator.getCount(terms.rows, b));
+    return terms.row(p, q, evaluator.getCount(terms.rows, b));
+  }
+  /// Returns the index in a table of rows, which all heads share, of a pair's row.
+  int64_t computeTableIndex(int64_t p, int64_t q) {
+    return terms.row(p, q, cast<RankedTensorType>(terms.rows.getType()).getDimSize(0)) * size;
   }
   std::vector<T> distanceRow(int64_t b, int64_t p, int64_t q, int64_t h) {
+    if (terms.hasRowTable()) {
+      auto first = evaluator.getTensor(terms.rows).begin() + computeTableIndex(p, q);
+      return std::vector<T>(first, first + size);
+    }
     return columns(terms.rows, b, computeRow(b, p, q), h * size);
   }
   /// Returns the index of the table's bias for a pair.
   int64_t biasIndex(int64_t p, int64_t q, int64_t h) {
     int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
-    return terms.distance.row(p, q, rows) * op.getHeads() + h;
+    return terms.row(p, q, rows) * op.getHeads() + h;
   }
   /// Products that are arguments of a pair's score region: query times key, and Qv times its row of
   /// R, if there are rows by distance.
@@ -219,7 +227,9 @@ static void attendRowBackward(
     add(1, q, op.getKeyColumn() + keyHead * size, heads.rotate(query, q, -1), rawGradient);
     if (heads.terms.rows) {
       add(positionQueries, p, h * size, heads.distanceRow(b, p, q, h), derived[1]);
-      add(distanceRows, heads.computeRow(b, p, q), h * size, heads.positionQuery(b, p, h),
+      bool isTable = heads.terms.hasRowTable();
+      add(distanceRows, isTable ? 0 : heads.computeRow(b, p, q),
+          isTable ? heads.computeTableIndex(p, q) : h * size, heads.positionQuery(b, p, h),
           derived[1]);
     }
     if (heads.terms.bias) {
@@ -245,7 +255,7 @@ template <typename T> static void evaluate(AttentionBackwardOp op, Evaluator<T> 
                                                 : sources + operand - positionQueries;
     Value gradient = op.getGradients()[number];
     T *target = gradients[number].data() + column;
-    if (operand != biases) {
+    if (isa<SequenceType>(gradient.getType())) {
       target += (b * evaluator.getPositions(gradient) + position) * reference::getColumns(gradient);
     }
     for (size_t c = 0; c < vector.size(); ++c) {

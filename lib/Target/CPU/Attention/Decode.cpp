@@ -166,12 +166,13 @@ static void prefetchValues(DecodeGenerator &d, Value first, Value head) {
                e.add(e.mul(head, shape.head), shape.valueColumn));
 }
 
-/// Returns the row of `rows` for a query and key q0 + `key`.
-static Value distanceRow(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value key,
-                         Value rows) {
+/// Returns the row of `rows`, whose first one is for distance `first`, for a query and key q0 +
+/// `key`.
+static Value distanceRow(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value key, Value rows,
+                         int64_t first) {
   Emitter &e = d.e;
-  return emitDistanceRow(e, emitDistance(e, d.op.getTerms().distance, of.position, e.add(q0, key)),
-                         rows);
+  Value distance = emitDistance(e, d.op.getTerms().distance, of.position, e.add(q0, key));
+  return emitDistanceRow(e, first == 0 ? distance : e.add(distance, -first), rows);
 }
 
 /// Adds the products of a query with its rows by distance to `dots`, one per key.
@@ -179,10 +180,15 @@ static void addDistances(DecodeGenerator &d, const DecodeQuery &of, Value q0, Va
                          Values &dots) {
   const AttentionShape &shape = d.shape;
   Emitter &e = d.e;
-  Value first = e.mul(of.head, shape.head);
+  dispatch::DistanceTerms terms = d.op.getTerms();
+  bool isTable = terms.hasRowTable();
+  int64_t rows = cast<RankedTensorType>(terms.rows.getType()).getDimSize(0);
+  Value first = isTable ? e.index(0) : e.mul(of.head, shape.head);
   for (int64_t i = 0; i < e.lanes; ++i) {
-    Value distance = distanceRow(d, of, q0, e.add(at, i), d.distanceCount);
-    Value row = ringRow(e.b, d.getExtent(d.op.getTerms().rows), d.batch, distance);
+    Value count = isTable ? e.index(rows) : d.distanceCount;
+    Value row =
+        distanceRow(d, of, q0, e.add(at, i), count, isTable ? terms.firstDistance(rows) : 0);
+    row = isTable ? row : ringRow(e.b, d.getExtent(terms.rows), d.batch, row);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       Value factor = e.load(d.positionQueries, {of.slot, e.index(j * e.lanes)});
       dots[i] =
@@ -195,10 +201,11 @@ static void addDistances(DecodeGenerator &d, const DecodeQuery &of, Value q0, Va
 /// Returns the biases of the table, one per key.
 static Value computeBiases(DecodeGenerator &d, const DecodeQuery &of, Value q0, Value at) {
   Emitter &e = d.e;
-  int64_t rows = cast<RankedTensorType>(d.op.getTerms().bias.getType()).getDimSize(0);
+  dispatch::DistanceTerms terms = d.op.getTerms();
+  int64_t rows = cast<RankedTensorType>(terms.bias.getType()).getDimSize(0);
   Values numbers;
   for (int64_t i = 0; i < e.lanes; ++i) {
-    Value row = distanceRow(d, of, q0, e.add(at, i), e.index(rows));
+    Value row = distanceRow(d, of, q0, e.add(at, i), e.index(rows), terms.firstDistance(rows));
     numbers.push_back(e.loadScalar(d.biases, {row, of.head}));
   }
   return vector::FromElementsOp::create(e.b, e.floats, numbers);

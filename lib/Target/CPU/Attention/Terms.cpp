@@ -35,6 +35,22 @@ static Value getFirstRowOfClass(HeadTerms &t, Value rowClass) {
 
 static Value getFirstColumn(HeadTerms &t, Value head) { return t.e.mul(head, t.shape.head); }
 
+/// Returns the rows of the table's partial gradients.
+static int64_t countBiasParts(const HeadTerms &t) {
+  return t.operands.isCentered ? t.operands.countDistances(t.shape.queries) : t.biasRows();
+}
+
+/// Returns the first row of a head in the gradient of R, and its first column. Parts of a table's
+/// gradient follow one another head by head.
+static Value getFirstGradientRow(HeadTerms &t, Value batchRow, Value head) {
+  Emitter &e = t.e;
+  Value part = t.operands.hasRowTable() ? e.add(e.mul(batchRow, t.shape.heads), head) : batchRow;
+  return e.mul(part, t.rowCount());
+}
+static Value getGradientColumn(HeadTerms &t, Value head) {
+  return t.operands.hasRowTable() ? t.e.index(0) : getFirstColumn(t, head);
+}
+
 static Value biasIndex(HeadTerms &t, Value p0, Value q0, Value key, Value offset) {
   Emitter &e = t.e;
   return e.add(emitDistance(e, t.operands.distance, e.add(p0, offset), e.add(q0, key)), t.front());
@@ -114,9 +130,15 @@ static void packRows(HeadTerms &t) {
     for (int64_t i = 0; i < e.lanes; ++i) {
       Value at = e.add(column, i);
       Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), t.b), rowClass);
-      Value from = e.add(t.rowBase, emitDistanceRow(e, distance, t.rowLength));
-      square.push_back(
-          e.load(t.rows, {from, e.add(getFirstColumn(t, t.head), lane0)}, shape.head - lane0));
+      Value from, column = e.index(lane0);
+      if (t.operands.hasRowTable()) {
+        int64_t rows = HeadTerms::getExtent(t.operands.rows, 0);
+        from = emitDistanceRow(e, e.add(distance, -t.operands.firstDistance(rows)), e.index(rows));
+      } else {
+        from = e.add(t.rowBase, emitDistanceRow(e, distance, t.rowLength));
+        column = e.add(getFirstColumn(t, t.head), lane0);
+      }
+      square.push_back(e.load(t.rows, {from, column}, shape.head - lane0));
       if (t.packedRows) {
         e.store(square.back(), t.packedRows,
                 {e.add(getFirstRowOfClass(t, rowClass), at), e.index(lane0)});
@@ -142,13 +164,15 @@ void HeadTerms::packHead(Value batchRow, Value lengthOf, Value headOf) {
   length = lengthOf;
   head = headOf;
   if (rows) {
-    rowBase = e.mul(batchRow, rowCount());
-    rowLength = frame.lengths(step, rowCount()).of(batchRow);
+    rowBase = getFirstGradientRow(*this, batchRow, head);
+    rowLength =
+        operands.hasRowTable() ? e.index(rowCount()) : frame.lengths(step, rowCount()).of(batchRow);
     packRows(*this);
   }
   if (table) {
     e.loop(e.index(0), e.index(front() + allDistances()), 1, [&](Value i) {
-      Value row = emitDistanceRow(e, e.add(i, -front()), e.index(biasRows()));
+      int64_t first = front() + operands.firstDistance(biasRows());
+      Value row = emitDistanceRow(e, e.add(i, -first), e.index(biasRows()));
       e.store(e.loadScalar(table, {row, head}), biases, {i});
     });
   }
@@ -350,13 +374,14 @@ void HeadTerms::emitGradients(Value gradients, Value p0, Value q0) {
   });
 }
 
-/// Copies the columns of one head from a packed row to a row of a tensor.
-static void copyRow(HeadTerms &t, Value from, Value fromRow, Value to, Value toRow) {
+/// Copies a packed row to a row of a tensor, from column `toColumn` on.
+static void copyRow(HeadTerms &t, Value from, Value fromRow, Value to, Value toRow,
+                    Value toColumn) {
   const AttentionShape &shape = t.shape;
   Emitter &e = t.e;
   for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
     Value value = e.load(from, {fromRow, e.index(lane0)});
-    e.store(value, to, {toRow, e.add(getFirstColumn(t, t.head), lane0)}, shape.head - lane0);
+    e.store(value, to, {toRow, e.add(toColumn, lane0)}, shape.head - lane0);
   }
 }
 
@@ -367,7 +392,8 @@ void HeadTerms::storeQueries(Value p0) {
   Value count = e.min(e.index(shape.queryBlock), e.sub(length, p0));
   e.loop(e.index(0), count, 1, [&](Value i) {
     Value row = e.add(firstQueryRow(*this, p0), computeQueryPlace(*this, i).row);
-    copyRow(*this, queryGradients, row, queryGradient, e.add(base, e.add(p0, i)));
+    copyRow(*this, queryGradients, row, queryGradient, e.add(base, e.add(p0, i)),
+            getFirstColumn(*this, head));
   });
 }
 
@@ -395,22 +421,28 @@ static void foldLastRow(HeadTerms &t) {
 
 void HeadTerms::storeHead(Value batchRow) {
   if (rows) {
-    if (c > 0) {
+    if (c > 0 && !operands.hasRowTable()) {
       foldLastRow(*this);
     }
+    Value column = getGradientColumn(*this, head);
     e.loop(e.index(0), rowLength, 1, [&](Value row) {
-      copyRow(*this, rowGradients, packedRow(*this, row), rowGradient, e.add(rowBase, row));
+      copyRow(*this, rowGradients, packedRow(*this, row), rowGradient, e.add(rowBase, row), column);
     });
   }
   if (!table) {
     return;
   }
-  // The last row of the table serves its own distance and all greater ones.
-  Value part = e.mul(batchRow, biasRows()), last = e.index(biasRows() - 1);
+  // The last row of the table serves its own distance and all greater ones; parts of a centered
+  // table have a row for each distance.
+  Value part = e.mul(batchRow, countBiasParts(*this));
+  Value last = e.index(countBiasParts(*this) - (operands.isCentered ? 0 : 1));
   e.loop(e.index(0), last, 1, [&](Value i) {
     e.store(e.loadScalar(biasGradients, {e.add(i, front())}), tableGradient,
             {e.add(part, i), head});
   });
+  if (operands.isCentered) {
+    return;
+  }
   Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
   auto rest = e.loop(last, e.index(allDistances()), 1, zero, [&](Value i, ValueRange so) {
     return Values{e.addf(so.front(), e.loadScalar(biasGradients, {e.add(i, front())}))};
@@ -422,14 +454,17 @@ void HeadTerms::storeZeros(Value batchRow, Value headOf, Value from, Value to, b
   if (rows) {
     emitZeroRows(e, shape, queryGradient, e.mul(batchRow, shape.queries), from, to,
                  getFirstColumn(*this, headOf));
-    Value fromRow = isWhole ? e.index(0) : frame.lengths(step, rowCount()).of(batchRow);
-    emitZeroRows(e, shape, rowGradient, e.mul(batchRow, rowCount()), fromRow, e.index(rowCount()),
-                 getFirstColumn(*this, headOf));
+    Value end = e.index(rowCount()), fromRow = e.index(0);
+    if (!isWhole) {
+      fromRow = operands.hasRowTable() ? end : frame.lengths(step, rowCount()).of(batchRow);
+    }
+    emitZeroRows(e, shape, rowGradient, getFirstGradientRow(*this, batchRow, headOf), fromRow, end,
+                 getGradientColumn(*this, headOf));
   }
   if (table && isWhole) {
     Value zero = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0));
-    Value part = e.mul(batchRow, biasRows());
-    e.loop(e.index(0), e.index(biasRows()), 1,
+    Value part = e.mul(batchRow, countBiasParts(*this));
+    e.loop(e.index(0), e.index(countBiasParts(*this)), 1,
            [&](Value i) { e.store(zero, tableGradient, {e.add(part, i), headOf}); });
   }
 }

@@ -89,7 +89,11 @@ struct HeadTerms {
   /// Number of distances of all queries: from 0 to the maximum.
   int64_t allDistances() const { return a * allQueries() + std::max<int64_t>(c, 0); }
   int64_t biasRows() const { return getExtent(operands.bias, 0); }
-  int64_t rowCount() const { return getExtent(operands.rows, 1); }
+  /// Returns the number of rows of R or, for a table of rows, of one head's part of its gradient.
+  int64_t rowCount() const {
+    return operands.hasRowTable() ? operands.countDistances(shape.queries)
+                                  : getExtent(operands.rows, 1);
+  }
   static int64_t getExtent(mlir::Value tensor, unsigned dimension) {
     return llvm::cast<mlir::RankedTensorType>(tensor.getType()).getDimSize(dimension);
   }
@@ -114,8 +118,7 @@ struct HeadTerms {
   mlir::Value queryGradients, rowGradients, biasGradients; // sums of a head
   mlir::Value base, length, head;                          // current head: first row, valid rows,
                                                            // number
-  mlir::Value rowBase, rowLength;                          // its rows by distance: first row, valid
-                                                           // rows
+  mlir::Value rowBase, rowLength; // its rows by distance: first row, valid rows
 };
 
 /// Computes the scores (before the mask) of key q0 + `key` and of a vector of queries p0 + `offset`

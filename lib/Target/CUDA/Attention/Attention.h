@@ -82,10 +82,17 @@ struct AttentionShape : AttentionSizes {
   /// keys) has its own tiles.
   dispatch::Distance distance;
   int64_t distances, distanceFactor; ///< number of rows by distance, and their scale
+  /// A table by distance: its rows, and the distance of the first one.
+  struct TermTable {
+    int64_t rows, first;
+    bool operator==(const TermTable &) const = default;
+  };
+  TermTable biasTable{};             ///< has `biasRows` rows, or fewer if distances share them
+  std::optional<TermTable> rowTable; ///< R, if it is a table
   bool hasTerms() const { return hasRows || biasRows > 0; }
   int64_t stride() const { return distance.query * distance.key; }
   /// True if distances may exceed the last valid row; such distances use the last valid row.
-  bool hasFarther() const { return hasRows && distance.offset > 0; }
+  bool hasFarther() const { return hasRows && !rowTable && distance.offset > 0; }
   int64_t queriesOfClass() const { return llvm::divideCeil(queries, distance.key); }
   int64_t queryTiles(int64_t rows) const {
     return distance.key * llvm::divideCeil(queriesOfClass(), rows);

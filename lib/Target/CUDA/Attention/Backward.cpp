@@ -38,6 +38,11 @@ Source BackwardStage::gradientOfTerm(unsigned term, Value headIndex) {
   auto sources = unsigned(op.getSourceGradients().size());
   target.memory = f.frame.buffer(op->getNumOperands() + sources + term);
   target.together = columnsTogether(shape, 0);
+  if (term == 1 && shape.rowTable) { // parts of all distances, head by head
+    target.rows = f.distances;
+    Value part = e.add(e.mul(f.batchRow, shape.heads), headIndex);
+    target.rows.base = e.mul(part, shape.distances);
+  }
   return target;
 }
 

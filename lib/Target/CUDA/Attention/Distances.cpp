@@ -152,8 +152,7 @@ BlockClass DistanceStage::classify(Value p0) {
 void DistanceStage::loadBiases() {
   for (Value row : rows) {
     Value distance = arith::IndexCastOp::create(b, b.getIndexType(), row);
-    distance = e.min(distance, e.index(shape.biasRows - 1));
-    biases.push_back(e.loadScalar(biasTable(), {distance, head}));
+    biases.push_back(e.loadScalar(biasTable(), {emitBiasRow(f, distance), head}));
   }
 }
 

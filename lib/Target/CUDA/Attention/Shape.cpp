@@ -186,10 +186,21 @@ template <typename Op> FailureOr<AttentionShape> attention::makeShape(Op op) {
   }
   dispatch::DistanceTerms terms = op.getTerms();
   s.hasRows = bool(terms.rows);
-  s.biasRows = terms.bias ? cast<RankedTensorType>(terms.bias.getType()).getDimSize(0) : 0;
+  auto makeTable = [&](Value table) -> AttentionShape::TermTable {
+    int64_t rows = cast<RankedTensorType>(table.getType()).getDimSize(0);
+    return {rows, terms.firstDistance(rows)};
+  };
+  int64_t all = terms.countDistances(s.queries);
+  s.biasTable = terms.bias ? makeTable(terms.bias) : AttentionShape::TermTable{};
+  s.biasRows = terms.bias && terms.isCentered ? all : s.biasTable.rows;
   s.distance = terms.count() > 0 ? terms.distance : dispatch::Distance();
-  s.distances = terms.rows ? cast<RankedTensorType>(terms.rows.getType()).getDimSize(1) : 0;
-  s.distanceFactor = distanceStep(op);
+  if (terms.hasRowTable()) {
+    s.rowTable = makeTable(terms.rows);
+    s.distances = all;
+  } else {
+    s.distances = terms.rows ? cast<RankedTensorType>(terms.rows.getType()).getDimSize(1) : 0;
+    s.distanceFactor = distanceStep(op);
+  }
   s.firstTerm = op->getNumOperands() - unsigned(op.getExtras().size());
   s.scoreFactor = getScoreFactor(op.getScore(), terms);
   if constexpr (std::is_same_v<Op, dispatch::AttentionBackwardOp>) {
@@ -221,10 +232,13 @@ double attention::rotaryBytes(const AttentionShape &shape, Value rotary) {
 }
 
 double attention::termBytes(const AttentionShape &shape, const dispatch::DistanceTerms &terms) {
-  double rows = terms.rows ? headBytes(shape, terms.query, shape.heads) +
-                                 headBytes(shape, terms.rows, shape.heads)
-                           : 0;
-  return rows + double(shape.biasRows * shape.heads) * sizeof(float);
+  double rows = terms.rows ? headBytes(shape, terms.query, shape.heads) : 0;
+  if (shape.rowTable) {
+    rows += double(shape.rowTable->rows * shape.head) * 2;
+  } else if (terms.rows) {
+    rows += headBytes(shape, terms.rows, shape.heads);
+  }
+  return rows + double(shape.biasTable.rows * shape.heads) * sizeof(float);
 }
 
 int64_t attention::columnsTogether(const AttentionShape &shape, int64_t column) {

@@ -52,7 +52,7 @@ private:
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
   Values loadOwnColumns(Value memory, Value row, int64_t first);
-  Value distanceRow(Value key, Value rows);
+  Value distanceRow(Value key, Value rows, int64_t first);
   /// Adds the lane's contribution to the dot product with a row to `dot`.
   Value computeDotProduct(const Values &factor, const Values &columns, Value dot);
   std::pair<Value, Value> computeProducts(Value memory, Value key);
@@ -151,9 +151,11 @@ Values StepAttention::loadOwnColumns(Value memory, Value row, int64_t first) {
   return columns;
 }
 
-/// Returns the index of the row by distance, or bias, of `key` among `rows` of them.
-Value StepAttention::distanceRow(Value key, Value rows) {
-  return emitDistanceRow(e, emitDistance(e, terms.distance, position, key), rows);
+/// Returns the index of the row by distance, or bias, of `key` among `rows` of them; the first one
+/// is for distance `first`.
+Value StepAttention::distanceRow(Value key, Value rows, int64_t first) {
+  Value distance = emitDistance(e, terms.distance, position, key);
+  return emitDistanceRow(e, first == 0 ? distance : e.add(distance, -first), rows);
 }
 
 Value StepAttention::computeDotProduct(const Values &factor, const Values &columns, Value dot) {
@@ -173,8 +175,14 @@ std::pair<Value, Value> StepAttention::computeProducts(Value memory, Value key) 
   if (!terms.rows) {
     return {sumOfLanes(frame, raw, team), Value()};
   }
-  Value row = ringRow(terms.rows, distanceRow(key, distances));
-  columns = loadColumns(frame.buffer(4), row, 0, headNumber);
+  if (terms.hasRowTable()) {
+    int64_t rows = getRowType(terms.rows).getDimSize(0);
+    Value row = distanceRow(key, e.index(rows), terms.firstDistance(rows));
+    columns = loadColumns(frame.buffer(4), row, 0, e.index(0));
+  } else {
+    Value row = ringRow(terms.rows, distanceRow(key, distances, 0));
+    columns = loadColumns(frame.buffer(4), row, 0, headNumber);
+  }
   if (sumOfProducts(op.getScore())) {
     Value sum = sumOfLanes(frame, computeDotProduct(positionQuery, columns, raw), team);
     return {sum, sum};
@@ -187,7 +195,8 @@ Value StepAttention::computeBias(Value key) {
   if (!terms.bias) {
     return {};
   }
-  Value row = distanceRow(key, e.index(getRowType(terms.bias).getDimSize(0)));
+  int64_t rows = getRowType(terms.bias).getDimSize(0);
+  Value row = distanceRow(key, e.index(rows), terms.firstDistance(rows));
   Value table = frame.buffer(terms.rows ? 5 : 3);
   return e.loadScalar(table, {row, headNumber});
 }

@@ -122,10 +122,16 @@ Values Band::multiplyWeights(const Values &weights, const Tile &band, Value offs
                            std::move(sums));
 }
 
+Value attention::emitBiasRow(AttentionFrame &f, Value distance) {
+  const AttentionShape::TermTable &table = f.shape.biasTable;
+  distance = table.first == 0 ? distance : f.e.add(distance, -table.first);
+  return emitDistanceRow(f.e, distance, f.e.index(table.rows));
+}
+
 void Band::loadBiases(int64_t byte, Value offset, Value table, Value head, Value first) {
   auto copy = [&] {
     Value distance = e.add(first, f.scaled(f.thread, f.shape.stride()));
-    distance = emitDistanceRow(e, distance, e.index(f.shape.biasRows));
+    distance = emitBiasRow(f, distance);
     f.core.copy(f.core.shared(e.add(offset, e.mul(f.thread, 4)), byte),
                 f.core.global(table, {distance, head}), 4);
   };
@@ -162,5 +168,11 @@ Source attention::sourceOfTerm(AttentionFrame &f, unsigned term, Value headIndex
                 f.shape.head % chunkElements == 0};
   source.before = true;
   source.repeatsLast = term == 1 && f.shape.hasFarther();
+  if (term == 1 && f.shape.rowTable) {
+    source.rows.positions = f.shape.rowTable->rows;
+    source.rows.base = source.column = f.e.index(0);
+    source.rows.length = f.e.index(f.shape.rowTable->rows);
+    source.firstDistance = f.shape.rowTable->first;
+  }
   return source;
 }

@@ -77,6 +77,9 @@ struct Products {
 /// `byDistance` is empty without rows by distance.
 Products computeProducts(AttentionFrame &f, Values raw, Values byDistance);
 
+/// Returns the row of a distance in the table of biases.
+mlir::Value emitBiasRow(AttentionFrame &f, mlir::Value distance);
+
 /// Returns the columns of one head of Qv (term 0) or R (term 1).
 Source sourceOfTerm(AttentionFrame &f, unsigned term, mlir::Value headIndex);
 

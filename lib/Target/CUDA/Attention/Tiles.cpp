@@ -95,6 +95,9 @@ void attention::loadTile(AttentionFrame &f, const Tile &tile, Value offset, cons
   forEachChunk(f, tile, source, [&](Value line, Value chunk) {
     Value to = computeChunkAddress(f, tile, offset, line, chunk);
     Value position = e.add(first, f.scaled(line, source.rows.step));
+    if (source.firstDistance) {
+      position = emitDistanceRow(e, e.add(position, -*source.firstDistance), source.rows.length);
+    }
     if (source.repeatsLast) {
       position = e.min(position, e.add(source.rows.length, -1));
     }

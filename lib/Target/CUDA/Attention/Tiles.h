@@ -39,6 +39,8 @@ struct Source {
   bool before = false;
   /// True if rows after the last valid one read as the last valid one; requires `before`.
   bool repeatsLast = false;
+  /// If set, the rows are a table's, and positions are distances: the one of its first row.
+  std::optional<int64_t> firstDistance = std::nullopt;
 };
 /// The fixed factor: matrices of a tile, in registers or loaded from shared memory for each use.
 struct Fixed {
