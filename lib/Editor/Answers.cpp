@@ -223,7 +223,9 @@ json completeValue(const Document &document, const Node &node, size_t begin, siz
     items.add("buckets", "{\"buckets\": 32}", ValueItem, info->meaning);
   }
   if (info->name == "relative") {
-    items.add("bias", "{\"bias\": 32}", ValueItem, info->meaning);
+    for (std::string term : {"bias", "signed_bias", "vectors"}) {
+      items.add(term, "{\"" + term + "\": 32}", ValueItem, info->meaning);
+    }
   }
   if (info->type == "name of a stream") {
     addStreams(outline, node.parent, items);

@@ -103,8 +103,71 @@ reports "the message names it" 'expected --input source=FILE'
 printf 'a\nb\n' > "$work/prompts.txt"
 exits 2 "a different number of prompts" writes --input "source=$work/one.txt" --prompt-file "$work/prompts.txt"
 reports "both" 'expected a prompt for each of the 1 lines of --input, found 2'
-exits 2 "logits of models with inputs are rejected" "$sluice" logits "$work/copy.sla" --weights "$work/run" --data "$work/one.txt" -o "$work/x.npy"
-reports "the message says so" 'inputs "source", which this command cannot be given yet'
+logits() { "$sluice" logits "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.txt" -o "$work/x.npy" --force "$@"; }
+succeeds "logits" logits --input "source=$work/test.txt"
+# The nats of each byte and line end by its row of logits, added up, are what eval computes.
+nats_of_logits() {
+  python3 - "$work/x.npy" "$work/test.txt" "$work/right.json" << 'PYTHON'
+import array, json, math, sys
+data, text = open(sys.argv[1], "rb").read(), open(sys.argv[2], "rb").read()
+rows = array.array("f", data[10 + int.from_bytes(data[8:10], "little"):])
+assert len(rows) == 256 * len(text), (len(rows), len(text))
+nats = 0
+for i, byte in enumerate(text):
+    row = rows[256 * i:256 * (i + 1)]
+    nats += math.log(sum(map(math.exp, row))) - row[byte]
+assert abs(nats - json.load(open(sys.argv[3]))["nats"]) < 1e-4 * len(text), nats
+PYTHON
+}
+succeeds "have the loss of eval" nats_of_logits
+exits 2 "logits without the input" logits
+reports "the message names the input" 'expected --input source=FILE'
+exits 2 "windows of lines" logits --input "source=$work/test.txt" --window 8
+reports "are rejected" 'expected no --window, no --stride and no --stream for a model with named inputs'
+
+# Encoders that see both ways by signed distances, of which one reads the other.
+cat > "$work/ways.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 256, "context": 16, "batch": 4, "width": 32,
+  "inputs": { "source": { "context": 16 }, "hint": { "context": 5 } },
+  "defaults": { "heads": 4, "mask": "bidirectional" },
+  "stages": [
+    { "op": "embedding", "positions": "learned", "to": "text" },
+    { "op": "embedding", "input": "source" },
+    { "op": "layer", "relative": { "vectors": 3 } },
+    { "op": "layer", "relative": { "signed_bias": 20 } },
+    { "op": "norm", "to": "source" },
+    { "op": "embedding", "input": "hint" },
+    { "op": "layer", "over": "source" },
+    { "op": "norm", "to": "memory" },
+    { "op": "layer", "from": "text", "mask": "causal", "relative": { "vectors": 2 } },
+    { "op": "layer", "over": "memory" },
+    { "op": "head" }
+  ]
+}
+SPEC
+both=(--input "source=$work/some.txt" --input "hint=$work/some.txt")
+succeeds "ways: check" "$sluice" check "$work/ways.json" --certificate "$work/ways.cert"
+succeeds "ways: certified" "$root/build/bin/sluice-certify" --enumerate "$work/ways.json" "$work/ways.cert"
+succeeds "ways: compile" "$sluice" compile "$work/ways.json" -t "$targets" -o "$work/ways.sla"
+succeeds "ways: train" "$sluice" train "$work/ways.sla" --data "$work/some.txt" "${both[@]}" --out "$work/ways-run" --steps 20 --threads 2
+holds "ways: the loss falls" 'f[0][-1]["loss"] < f[0][0]["loss"]' "$work/ways-run/metrics.jsonl"
+again() { "$sluice" generate "$work/ways.sla" --weights "$work/ways-run" --temperature 0 --json "${both[@]}" "$@"; }
+succeeds "ways: generate" again
+cp "$work/out" "$work/ways.cached"
+succeeds "ways: generate --no-cache" again --no-cache
+succeeds "ways: the same" cmp "$work/out" "$work/ways.cached"
+python3 - "$work/ways.json" "$work/leak.json" "$work/tokens.json" << 'PYTHON'
+import json, sys
+spec = json.load(open(sys.argv[1]))
+spec["stages"][8]["mask"] = "bidirectional"
+json.dump(spec, open(sys.argv[2], "w"), indent=1)
+spec["stages"][6]["over"] = "text"
+json.dump(spec, open(sys.argv[3], "w"), indent=1)
+PYTHON
+exits 1 "ways: both ways on the tokens leak" "$sluice" check "$work/leak.json"
+exits 2 "ways: an input over the tokens" "$sluice" check "$work/tokens.json"
+reports "ways: is rejected" 'expected a stream of an input where "over" belongs to a layer of one'
 
 # A decoder with Transformer-XL's terms, whose rows by distance are on the tokens' axis, and a loss of its groups.
 cat > "$work/both.json" << 'SPEC'

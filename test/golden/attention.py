@@ -123,6 +123,12 @@ class Attention:
         steps = (f * (p + 1) - g * (q + 1) if ends else f * p - g * q) // step
         return table[steps.clamp(0, table.shape[0] - 1)].permute(2, 0, 1)
 
+    def signed_rows(self, name, queries, keys):
+        """[P, keys, columns]: the table's row of the signed distance p - q, clipped to -c .. c."""
+        table = self.weights[name + "relative.table"]
+        p, q, most = torch.arange(queries)[:, None], torch.arange(keys)[None, :], table.shape[0] // 2
+        return table[(p - q).clamp(-most, most) + most]
+
     def attention(self, name, x, over, s, f, g, counts=None):
         """`counts` [B]: of the keys that each row has, where they are given."""
         rows, size, queries, keys = x.shape[0], s["head_size"], x.shape[1], over.shape[1]
@@ -135,7 +141,9 @@ class Attention:
         if s["rotary"]:
             q, k = self.rotate(q, s["rotary"]), self.rotate(k, s["rotary"])
         owner = torch.arange(s["heads"]) // (s["heads"] // s["key_value_heads"])
-        by_distance = 0
+        by_distance, terms = 0, s["relative"] if isinstance(s["relative"], dict) else {}
+        if "vectors" in terms:  # q (k + a), a for all heads
+            by_distance = torch.einsum("bhpc,pqc->bhpq", q, self.signed_rows(name, queries, keys))
         if s["relative"] in ("xl", "xl_shared"):
             biases = self.biases[name + "relative."]
             u, v_bias = (self.weights[biases + part].view(1, s["heads"], 1, size)
@@ -143,7 +151,9 @@ class Attention:
             by_distance = self.distance_scores(name, q + v_bias, keys, s, f, g)
             q = q + u
         scores = (q @ k[:, owner].transpose(2, 3) + by_distance) / math.sqrt(size)
-        if isinstance(s["relative"], dict):
+        if "signed_bias" in terms:
+            scores = scores + self.signed_rows(name, queries, keys).permute(2, 0, 1)
+        if "bias" in terms:
             scores = scores + self.distance_biases(name, queries, keys, f, g, s["mask"] == "complete")
         allowed = self.allowed(s["mask"], queries, keys, f, g)
         if counts is not None:  # [B, 1, P, keys]

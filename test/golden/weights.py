@@ -122,6 +122,10 @@ class Weights:
             self.linear_weights(f"{prefix}attention.{name}.", heads * s["head_size"], d if name == "query" else over, has_bias)
         if is_xl:
             self.declare_distances(prefix + "attention.relative.", s)
+        elif "vectors" in s["relative"]:
+            self.weight(prefix + "attention.relative.table", (2 * s["relative"]["vectors"] + 1, s["head_size"]), "embedding")
+        elif "signed_bias" in s["relative"]:
+            self.weight(prefix + "attention.relative.table", (2 * s["relative"]["signed_bias"] + 1, s["heads"]), "bias")
         elif s["relative"] != "none":
             distances = min(s["relative"]["bias"], self.context)
             self.weight(prefix + "attention.relative.table", (distances, s["heads"]), "bias")

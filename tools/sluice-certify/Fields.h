@@ -48,10 +48,10 @@ struct HeadGroup {
 /// The parts of a `layer` that the graph needs.
 struct Layer {
   bool preNorm = true, gated = false, dropsOut = false;
-  bool attends = true, feeds = true; ///< its blocks
-  bool isHashed = false;             ///< LSH attention; queries are the keys
-  bool isXl = false;                 ///< scores have Transformer-XL's distance terms
-  bool attentionNorm = true;         ///< the attention block of a pre-norm layer norms its streams
+  bool attends = true, feeds = true;     ///< its blocks
+  bool isHashed = false;                 ///< LSH attention; queries are the keys
+  bool isXl = false, hasVectors = false; ///< scores have Transformer-XL's or Shaw's terms
+  bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
   Mask mask;
   std::vector<HeadGroup> groups; ///< none: all heads read the same keys
 };
@@ -219,9 +219,10 @@ inline Layer readLayer(const Fields &fields) {
   layer.mask = readMask(fields);
   layer.mask.from = fields.integer("first", 0, 0);
   layer.attentionNorm = !fields.isSet("attention_norm", true);
-  const json *relative = fields.find("relative"); // a table of biases by distance is not a value
-  layer.isXl = !(relative && relative->is_object()) &&
-               fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
+  const json *relative = fields.find("relative");
+  bool isTable = relative && relative->is_object(); // a table by distance is not a value
+  layer.isXl = !isTable && fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
+  layer.hasVectors = isTable && relative->contains("vectors");
   layer.groups = readScales(fields);
   layer.isHashed = fields.isSet("lsh", false);
   if (layer.isHashed) { // a part of a causal mask

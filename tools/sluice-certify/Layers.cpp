@@ -26,9 +26,10 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
     graph.values[distance].factor = std::gcd(graph.values[x].factor, graph.values[keys].factor);
     terms.push_back(make("linear", path + ".relative", {distance}));
     x = content;
-  } else if (other) {
-    x = make("linear", path + ".query", {x});
-    keys = make("linear", path + ".kv", {*other});
+  } else if (other || settings.hasVectors) {
+    size_t query = make("linear", path + ".query", {x});
+    keys = make("linear", path + ".kv", {other.value_or(x)});
+    terms.assign(settings.hasVectors ? 1 : 0, x = query);
   } else if (settings.isHashed) {
     keys = make("linear", path + ".query_key", {x});
     values = make("linear", path + ".value", {x});

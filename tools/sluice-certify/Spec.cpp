@@ -91,7 +91,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   }
   Fields fields(whole, isLayered ? &getDefaults(spec) : nullptr, path);
   size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
-  bool isRelative = isLayered && fields.isSet("relative", "none");
+  bool isRelative = isLayered && readLayer(fields).isXl;
   own.need(op == "embedding" || !graph.values[input].isGiven ||
                !((row.traits & OfTokens) || isRelative),
            "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""));

@@ -84,7 +84,7 @@ LogicalResult StageList::dropUncountedDistances(StringRef side, NamedAttrList &s
   auto distances = dyn_cast_or_null<DistanceUnitAttr>(settings.get("distances"));
   auto relative = dyn_cast_or_null<RelativeAttr>(settings.get("relative"));
   bool isXl = relative && relative.getTerms() != RelativeTerms::none &&
-              relative.getTerms() != RelativeTerms::bias;
+              !hasDistanceTable(relative.getTerms());
   if (!distances || distances.getValue() != DistanceUnit::rows || isXl) {
     return success();
   }

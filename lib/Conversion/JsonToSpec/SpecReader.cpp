@@ -355,7 +355,7 @@ SmallVector<Value> SpecReader::readOperands(const Fields &fields, const ObjectIn
 void SpecReader::dropUncountedDistances(const Fields &fields, NamedAttrList &attributes) const {
   auto distances = dyn_cast_or_null<DistanceUnitAttr>(attributes.get("distances"));
   auto relative = dyn_cast_or_null<RelativeAttr>(attributes.get("relative"));
-  bool isXl = relative && relative.getTerms() != RelativeTerms::bias;
+  bool isXl = relative && !hasDistanceTable(relative.getTerms());
   if (!distances || distances.getValue() != DistanceUnit::rows || isXl) {
     return;
   }

@@ -240,10 +240,16 @@ Attribute ValueReader::readRelative(const Fields &fields, const KeyInfo &key,
                                     const JsonValue &value) const {
   if (value.kind == JsonKind::Object) {
     const ObjectInfo &section = getObject("RelativeSection");
-    Fields bias(value, file, std::string(section.what));
-    bias.allowOnly(getKeyNames(section));
-    requireKey(bias, section.keys.front());
-    return RelativeAttr::get(builder.getContext(), RelativeTerms::bias, bias.integer("bias", {}));
+    Fields terms(value, file, std::string(section.what));
+    terms.allowOnly(getKeyNames(section));
+    if (value.members.size() != 1) {
+      fields.mismatch(value, "relative",
+                      "{\"bias\": distances}, {\"signed_bias\": distance} or "
+                      "{\"vectors\": distance}");
+    }
+    const std::string &name = value.members.front().key;
+    return RelativeAttr::get(builder.getContext(), *symbolizeRelativeTerms(name),
+                             terms.integer(name, {}));
   }
   if (value.kind != JsonKind::String) {
     fields.mismatch(value, "relative", "\"none\", \"xl\", \"xl_shared\" or {\"bias\": distances}");

@@ -39,6 +39,11 @@ static IntegerSet createMaskSet(spec::MaskAttr mask, int64_t queryFactor, int64_
   llvm_unreachable("unknown mask");
 }
 
+/// Returns true for terms that are a number per head and distance.
+static bool hasBiasTable(spec::RelativeTerms terms) {
+  return terms == spec::RelativeTerms::bias || terms == spec::RelativeTerms::signed_bias;
+}
+
 static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
   return op.getRelative() ? op.getRelative()->getTerms() : spec::RelativeTerms::none;
 }
@@ -46,9 +51,13 @@ static spec::RelativeTerms getRelativeTerms(spec::LayerOp op) {
 /// Returns the distance between a query and a key: between their first tokens or, for a complete
 /// mask, whose keys end where the query does, between their last tokens. Its step is the finest
 /// scale of which both factors are multiples.
-static dispatch::Distance getDistance(const HeadSettings &heads, ScaleRatio scales) {
+static dispatch::Distance getDistance(const HeadSettings &heads, ScaleRatio scales,
+                                      int64_t keyRows) {
   if (heads.terms == spec::RelativeTerms::none) {
     return {};
+  }
+  if (spec::isSigned(heads.terms)) { // no pair of positions has a distance below 0
+    return {scales.query, scales.key, scales.key * (keyRows - 1)};
   }
   bool isComplete = heads.mask.getShape() == spec::MaskShape::complete;
   return {scales.query, scales.key, isComplete ? scales.query - scales.key : 0};
@@ -103,16 +112,20 @@ static AttentionInputs createInputs(StageContext &c, spec::LayerOp op, Value x) 
   int64_t queries = *op.getHeads() * *op.getHeadSize(),
           keys = *op.getKeyValueHeads() * *op.getHeadSize();
   AttentionInputs inputs;
-  if (op.readsOther()) {
+  if (op.hasOwnQueries()) {
     Value over = createKeyStream(c, op, x);
     Value query = c.createLinear("attention.query", x, c.computeType);
     Value packed = c.createLinear("attention.kv", over, c.computeType);
     inputs = {query, packed, packed, 0, keys, {}};
+    if (getRelativeTerms(op) == spec::RelativeTerms::vectors) { // Shaw et al. 2018, equation 4
+      Value table = c.readWeight(c.getSymbol("attention.relative.table"));
+      inputs.extras = {query, table};
+    }
   } else {
     Value packed = c.createLinear("attention.qkv", x, c.computeType);
     inputs = {packed, packed, packed, queries, queries + keys, {}};
   }
-  if (getRelativeTerms(op) == spec::RelativeTerms::bias) {
+  if (hasBiasTable(getRelativeTerms(op))) {
     inputs.extras.push_back(c.readOwn("attention.relative.table"));
   }
   if (op.getRotary()) {
@@ -195,9 +208,9 @@ static void createScore(StageContext &c, const HeadSettings &heads, Region &regi
   body->addArguments({b.getF32Type(), i32, i32, i32}, SmallVector<Location>(4, b.getLoc()));
   auto addTerm = [&] { return ScalarValue(b, body->addArgument(b.getF32Type(), b.getLoc())); };
   ScalarValue score = {b, body->getArgument(0)};
-  bool isBias = heads.terms == spec::RelativeTerms::bias;
-  if (heads.terms != spec::RelativeTerms::none && !isBias) { // product of the position query and
-                                                             // the row for the distance
+  bool isBias = hasBiasTable(heads.terms);
+  // The product of the position query and the row for the distance.
+  if (heads.terms != spec::RelativeTerms::none && !isBias) {
     score = score + addTerm();
   }
   score = score * (1 / std::sqrt(static_cast<double>(heads.size)));
@@ -210,7 +223,8 @@ static void createScore(StageContext &c, const HeadSettings &heads, Region &regi
 Value spec_to_sluice::createMix(StageContext &c, const std::string &block,
                                 const HeadSettings &heads, const AttentionInputs &inputs,
                                 Location place) {
-  int64_t keyFactor = getFactor(c.function, cast<SequenceType>(inputs.keys.getType()));
+  auto keys = cast<SequenceType>(inputs.keys.getType());
+  int64_t keyFactor = getFactor(c.function, keys), keyRows = getPositions(c.function, keys);
   bool drops = c.purpose == Purpose::Train && heads.dropout > 0;
   c.setName(block + ".mix", place);
   IntegerSet mask = withStride(createMaskSet(heads.mask, c.getFactor(), keyFactor),
@@ -221,8 +235,9 @@ Value spec_to_sluice::createMix(StageContext &c, const std::string &block,
       inputs.values, inputs.extras, heads.heads, heads.keyValueHeads, heads.size, 0,
       inputs.keyColumn, inputs.valueColumn, withFirstKey(mask, heads.first),
       llvm::APFloat(drops ? static_cast<float>(heads.dropout) : 0.0F), drops ? c.nextRandom++ : 0,
-      heads.terms == spec::RelativeTerms::bias,
-      getDistance(heads, scaleRatio(c.getFactor(), keyFactor)).attribute(c.b.getContext()));
+      hasBiasTable(heads.terms),
+      getDistance(heads, scaleRatio(c.getFactor(), keyFactor), keyRows).attribute(c.b.getContext()),
+      spec::isSigned(heads.terms));
   createScore(c, heads, mix.getScore());
   return mix.getOutput();
 }

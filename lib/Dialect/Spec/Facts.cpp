@@ -57,6 +57,10 @@ bool LayerOp::isXl() {
   return terms == RelativeTerms::xl || terms == RelativeTerms::xl_shared;
 }
 
+bool LayerOp::hasVectors() {
+  return getRelative() && getRelative()->getTerms() == RelativeTerms::vectors;
+}
+
 bool LayerOp::readsOther() { return getSources().size() == 1 && !getOver(); }
 
 int64_t LayerOp::getGroupCount() {

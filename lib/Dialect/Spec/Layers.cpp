@@ -65,15 +65,19 @@ static LogicalResult verifyRelative(LayerSettingsInterface layer) {
   if (getTerms(layer) == RelativeTerms::none) {
     return success();
   }
-  if (layer.getMask().getShape() == MaskShape::bidirectional && isWritten(layer, "mask")) {
+  if (layer.getMask().getShape() == MaskShape::bidirectional && isWritten(layer, "mask") &&
+      !isSigned(getTerms(layer))) {
     return emitKeyError(layer, "relative")
            << "expected a mask of keys at or before the query with \"relative\", found "
-              "\"bidirectional\"; use \"causal\" or a window, or leave \"relative\" out";
+              "\"bidirectional\"; use \"causal\", a window, or the terms of both directions "
+              "\"signed_bias\" or \"vectors\", or leave \"relative\" out";
   }
-  if (isXl(layer) && layer.getRotary()) {
-    return emitKeyError(layer, "relative") << "expected one of \"rotary\" and Transformer-XL's "
-                                              "\"relative\" terms, found both; turn "
-                                              "one of them off";
+  bool hasVectors = getTerms(layer) == RelativeTerms::vectors;
+  if ((isXl(layer) || hasVectors) && layer.getRotary()) {
+    return emitKeyError(layer, "relative")
+           << "expected one of \"rotary\" and "
+           << (hasVectors ? "vectors by distance" : "Transformer-XL's \"relative\" terms")
+           << ", found both; turn one of them off";
   }
   return success();
 }
@@ -238,7 +242,7 @@ static bool areComparable(StreamType own, StreamType other) {
 
 /// Sets the mask `bidirectional` over another axis, unless the stage has a mask of its own.
 template <typename Op> static void setMaskDefault(Op op, StreamType own, StreamType other) {
-  bool isApart = other.getAxis() == AxisKind::input && own.getAxis() != AxisKind::input;
+  bool isApart = other.getAxis() == AxisKind::input && !areComparable(own, other);
   if (isApart && !isWritten(op, "mask")) { // positions of two axes do not compare
     op.setMaskAttr(MaskAttr::get(op.getContext(), MaskShape::bidirectional, 0, 0));
   }
@@ -252,10 +256,10 @@ static LogicalResult verifySourceMask(Op op, StringRef key, Value queries, Value
   if (areComparable(own, other)) {
     return verifyMaskBetween(op, "mask", op.getMask(), own.getFactor(), other.getFactor());
   }
-  if (own.getAxis() == AxisKind::input) {
+  if (other.getAxis() != AxisKind::input) {
     return emitKeyError(op, key)
-           << "expected a layer of the tokens where " << quote(key)
-           << " names a stream of another axis, as an input is read before the first token, found "
+           << "expected a stream of an input where " << quote(key)
+           << " belongs to a layer of one, as an input is read before the first token, found "
            << describeStream(queries) << " over " << describeStream(keys);
   }
   if (isWritten(op, "mask") && op.getMask().getShape() != MaskShape::bidirectional) {
@@ -287,6 +291,11 @@ static LogicalResult verifySingleSource(LayerOp op) {
            << "expected \"none\" for \"relative\" by a window in tokens between two scales, "
               "where a key may begin after its query, found another; write \"relative\": "
               "\"none\" in this stage, or use another mask";
+  }
+  if (isSigned(getTerms(op))) {
+    return emitKeyError(op, "relative")
+           << "expected \"signed_bias\" and \"vectors\" only for the layer's own rows, found one "
+              "where \"over\" names another stream; write \"relative\": \"none\" in this stage";
   }
   if (failed(verifySourceMask(op, "over", op.getInput(), over))) {
     return failure();

@@ -70,12 +70,15 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
                                   : "; on an input's axis use layers, norms, sums and dropout");
   }
   auto layer = dyn_cast<LayerSettingsInterface>(stage);
-  if (type.getAxis() == AxisKind::input && layer && layer.getRelative() &&
-      layer.getRelative()->getTerms() != RelativeTerms::none) {
+  RelativeAttr relative = layer ? layer.getRelative().value_or(RelativeAttr()) : RelativeAttr();
+  if (type.getAxis() == AxisKind::input && relative && relative.getTerms() != RelativeTerms::none &&
+      !isSigned(relative.getTerms())) {
     return emitKeyError(stage, "relative")
-           << "expected \"none\" for \"relative\" on the axis of the input "
+           << "expected \"none\" or terms of both directions for \"relative\" on the axis of the "
+              "input "
            << quote(type.getName().getValue())
-           << ", found another; write \"relative\": \"none\" in this stage, or leave it out";
+           << ", found another; write {\"signed_bias\": distance} or {\"vectors\": distance}, or "
+              "leave it out";
   }
   if (type.getAxis() == AxisKind::segments && !readsSegments(stage)) {
     return emitError(getKeyLoc(stage, ""))

@@ -45,11 +45,11 @@ LogicalResult MaskAttr::verify(EmitError emitError, MaskShape shape, int64_t beg
 }
 
 LogicalResult RelativeAttr::verify(EmitError emitError, RelativeTerms terms, int64_t distances) {
-  bool isBias = terms == RelativeTerms::bias;
-  if (isBias ? distances < 1 || distances > mostSize : distances != 0) {
+  bool isTable = hasDistanceTable(terms);
+  if (isTable ? distances < 1 || distances > mostSize : distances != 0) {
     return emitError() << "expected a number of distances from 1 to " << mostSize
-                       << " of the terms \"bias\" and of no others, found " << distances << " of \""
-                       << stringifyRelativeTerms(terms) << "\"";
+                       << " of tables by distance and of no other terms, found " << distances
+                       << " of \"" << stringifyRelativeTerms(terms) << "\"";
   }
   return success();
 }

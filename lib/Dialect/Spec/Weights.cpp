@@ -141,6 +141,12 @@ static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t 
              {std::min(relative.getDistances(), countTableRows(op)), *op.getHeads()},
              InitialValues::zeros);
   }
+  if (relative && isSigned(relative.getTerms())) {
+    bool isVectors = relative.getTerms() == RelativeTerms::vectors;
+    list.add("attention.relative.table",
+             {2 * relative.getDistances() + 1, isVectors ? *op.getHeadSize() : *op.getHeads()},
+             isVectors ? InitialValues::normal : InitialValues::zeros, embeddingDeviation);
+  }
   if (!op.isXl()) {
     return;
   }

@@ -73,6 +73,15 @@ mlir::DictionaryAttr getNestedKeys(mlir::Operation *op, llvm::StringRef prefix);
 
 /// Returns true if a word may be the name of a function, a scale or a place of a plan.
 bool isPlanName(llvm::StringRef name);
+
+/// Returns true for relative terms whose tables have distances in both directions.
+inline bool isSigned(RelativeTerms terms) {
+  return terms == RelativeTerms::signed_bias || terms == RelativeTerms::vectors;
+}
+/// Returns true for relative terms that have a table by distance.
+inline bool hasDistanceTable(RelativeTerms terms) {
+  return terms == RelativeTerms::bias || isSigned(terms);
+}
 /// The names that `isPlanName` accepts, for messages.
 inline constexpr llvm::StringLiteral planNameRule =
     "a lower-case letter, then such letters, digits and _, and no word that sluice uses itself";

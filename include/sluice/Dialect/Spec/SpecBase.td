@@ -80,7 +80,8 @@ def Spec_MaskShape
           "MaskShape", "Shape of an attention mask",
           "mask_shape", ["causal", "complete", "bidirectional", "window", "tokens", "block"]>;
 def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Relative position terms of scores",
-                                    "relative_terms", ["none", "bias", "xl", "xl_shared"]>;
+                                    "relative_terms", ["none", "bias", "xl", "xl_shared",
+                                                       "signed_bias", "vectors"]>;
 def Spec_DistanceUnit
     : Spec_Words<"DistanceUnit", "Unit of the distances of Transformer-XL's sinusoids",
                  "distances", ["tokens", "rows"]>;
@@ -177,7 +178,8 @@ def Spec_Mask : Spec_Attr<"Mask", "mask"> {
 
 def Spec_Relative : Spec_Attr<"Relative", "relative"> {
   let summary = "Relative position terms of attention scores";
-  let description = [{ `#spec.relative<bias of 32>` has a table of 32 distances per head. }];
+  let description = [{ `#spec.relative<bias of 32>` has a table of 32 distances per head, and
+    `#spec.relative<vectors of 8>` a vector for each of the distances -8 to 8. }];
   let parameters = (ins "RelativeTerms":$terms, DefaultValuedParameter<"int64_t", "0">:$distances);
   let assemblyFormat = "`<` $terms (`of` $distances^)? `>`";
   let genVerifyDecl = 1;

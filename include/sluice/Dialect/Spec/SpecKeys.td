@@ -68,8 +68,8 @@ def RotaryKey
   let excludesLeast = 1;
   let section = "RotarySection";
 }
-def RelativeKey : SpecialKey<"relative", "string or {\"bias\": distances}",
-                             "relative position terms of scores: a learned bias per head and "
+def RelativeKey : SpecialKey<"relative", "string or an object of one key, as {\"bias\": distances}",
+                             "relative position terms of scores: learned biases or vectors by "
                              "distance, or Transformer-XL's terms, with biases per layer or "
                              "shared by all layers",
                              "none", OptionalAttr<Spec_Relative>> {
@@ -194,11 +194,27 @@ def ScaleSection
                                   "end at t - a and every k rows before it",
                                   "fixed">]>;
 def RelativeBiasKey
-    : IntegerKey<"bias", "number of distinct distances; larger distances share the last bias",
-                 "required"> {
+    : IntegerKey<"bias",
+                 "a bias per head and distance: the number of distinct distances; larger ones "
+                 "share the last bias",
+                 "none"> {
   let hint = "the number of distances that are told apart";
 }
-def RelativeSection : Section<"a relative setting", [RelativeBiasKey]>;
+def SignedBiasKey
+    : IntegerKey<"signed_bias",
+                 "a bias per head and signed distance: the largest one in either direction, to "
+                 "which others are clipped",
+                 "none"> {
+  let hint = "the distance beyond which all keys have the same bias";
+}
+def VectorsKey
+    : IntegerKey<"vectors",
+                 "a vector per signed distance, for all heads, that is added to keys: the largest "
+                 "distance in either direction, to which others are clipped",
+                 "none"> {
+  let hint = "the distance beyond which all keys have the same vector";
+}
+def RelativeSection : Section<"a relative setting", [RelativeBiasKey, SignedBiasKey, VectorsKey]>;
 def RotarySection
     : Section<
           "a rotary setting",

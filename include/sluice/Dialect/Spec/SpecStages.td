@@ -108,6 +108,8 @@ def Spec_LayerOp
   let extraClassDeclaration = [{
     /// Returns true with Transformer-XL's relative position terms.
     bool isXl();
+    /// Returns true with a vector per signed distance.
+    bool hasVectors();
     /// Returns true for cross-attention to one other stream.
     bool readsOther();
     /// Returns true if groups of heads have separate keys, values and masks.
@@ -119,7 +121,7 @@ def Spec_LayerOp
     /// Returns true if each group attends to another stream, with a separate norm.
     bool normsGroups();
     /// Returns true if queries are a different sequence from keys and values.
-    bool hasOwnQueries() { return readsOther() || isGrouped() || isXl(); }
+    bool hasOwnQueries() { return readsOther() || isGrouped() || isXl() || hasVectors(); }
     /// Returns true if the other stream has a separate norm.
     bool normsOther();
     /// Returns the factor of a distance step: the greatest common divisor of the query and key
