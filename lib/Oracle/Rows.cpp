@@ -114,10 +114,15 @@ Numbers RowPass::readRow(const TensorRows &stored, Value argument, dispatch::Acc
   return numbers;
 }
 
-/// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1.
+/// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1, or of the rows
+/// at these entries of a list, times their weights.
 Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                          int64_t row, const Body &body) {
-  int64_t limit = getRowLimit(argument, access, row);
+  int64_t batch = rows.batch(row);
+  int64_t limit =
+      access.isListed()
+          ? getOperandType(op.getBody().getArgument(unsigned(access.getList()))).getDimSize(1)
+          : getRowLimit(argument, access, row);
   auto bound = [&](int64_t index, int64_t member) {
     int64_t v =
         index < 0 ? rows.position(row) : int64_t(body.getArgument(unsigned(index))[0].value);
@@ -126,10 +131,15 @@ Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::Acc
   int64_t end = std::min(bound(access.getLast(), 1), limit);
   std::vector<ProductSum> sums(static_cast<size_t>(countBufferElements(argument)));
   Numbers greatest(sums.size(), {-INFINITY, 0});
-  for (int64_t q = std::max<int64_t>(bound(access.getIndex(), 0), 0); q < end; ++q) {
+  for (int64_t i = std::max<int64_t>(bound(access.getIndex(), 0), 0); i < end; ++i) {
+    int64_t q =
+        access.isListed() ? int64_t(operands[unsigned(access.getList())].at(batch, i).value) : i;
     Numbers numbers = rowAt(stored, argument, access, row, q, 0);
+    bool isWeighted =
+        access.getWeight() >= 0 && q >= 0 && q < getOperandType(argument).getDimSize(1);
+    Number weight = isWeighted ? operands[unsigned(access.getWeight())].at(batch, q) : Number{1, 0};
     for (auto [sum, most, number] : llvm::zip_equal(sums, greatest, numbers)) {
-      sum.add(number);
+      sum.add(number, weight);
       most = number.value > most.value ? number : most;
     }
   }

@@ -57,6 +57,8 @@ void AccessAttr::print(AsmPrinter &printer) const {
   }
   printNumber("index", getIndex(), -1);
   printNumber("last", getLast(), -1);
+  printNumber("list", getList(), -1);
+  printNumber("weight", getWeight(), -1);
   if (getOutside()) {
     printer << ", outside = ";
     printer.printAttribute(getOutside());
@@ -77,7 +79,7 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
       (parser.parseAffineExpr(variables, position) || parser.parseRSquare())) {
     return {};
   }
-  int64_t group = 1, factor = 0, index = -1, last = -1;
+  int64_t group = 1, factor = 0, index = -1, last = -1, list = -1, weight = -1;
   FloatAttr outside;
   bool isExtended = false;
   // Clears `name` if the parameter is `expected`.
@@ -93,7 +95,8 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
     SMLoc place = parser.getCurrentLocation();
     if (parser.parseKeyword(&name) || parseNumber(name, "group", group) ||
         parseNumber(name, "factor", factor) || parseNumber(name, "index", index) ||
-        parseNumber(name, "last", last)) {
+        parseNumber(name, "last", last) || parseNumber(name, "list", list) ||
+        parseNumber(name, "weight", weight)) {
       return {};
     }
     if (name == "column") {
@@ -107,7 +110,8 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
     } else if (name == "extended") {
       isExtended = true;
     } else if (!name.empty()) {
-      parser.emitError(place, "expected group, factor, column, index, last, outside or extended");
+      parser.emitError(
+          place, "expected group, factor, column, index, last, list, weight, outside or extended");
       return {};
     }
   }
@@ -117,5 +121,6 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
   unsigned columnDims = column.isFunctionOfDim(1) ? 2 : 1;
   return parser.getChecked<AccessAttr>(
       start, context, *kind, AffineMapAttr::get(AffineMap::get(2, 1, position)), group, factor,
-      AffineMapAttr::get(AffineMap::get(columnDims, 0, column)), index, outside, last, isExtended);
+      AffineMapAttr::get(AffineMap::get(columnDims, 0, column)), index, outside, last, isExtended,
+      list, weight);
 }

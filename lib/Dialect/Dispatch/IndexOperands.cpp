@@ -8,7 +8,7 @@ using namespace sluice::dispatch;
 
 SmallVector<unsigned> AccessAttr::getIndices() const {
   SmallVector<unsigned> indices;
-  for (int64_t index : {getIndex(), getLast()}) {
+  for (int64_t index : {getIndex(), getLast(), getList(), getWeight()}) {
     if (index >= 0) {
       indices.push_back(static_cast<unsigned>(index));
     }
@@ -24,6 +24,42 @@ static bool isIndex(RowsOp op, int64_t argument, bool gathered) {
   AccessKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getKind();
   return op.getBody().getArgument(unsigned(argument)).getType().isInteger(32) &&
          (kind == AccessKind::Row || (gathered && kind == AccessKind::Gather));
+}
+
+/// Returns true if argument `i` is one number of `element` per row [batch, T'], of access `row`.
+static bool isNumberOfRows(RowsOp op, int64_t i, Type element) {
+  if (i < 0 || i >= int64_t(op.getInputs().size())) {
+    return false;
+  }
+  auto type = cast<RankedTensorType>(op.getInputs()[unsigned(i)].getType());
+  return cast<AccessAttr>(op.getAccesses()[i]).getKind() == AccessKind::Row &&
+         op.getBody().getArgument(unsigned(i)).getType() == element && type.getRank() == 2 &&
+         type.getElementType() == element && type.getDimSize(0) == op.getDomain().getBatch();
+}
+
+/// Verifies the list and the weights of operand `i`: entries by row of the batch, and one number
+/// per row of the operand.
+static LogicalResult verifyList(RowsOp op, unsigned i, AccessAttr access) {
+  if (access.getList() < 0 && access.getWeight() < 0) {
+    return success();
+  }
+  Builder b(op.getContext());
+  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
+  bool isWeighted = access.getWeight() >= 0;
+  bool fits = access.getKind() == AccessKind::Range && !access.getOutside() &&
+              !op.getDomain().getScheduled() &&
+              isNumberOfRows(op, access.getList(), b.getI32Type()) &&
+              (!isWeighted || isNumberOfRows(op, access.getWeight(), b.getF32Type()));
+  if (fits && isWeighted) {
+    auto weights = cast<RankedTensorType>(op.getInputs()[unsigned(access.getWeight())].getType());
+    fits = weights.getDimSize(1) == type.getDimSize(1);
+  }
+  return fits
+             ? success()
+             : op.emitOpError("D-080: expected a list of i32, and f32 weights or none, for sums of "
+                              "operand ")
+                   << i << " of " << type << " in a domain that is not scheduled, found the "
+                   << "arguments " << access.getList() << " and " << access.getWeight();
 }
 
 /// Verifies the index arguments of an operand, and that the operand has the rows that they select.
@@ -46,6 +82,9 @@ LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i
     return op.emitOpError("D-071: expected rows of f32 or bf16, of access row, to be numbers "
                           "outside, or a range's minus infinity, found operand ")
            << i << " of " << type;
+  }
+  if (failed(verifyList(op, i, access))) {
+    return failure();
   }
   if (!isRange && !isGather) {
     return success();

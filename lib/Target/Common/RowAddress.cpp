@@ -100,13 +100,28 @@ RangeBounds target::computeRange(const RowAddressing &rows, unsigned i, const Ro
   ImplicitLocOpBuilder &b = rows.b;
   AccessAttr access = getTensorAccess(rows.op, i);
   Value valid =
-      computeValidRows(rows, access, getMappedExtent(getTensorType(rows.op, i), access), at);
+      access.isListed()
+          ? index(b, getTensorType(rows.op, unsigned(access.getList())).getDimSize(1))
+          : computeValidRows(rows, access, getMappedExtent(getTensorType(rows.op, i), access), at);
   auto map = [&](Value bound, int64_t member) {
     Value position = bound ? toIndex(b, bound) : at.position;
     return emitMappedPosition(b, access, position, index(b, member), valid);
   };
   Value first = map(from, 0);
   return {first, map(last, 1), valid};
+}
+
+RowPlace target::computeListedPlace(const RowAddressing &rows, unsigned i, const RowPosition &at,
+                                    Value entry) {
+  int64_t extent = getTensorType(rows.op, i).getDimSize(1);
+  Value position = toIndex(rows.b, entry);
+  Value inside =
+      arith::CmpIOp::create(rows.b, arith::CmpIPredicate::ult, position,
+                            computeValidRows(rows, getTensorAccess(rows.op, i), extent, at));
+  RowPlace place = restrictPlace(rows, position, inside);
+  dispatch::RowsOp op = rows.op;
+  place.row = sequenceRow(rows.b, op.getDomain(), extent, at.batch, place.row);
+  return place;
 }
 
 Value target::computeRangePlace(const RowAddressing &rows, unsigned i, const RowPosition &at,

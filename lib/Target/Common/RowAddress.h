@@ -51,9 +51,14 @@ int64_t getMappedExtent(mlir::RankedTensorType type, dispatch::AccessAttr access
 RowPlace computePlace(const RowAddressing &rows, unsigned i, const RowPosition &at,
                       mlir::Value member, mlir::Value gathered);
 
-/// Returns a range of rows of operand `i`. A null bound (i32) is the row's own position.
+/// Returns a range of rows of operand `i`, or of entries of its list. A null bound (i32) is the
+/// row's own position.
 RangeBounds computeRange(const RowAddressing &rows, unsigned i, const RowPosition &at,
                          mlir::Value from, mlir::Value last);
+
+/// Returns the row of operand `i` at position `entry` (i32), an entry of its list.
+RowPlace computeListedPlace(const RowAddressing &rows, unsigned i, const RowPosition &at,
+                            mlir::Value entry);
 
 /// Returns the row of operand `i` that holds position `q` of a range.
 mlir::Value computeRangePlace(const RowAddressing &rows, unsigned i, const RowPosition &at,

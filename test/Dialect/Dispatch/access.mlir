@@ -16,13 +16,15 @@
   e = #dispatch.access<gather[v - 1], index = 0, extended>,
   // CHECK-SAME: f = #dispatch.access<range[v + i], factor = 1, index = 0, last = 1>,
   f = #dispatch.access<range[v + i], last = 1, index = 0, factor = 1>,
-  // CHECK-SAME: g = #dispatch.access<columns>
-  g = #dispatch.access<columns>
+  // CHECK-SAME: g = #dispatch.access<columns>,
+  g = #dispatch.access<columns>,
+  // CHECK-SAME: h = #dispatch.access<range[v + 16], factor = 1, index = 0, last = 1, list = 0, weight = 2>
+  h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>
 } : () -> ()
 
 // -----
 
-// expected-error@+1 {{expected group, factor, column, index, last, outside or extended}}
+// expected-error@+1 {{expected group, factor, column, index, last, list, weight, outside or extended}}
 "test.access"() {a = #dispatch.access<row, rows = 1>} : () -> ()
 
 // -----

@@ -85,6 +85,7 @@ SegmentRun emulated(const std::string &text) {
 
 TEST(CudaSegments, ScansFindSegmentEnds) { checkSegmentScans(emulated); }
 TEST(CudaSegments, GathersAndSumsRows) { checkSegmentRows(emulated); }
+TEST(CudaLists, SumRowsAsADenseMatrixDoes) { checkListSums(emulated); }
 TEST(CudaSegments, HandlesLengthsPerSequence) { checkOwnLengths(emulated, "bf16"); }
 
 } // namespace

@@ -33,6 +33,7 @@ struct TextAccess {
   std::string outside = {}; ///< a number; empty: zeros
   int64_t last = -1;
   bool extended = false;
+  int64_t list = -1, weight = -1;
   operator std::string() const {
     bool isFound = kind == "gather" || kind == "range";
     std::string position = map;
@@ -40,6 +41,7 @@ struct TextAccess {
     return "#dispatch.access<" + kind + "[" + position + "], group = " + std::to_string(group) +
            ", factor = " + std::to_string(factor) + ", column = " + column +
            ", index = " + std::to_string(index) + ", last = " + std::to_string(last) +
+           ", list = " + std::to_string(list) + ", weight = " + std::to_string(weight) +
            (outside.empty() ? "" : ", outside = " + outside + " : f32") +
            (extended ? ", extended>" : ">");
   }

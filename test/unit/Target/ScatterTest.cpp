@@ -86,6 +86,12 @@ TEST(Segments, GathersAndSumsRows) {
   }
 }
 
+TEST(Lists, SumRowsAsADenseMatrixDoes) {
+  for (const cpu::Target *target : targets()) {
+    checkListSums(segmentKernels(*target));
+  }
+}
+
 TEST(Segments, HandlesLengthsPerSequence) {
   for (const cpu::Target *target : targets()) {
     for (const char *element : {"f32", "bf16"}) {

@@ -306,3 +306,96 @@ void sluice::test::checkSegmentRows(const SegmentMake &make) {
     rows.checkSuffix();
   }
 }
+
+namespace {
+
+/// Undirected edges of B graphs of N rows, as a dense matrix and as lists of E entries.
+struct Graph {
+  Graph(int64_t batch, int64_t rows, int64_t entries, int oneIn)
+      : rows(rows), entries(entries), dense(batch * rows * rows), lists(batch * (rows + entries)) {
+    std::mt19937 random(static_cast<unsigned>(rows));
+    for (int64_t b = 0; b < batch; ++b) {
+      for (int64_t p = 0; p < rows; ++p) {
+        for (int64_t q = 0; q < p; ++q) {
+          bool isEdge = random() % static_cast<unsigned>(oneIn) == 0;
+          dense[(b * rows + p) * rows + q] = dense[(b * rows + q) * rows + p] = isEdge ? 1 : 0;
+        }
+      }
+      int64_t count = 0;
+      float *list = &lists[b * (rows + entries)];
+      for (int64_t p = 0; p < rows; ++p) {
+        for (int64_t q = 0; q < rows; ++q) {
+          if (at(b, p, q) != 0) {
+            list[rows + count++] = float(q);
+          }
+        }
+        list[p] = float(count);
+      }
+      EXPECT_LE(count, entries);
+    }
+  }
+  float at(int64_t b, int64_t p, int64_t q) const { return dense[(b * rows + p) * rows + q]; }
+  int64_t rows, entries;
+  Floats dense, lists;
+};
+
+struct ListCase {
+  int64_t batch, rows, d, length;
+  int oneIn;
+  std::string element;
+  bool isWeighted;
+};
+
+void checkListSum(const SegmentMake &make, const ListCase &c) {
+  Graph graph(c.batch, c.rows, c.rows * (c.rows - 1) + 1, c.oneIn);
+  std::string lists = tensor({c.batch, c.rows + graph.entries}, "i32");
+  std::string weights = tensor({c.batch, c.rows});
+  std::string x =
+      c.d > 0 ? tensor({c.batch, c.rows, c.d}, c.element) : tensor({c.batch, c.rows}, c.element);
+  std::string row = c.d > 0 ? tensor({c.d}) : "f32";
+  TextAccess sum{.kind = "range",
+                 .map = "p + " + std::to_string(c.rows),
+                 .index = 0,
+                 .last = 1,
+                 .list = 0,
+                 .weight = c.isWeighted ? 2 : -1};
+  SegmentRun kernel = make(rowsText({c.batch, c.rows, 1},
+                                    {{lists, TextAccess{.map = "p - 1", .factor = 0}, "i32"},
+                                     {lists, TextAccess{.factor = 0}, "i32"},
+                                     {weights, TextAccess{}, "f32"},
+                                     {x, sum, row}},
+                                    {{x, TextAccess{}}}, "dispatch.yield %a3 : ROW", row));
+  ASSERT_TRUE(kernel);
+  int64_t width = std::max<int64_t>(c.d, 1);
+  Floats numbers = randomIntegers(c.batch * c.rows * width, 3, 9),
+         factors = randomIntegers(c.batch * c.rows, 4, 5);
+  Floats found = kernel({.operands = {graph.lists, graph.lists, factors, numbers},
+                         .length = c.length,
+                         .rows = c.batch})[0];
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t p = 0; p < c.length; ++p) {
+      for (int64_t column = 0; column < width; ++column) {
+        float expected = 0;                      // exact: integers
+        for (int64_t q = 0; q < c.length; ++q) { // later rows are zeros
+          expected += graph.at(b, p, q) * (c.isWeighted ? factors[b * c.rows + q] : 1) *
+                      numbers[(b * c.rows + q) * width + column];
+        }
+        double bound = c.element == "bf16" ? 0x1p-8 * expected : 0;
+        ASSERT_NEAR(found[(b * c.rows + p) * width + column], expected, bound)
+            << "batch row " << b << " row " << p << " column " << column;
+      }
+    }
+  }
+}
+
+} // namespace
+
+void sluice::test::checkListSums(const SegmentMake &make) {
+  // A few neighbours; rows that are not valid; all pairs; one row without edges; numbers of rows.
+  for (const ListCase &c :
+       {ListCase{3, 17, 16, 17, 5, "f32", true}, ListCase{2, 9, 40, 7, 2, "bf16", true},
+        ListCase{2, 5, 3, 5, 1, "f32", false}, ListCase{1, 1, 8, 1, 1, "f32", true},
+        ListCase{2, 11, 0, 8, 3, "f32", true}}) {
+    checkListSum(make, c);
+  }
+}

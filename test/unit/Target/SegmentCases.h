@@ -20,5 +20,7 @@ void checkSegmentScans(const SegmentMake &make);
 /// Pools, their gradients and the gradient of the bits; rows spread and their gradient; selected
 /// rows. Sums of small integers, which are exact.
 void checkSegmentRows(const SegmentMake &make);
+/// Weighted sums over the neighbours of each row, compared with a dense matrix.
+void checkListSums(const SegmentMake &make);
 
 } // namespace sluice::test

@@ -65,6 +65,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `gather` | [B, T'] | (b, map(v, 0)[N']) | element |
     | `range` | [B, T', d] | the sum of (b, q), map(v, 0)[N'] <= q < map(w, 1)[N'] | tensor<d> |
     | `range` | [B, T'] | the same | element |
+    | `range` with `list` | [B, T', d] | the sum of (b, l[q]), l of operand `list`, i32 [B, E] | tensor<d> |
     | `vector` | [d] | | tensor<d> |
     | `scalar` | rank 0 | | element |
     | `flat` | [R, d] or [R] | r | tensor<d>, element |
@@ -90,6 +91,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     #dispatch.access<row[p * 4 + i - 3], group = 4, factor = 1, outside = 0xFF800000 : f32>
     #dispatch.access<row[p floordiv 3], factor = 3, column = (p mod 3) * 8>
     #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
+    #dispatch.access<range[v + 16], index = 0, last = 1, list = 0, weight = 2>
     ```
 
     An index is an argument of access `row`; an index of a range may be a gathered element too. For
@@ -98,33 +100,42 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     infinite `outside` the result is the maximum of each column instead, minus infinity without
     rows. With `extended`, for elements of i32 only, a position below 0 is loaded as itself and a
     position >= N' as the maximum i32: so an ascending sequence continues.
+
+    With `list` a range counts entries of that operand, i32 [B, E], and each entry is the position
+    of a row; entries outside [0, E) are skipped, and positions outside [0, N') are zeros. With
+    `weight` the row at position q is multiplied by number q of that operand, f32 [B, T'], before it
+    is added.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
                     "int64_t":$group,
                         "int64_t":$source_factor, "::mlir::AffineMapAttr":$column, "int64_t":$index,
                         OptionalParameter<"::mlir::FloatAttr">:$outside,
                         DefaultValuedParameter<"int64_t", "-1">:$last,
-                        DefaultValuedParameter<"bool", "false">:$extended);
+                        DefaultValuedParameter<"bool", "false">:$extended,
+                        DefaultValuedParameter<"int64_t", "-1">:$list,
+                        DefaultValuedParameter<"int64_t", "-1">:$weight);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false);
+                   ::mlir::FloatAttr(), -1, false, -1, -1);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                  "int64_t":$source_factor,
                      "::mlir::AffineMapAttr":$column, "int64_t":$index,
-                         "::mlir::FloatAttr":$outside), [{
-      return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, -1, false);
+                         "::mlir::FloatAttr":$outside, CArg<"int64_t", "-1">:$last,
+                         CArg<"bool", "false">:$extended), [{
+      return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, last, extended,
+                   -1, -1);
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group,
                  "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false);
+                   ::mlir::FloatAttr(), -1, false, -1, -1);
     }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
@@ -137,7 +148,9 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     }
     /// Returns how a range combines its rows: their sum, or the maximum of each column.
     ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
-    /// Returns the index arguments of the access.
+    /// Returns true if a range counts entries of a list, which are positions of rows.
+    bool isListed() const { return getList() >= 0; }
+    /// Returns the other arguments whose operands the access loads: indices, list and weights.
     ::llvm::SmallVector<unsigned> getIndices() const;
   }];
 }

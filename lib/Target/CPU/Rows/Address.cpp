@@ -25,6 +25,8 @@ bool Addresses::mayBeOutside(unsigned i) {
   switch (access.getKind()) {
   case AccessKind::Gather:
     return true;
+  case AccessKind::Range:
+    return access.isListed();
   case AccessKind::Flat:
     return access.getGroup() > 1 &&
            !alwaysInside(op, access, getMappedExtent(getTensorType(op, i), access));
@@ -94,13 +96,45 @@ std::pair<Value, Value> Addresses::range(unsigned i, const RowPosition &at, Valu
 }
 
 Value Addresses::rangeRow(unsigned i, const RowPosition &at, Value q) {
-  Value row = computeRangePlace(rows, i, at, q);
-  return rowView(i, getTensorType(op, i), /*padded=*/true, row, nullptr);
+  RankedTensorType type = getTensorType(op, i);
+  RowPlace place = rangePlace(i, at, q);
+  Value row = rowView(i, type, /*padded=*/true, place.row, nullptr);
+  return place.inside
+             ? arith::SelectOp::create(b, place.inside, row,
+                                       outsideRows.lookup({type.getElementType(), Attribute()}))
+             : row;
+}
+
+RowPlace Addresses::rangePlace(unsigned i, const RowPosition &at, Value q) {
+  AccessAttr access = getTensorAccess(op, i);
+  if (!access.isListed()) {
+    return {computeRangePlace(rows, i, at, q), {}};
+  }
+  auto list = unsigned(access.getList());
+  Value entry =
+      loadElement(b, elements(list, getTensorType(op, list)), computeRangePlace(rows, list, at, q));
+  return computeListedPlace(rows, i, at, entry);
+}
+
+Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q) {
+  AccessAttr access = getTensorAccess(op, i);
+  if (access.getWeight() < 0) {
+    return {};
+  }
+  auto weights = unsigned(access.getWeight());
+  RowPlace place = rangePlace(i, at, q);
+  Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
+  return loadElement(b, elements(weights, getTensorType(op, weights)), row);
 }
 
 Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {
-  Value place = computeRangePlace(rows, i, at, q);
-  return loadElement(b, elements(i, getTensorType(op, i)), place);
+  RowPlace place = rangePlace(i, at, q);
+  Value memory = elements(i, getTensorType(op, i));
+  if (!place.inside) {
+    return loadElement(b, memory, place.row);
+  }
+  Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
+  return emitOutsideElement(rows, i, place, loadElement(b, memory, row));
 }
 
 Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Value row,

@@ -1,10 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gathered operands: elements at an index, and sums or maxima over ranges of rows, in row order.
+// Gathered operands: elements at an index, and sums or maxima over ranges of rows, or
+// of entries of a list, in their order.
 #include "../../Common/Storage.h"
 #include "Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -40,6 +42,9 @@ static Value reduceRangeElement(VectorRowEmitter &emitter, unsigned argument) {
   return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), none,
                        [&](Value q, ValueRange sums) -> Values {
                          Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
+                         if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q)) {
+                           element = arith::MulFOp::create(b, element, by);
+                         }
                          return {combineRows(b, kind, sums.front(), element)};
                        })
       .front();
@@ -63,7 +68,14 @@ Values rows::reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &
       emitter.frame, computeArgumentRange(emitter, argument), none, [&](Value q, ValueRange sums) {
         Values next =
             loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);
+        Value by = emitter.addresses.rangeWeight(argument, emitter.at, q);
+        if (by) {
+          by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
+        }
         for (auto [value, sum] : llvm::zip_equal(next, sums)) {
+          if (by) {
+            value = arith::MulFOp::create(b, value, by);
+          }
           value = combineRows(b, kind, sum, value);
         }
         return next;

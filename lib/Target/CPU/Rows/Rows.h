@@ -43,11 +43,14 @@ public:
   /// Position `q` of a range: its row, or its element.
   mlir::Value rangeRow(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value rangeElement(unsigned i, const RowPosition &at, mlir::Value q);
+  /// Returns the weight of position `q` of a range; null without weights.
+  mlir::Value rangeWeight(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 
 private:
   bool mayBeOutside(unsigned i);
+  RowPlace rangePlace(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
                       mlir::Value column);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);

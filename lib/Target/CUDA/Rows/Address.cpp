@@ -36,12 +36,29 @@ std::pair<Value, Value> Addresses::range(unsigned i, const Row &at, Value from, 
 }
 
 Source Addresses::rangeRow(unsigned i, const Row &at, Value q) {
-  return sourceAt(i, {computeRangePlace(rows, i, at, q), {}}, at, {});
+  return sourceAt(i, rangePlace(i, at, q), at, {});
+}
+
+RowPlace Addresses::rangePlace(unsigned i, const Row &at, Value q) {
+  AccessAttr access = getTensorAccess(op, i);
+  if (!access.isListed()) {
+    return {computeRangePlace(rows, i, at, q), {}};
+  }
+  auto list = unsigned(access.getList());
+  Value entry = e.loadScalar(elements(list), computeRangePlace(rows, list, at, q));
+  return computeListedPlace(rows, i, at, entry);
+}
+
+Value Addresses::rangeWeight(unsigned i, const Row &at, Value q) {
+  int64_t weights = getTensorAccess(op, i).getWeight();
+  return weights < 0 ? Value()
+                     : e.loadScalar(elements(unsigned(weights)), rangePlace(i, at, q).row);
 }
 
 Value Addresses::rangeElement(unsigned i, const Row &at, Value q) {
-  Value place = computeRangePlace(rows, i, at, q);
-  return e.loadScalar(elements(i), place);
+  RowPlace place = rangePlace(i, at, q);
+  Value loaded = e.loadScalar(elements(i), place.row);
+  return place.inside ? emitOutsideElement(rows, i, place, loaded) : loaded;
 }
 
 /// Returns true if vectors at multiples of `vector` columns are aligned to their size.

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gathered operands: elements at an index, and sums or maxima over ranges of rows, in row order.
+// Gathered operands: elements at an index, and sums or maxima over ranges of rows, or
+// of entries of a list, in their order.
 // All threads of a row share a range.
 #include "Rows.h"
 
@@ -29,6 +30,9 @@ static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
             [&](Value q, ValueRange sums) -> Values {
               Value element = convertElements(
                   emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
+              if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q)) {
+                element = arith::MulFOp::create(b, element, by);
+              }
               return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
@@ -53,9 +57,16 @@ Values rows::reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &co
               emitIdentity(b, kind, emitter.getVectorType(b.getF32Type())));
   return emitter.e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
+    Value by = emitter.addresses.rangeWeight(argument, emitter.at, q);
+    if (by) {
+      by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
+    }
     Values next;
     for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
       Value value = convertElements(emitter, load(emitter, row, columns, j), b.getF32Type());
+      if (by) {
+        value = arith::MulFOp::create(b, value, by);
+      }
       next.push_back(combineRows(b, kind, sums[j], value));
     }
     return next;

@@ -80,6 +80,8 @@ public:
   /// Position `q` of a range: its row, or its element.
   Source rangeRow(unsigned i, const Row &at, mlir::Value q);
   mlir::Value rangeElement(unsigned i, const Row &at, mlir::Value q);
+  /// Returns the weight of position `q` of a range; null without weights.
+  mlir::Value rangeWeight(unsigned i, const Row &at, mlir::Value q);
   /// `part` is the row of a `columns` result; null for other results.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);
@@ -89,6 +91,7 @@ public:
   static int64_t workspaceStride(int64_t width) { return (width + 15) / 16 * 16; }
 
 private:
+  RowPlace rangePlace(unsigned i, const Row &at, mlir::Value q);
   Source sourceAt(unsigned i, RowPlace place, const Row &at, mlir::Value member);
   mlir::Value elements(unsigned tensor);
   mlir::Value view(mlir::Value byteOffset, int64_t size, mlir::Type element);
