@@ -119,9 +119,7 @@ static AxisOp findSequenceAxis(Operation *op, Value sequence) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
-/// Returns the axis of tokens below an axis of segments, directly or through other segments; null
-/// if the nesting does not end.
-static AxisOp getRootAxis(AxisOp axis) {
+AxisOp sluice::getRootAxis(AxisOp axis) {
   for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
     constexpr int deepest = 16;
     auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "sluice/Dialect/Sluice/Sluice.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace sluice {
 
@@ -97,6 +98,11 @@ public:
   llvm::ArrayRef<mlir::Value> operands() const { return operandTensors; }
   llvm::ArrayRef<mlir::Attribute> accesses() const { return operandAccesses; }
 
+  friend std::pair<mlir::Value, mlir::Value> getListBounds(BodyBuilder &body, llvm::StringRef place,
+                                                           mlir::Value like, int64_t entries);
+  friend mlir::Value getListSum(BodyBuilder &body, llvm::StringRef place, mlir::Value sequence,
+                                int64_t entries, mlir::Value weights);
+
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
   mlir::Value loadChain(const AccessChain &chain, int64_t width, mlir::FloatAttr outside = {});
@@ -107,10 +113,20 @@ private:
   Lowering lowered;
   llvm::StringRef axis;
   mlir::ImplicitLocOpBuilder b;
+  llvm::StringMap<mlir::Value> lists; ///< tensors of lists, by place
   llvm::DenseMap<mlir::Value, mlir::Value> values;
   llvm::SmallVector<mlir::Value> operandTensors;
   llvm::SmallVector<mlir::Attribute> operandAccesses;
 };
+
+/// Returns the entries [first, end) of the row's list, i32. The host's input `place` has the lists
+/// of a batch row: the ends of the lists of all rows like `like`, then `entries` entries.
+std::pair<mlir::Value, mlir::Value> getListBounds(BodyBuilder &body, llvm::StringRef place,
+                                                  mlir::Value like, int64_t entries);
+/// Returns the sum of the rows of a stored sequence that the row's list names, each times its
+/// number in `weights`, which may be null.
+mlir::Value getListSum(BodyBuilder &body, llvm::StringRef place, mlir::Value sequence,
+                       int64_t entries, mlir::Value weights);
 
 /// Rows of the values of @step during dispatch formation, from `sluice.due` and `sluice.keep`.
 class StepValues {

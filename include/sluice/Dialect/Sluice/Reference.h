@@ -102,6 +102,10 @@ public:
   /// Returns the gradients that sluice.store_gradient stored, by symbol.
   const llvm::StringMap<std::vector<T>> &getGradients() const { return gradients; }
 
+  /// Edge lists by name, as the host provides them (`sluice.degrees`). Without them each row but
+  /// the last has an edge to the row before it and to the first one.
+  llvm::StringMap<std::vector<int32_t>> edges;
+
   //===-- What the evaluation of an op uses
   //-------------------------------------------------------------------===//
 

@@ -149,6 +149,10 @@ mlir::Type getComputeType(mlir::Value weight);
 /// Returns true if a sequence is on a given axis (`sluice.axis`), looked up from `op`'s module.
 bool isGiven(mlir::Operation *op, SequenceType type);
 
+/// Returns the axis of tokens below an axis of segments, directly or through other segments: `axis`
+/// itself if it has no segments, null if the nesting does not end.
+AxisOp getRootAxis(AxisOp axis);
+
 /// Returns true if a sequence is on an axis of segments.
 bool isSegmented(mlir::Operation *op, SequenceType type);
 
@@ -174,6 +178,8 @@ std::string countsName(llvm::StringRef axis);
 /// Returns the place of the host's input `name` of a given axis for `op`'s function: generation has
 /// separate prompts and texts.
 std::string givenPlace(mlir::Operation *op, llvm::StringRef name);
+/// Prefix of the host's inputs of edge lists (`sluice.degrees`), followed by AXIS.NAME.
+constexpr llvm::StringRef edgesInput = "edges.";
 /// Place of the padding mask: f32 [B, T], 1 for padding rows, 0 for others.
 constexpr llvm::StringRef paddingInput = "input:tokens.padding";
 /// Returns the place of the number of rows p >= `first` that are padding, over all texts: i64.

@@ -58,6 +58,8 @@ def Sluice_Dialect : Dialect {
       sluice.scale @last on @tokens factor 0
       sluice.axis @segments segments of @bytes capacity 6
       sluice.scale @words on @segments factor 1
+      sluice.axis @source given 32 vocabulary 256
+      sluice.scale @inputs on @source factor 1
       sluice.parameter @table
           : tensor<7x8xf32> {names = ["token.weight"], sizes = array<i64: 7>, initial = "zeros"}
       sluice.schedule @each count (t) -> (t + 1) due (m) -> (m) first 0 period 1 rise 1 burst 1
@@ -545,6 +547,8 @@ include "sluice/Dialect/Sluice/Attention.td"
 include "sluice/Dialect/Sluice/Scales.td"
 
 include "sluice/Dialect/Sluice/Segments.td"
+
+include "sluice/Dialect/Sluice/Edges.td"
 
 include "sluice/Dialect/Sluice/Loss.td"
 

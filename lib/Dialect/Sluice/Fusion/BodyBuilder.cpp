@@ -232,3 +232,55 @@ Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
   }
   return mapping.lookup(region.getTerminator()->getOperand(0));
 }
+
+std::pair<Value, Value> sluice::getListBounds(BodyBuilder &body, StringRef place, Value like,
+                                              int64_t entries) {
+  MLIRContext *context = body.b.getContext();
+  Type i32 = IntegerType::get(context, 32);
+  Value &tensor = body.lists[place];
+  if (!tensor) {
+    OpBuilder outside(body.scope);
+    int64_t rows = getPositions(body.scope, cast<SequenceType>(like.getType()));
+    tensor =
+        plan::BindOp::create(outside, body.scope->getLoc(),
+                             RankedTensorType::get({getBatch(body.scope), rows + entries}, i32),
+                             givenPlace(body.scope, place));
+  }
+  AffineExpr p = getAffineDimExpr(0, context);
+  auto loadEnd = [&](AffineExpr row) {
+    auto access = AccessAttr::get(context, AccessKind::Row, AffineMap::get(2, 1, row), 1, 0);
+    return body.load(tensor, access, i32);
+  };
+  Value first = loadEnd(p - 1); // 0 before the first row
+  return {first, loadEnd(p)};
+}
+
+Value sluice::getListSum(BodyBuilder &body, StringRef place, Value sequence, int64_t entries,
+                         Value weights) {
+  Value tensor = body.lowered(sequence), factors = weights ? body.lowered(weights) : Value();
+  if (!tensor || (weights && !factors)) {
+    return {};
+  }
+  auto [first, end] = getListBounds(body, place, sequence, entries);
+  MLIRContext *context = body.b.getContext();
+  auto type = cast<SequenceType>(sequence.getType());
+  int64_t factor = getDomainFactor(body.scope, type, body.axis);
+  AffineExpr p = getAffineDimExpr(0, context);
+  auto number = [](Value argument) -> int64_t {
+    return argument ? cast<BlockArgument>(argument).getArgNumber() : -1;
+  };
+  Value own;
+  if (factors) {
+    auto access = AccessAttr::get(context, AccessKind::Row, AffineMap::get(2, 1, p), 1, factor);
+    own = body.load(factors, access, Float32Type::get(context));
+  }
+  AffineMap entry = AffineMap::get(2, 1, p + getPositions(body.scope, type)),
+            column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+  auto access = AccessAttr::get(context, AccessKind::Range, AffineMapAttr::get(entry), 1, factor,
+                                AffineMapAttr::get(column), number(first), FloatAttr(), number(end),
+                                /*extended=*/false, /*list=*/number(first), number(own));
+  Type element = dispatch::getBodyType(type.getElement());
+  return body.load(tensor, access,
+                   type.getWidth() > 0 ? RankedTensorType::get({type.getWidth()}, element)
+                                       : element);
+}

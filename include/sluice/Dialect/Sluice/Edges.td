@@ -1,0 +1,72 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Edge lists between rows of a given axis: data in addition to its tokens. A part of Sluice.td,
+// which includes it.
+
+/// Constraints that several ops have.
+defvar edgeConstraints = [{
+    - S-160: rows are on a given axis, or on an axis of segments of one, as an edge may connect
+      a row with a later one; `capacity` is at least 1.
+}];
+
+class Sluice_EdgesOp<string mnemonic, list<Trait> traits, list<string> overrides>
+    : Sluice_ForwardOp<mnemonic, traits, overrides> {
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of entries of all lists of a batch row: each edge is in two lists.
+    int64_t getEntries() { return 2 * static_cast<int64_t>(getCapacity()); }
+  }];
+}
+
+def Sluice_DegreesOp : Sluice_EdgesOp<"degrees", [FusesAs<"Rows">], ["getNeutralName"]> {
+  let summary = "y[p] = 1 + the number of neighbours of row p";
+  let description = !strconcat([{
+    The host provides the lists of the named `edges`, at most `capacity` edges per batch row, as i32
+    [B, N + 2 capacity] for a scale of N positions. Number p < N is the end of the list of row p,
+    which begins where the list of row p - 1 ends. Number N + i is entry i, the position of a
+    neighbour. An edge is in the lists of both of its rows, the entries of a list ascend, and rows
+    past the count of the axis have none.
+
+    Example:
+
+    ```mlir
+    %degrees = sluice.degrees over "links" capacity 6 : () -> !sluice.seq<@inputs, 0, f32>
+    ```
+
+    Constraints:
+    - S-161: the result is one f32 per position.
+  }], edgeConstraints);
+  let arguments = (ins StrAttr:$edges, I64Attr:$capacity);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "`over` $edges `capacity` $capacity attr-dict `:` "
+                       "functional-type(operands, results)";
+}
+
+def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGroup"]>,
+    AttrSizedOperandSegments], []> {
+  let summary = "y[p] = l[p] (r[p] x[p] + sum of r[q] x[q] over the neighbours q of p)";
+  let description = !strconcat([{
+    This is L (A + I) R x, for the matrix A of the edges of `sluice.degrees` and diagonal matrices L
+    and R of `left` and `right`, which are I if they are absent. With both 1 / sqrt(degrees) it is
+    the graph convolution matrix; with `left` 1 / degrees alone it is the mean over a row and its
+    neighbours. A is symmetric, so the adjoint is the same op with `left` and `right` exchanged. No
+    gradient passes to them. Neighbours are added in the order of the list.
+
+    Example:
+
+    ```mlir
+    %mean = sluice.graph_sum %e left(%share) over "links" capacity 6
+        : (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>)
+        -> !sluice.seq<@inputs, 8, f32>
+    ```
+
+    Constraints:
+    - S-162: input and result have one scale and one number of columns, `left` and `right` are
+      one f32 per position on that scale.
+  }], edgeConstraints);
+  let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$left,
+                       Optional<Sluice_Sequence>:$right, StrAttr:$edges, I64Attr:$capacity);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input (`left` `(` $left^ `)`)? (`right` `(` $right^ `)`)? `over` $edges "
+                       "`capacity` $capacity attr-dict `:` functional-type(operands, results)";
+}

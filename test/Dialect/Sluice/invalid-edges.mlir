@@ -1,0 +1,40 @@
+// Sums over edge lists are defined for rows that are known before the first token.
+// RUN: sluice-opt %s -split-input-file --verify-diagnostics
+
+sluice.axis @tokens
+sluice.scale @bytes on @tokens factor 1
+func.func @edges_between_tokens(%x: !sluice.seq<@bytes, 8, f32>) {
+  // expected-error@+1 {{S-160: expected rows of a given axis, as an edge may connect a row with a later one, and a capacity from 1 to 1073741823, found '!sluice.seq<@bytes, 8, f32>' and 6}}
+  %y = sluice.graph_sum %x over "links" capacity 6 : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
+  return
+}
+
+// -----
+
+sluice.axis @source given 32 vocabulary 256
+sluice.scale @rows on @source factor 1
+func.func @no_edges() {
+  // expected-error@+1 {{S-160: expected rows of a given axis, as an edge may connect a row with a later one, and a capacity from 1 to 1073741823, found '!sluice.seq<@rows, 0, f32>' and 0}}
+  %n = sluice.degrees over "links" capacity 0 : () -> !sluice.seq<@rows, 0, f32>
+  return
+}
+
+// -----
+
+sluice.axis @source given 32 vocabulary 256
+sluice.scale @rows on @source factor 1
+func.func @degrees_of_columns() {
+  // expected-error@+1 {{S-161: expected one f32 per position, found '!sluice.seq<@rows, 1, f32>'}}
+  %n = sluice.degrees over "links" capacity 6 : () -> !sluice.seq<@rows, 1, f32>
+  return
+}
+
+// -----
+
+sluice.axis @source given 32 vocabulary 256
+sluice.scale @rows on @source factor 1
+func.func @factors_of_columns(%x: !sluice.seq<@rows, 8, f32>, %n: !sluice.seq<@rows, 8, f32>) {
+  // expected-error@+1 {{S-162: expected rows of one scale and number of columns, and one f32 per position there, found '!sluice.seq<@rows, 8, f32>' and '!sluice.seq<@rows, 8, f32>'}}
+  %y = sluice.graph_sum %x left(%n) over "links" capacity 6 : (!sluice.seq<@rows, 8, f32>, !sluice.seq<@rows, 8, f32>) -> !sluice.seq<@rows, 8, f32>
+  return
+}
