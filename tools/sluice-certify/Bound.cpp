@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 
 using namespace certify;
@@ -274,12 +275,8 @@ bool certify::isSameFunction(const Expression &x, const Expression &y) {
     return isSameText;
   }
   int64_t period = computePeriod({Expression::Sum, 0, {x, y}});
-  for (int64_t p = 0; p <= period; ++p) {
-    if (x.at(p) != y.at(p)) {
-      return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(std::views::iota(int64_t{0}, period + 1),
+                             [&](int64_t p) { return x.at(p) == y.at(p); });
 }
 
 int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
@@ -302,16 +299,10 @@ static bool isBuiltOfRising(const Expression &function) {
 }
 
 bool certify::isNonDecreasing(const Bound &bound) {
-  return std::all_of(bound.candidates.begin(), bound.candidates.end(), [](const Expression &c) {
-    if (isBuiltOfRising(c)) {
-      return true;
-    }
-    for (int64_t p = 0, period = computePeriod(c); p < period; ++p) {
-      if (c.at(p + 1) < c.at(p)) {
-        return false;
-      }
-    }
-    return true;
+  return std::ranges::all_of(bound.candidates, [](const Expression &c) {
+    auto rises = [&](int64_t p) { return c.at(p) <= c.at(p + 1); };
+    return isBuiltOfRising(c) ||
+           std::ranges::all_of(std::views::iota(int64_t{0}, computePeriod(c)), rises);
   });
 }
 

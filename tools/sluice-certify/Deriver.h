@@ -58,8 +58,8 @@ private:
   class Hourglass;
 
   Expand embedding, layers, singleLayer, feedForward, attention, normStage, shiftStage,
-      resampleStage, join, replace, projectStage, dropoutStage, score, hourglass, topDown, bottomUp,
-      boundaries, attendCut, composite;
+      graphConvolution, resampleStage, join, replace, projectStage, dropoutStage, score, hourglass,
+      topDown, bottomUp, boundaries, attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.

@@ -4,6 +4,7 @@
 #include "Graph.h"
 
 #include <numeric>
+#include <ranges>
 
 using namespace certify;
 
@@ -20,6 +21,7 @@ const Op &certify::findOp(const std::string &name) {
       {"replace", {OnRows, OffRows}, 2},
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
       {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
+      {"graph_sum", {Keys, Own, Keys}, 2},
       {"shift", {Moved}, 1, Op::Lazy},
       {"start", {Moved}, 1}, // its own rows replace missing ones
       {"shorten", {Group}, 1},
@@ -193,12 +195,8 @@ int64_t RowRelation::firstRow() const {
 bool RowRelation::hasSample() const {
   // A window may be empty for some rows; its part of keys repeats after a period.
   int64_t period = std::lcm(first ? computePeriod(*first) : 1, last ? computePeriod(*last) : 1);
-  for (int64_t p = firstRow(), end = p + period; p < end; ++p) {
-    if (!last || !first || first->at(p) <= last->at(p)) {
-      return true;
-    }
-  }
-  return false;
+  auto holdsRows = [&](int64_t p) { return !last || !first || first->at(p) <= last->at(p); };
+  return std::ranges::any_of(std::views::iota(firstRow(), firstRow() + period), holdsRows);
 }
 
 bool RowRelation::isSame(const RowRelation &other) const {

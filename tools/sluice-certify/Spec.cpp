@@ -51,9 +51,9 @@ ModelGraph Deriver::run() {
   for (bool isShared : {false, true}) { // axes by name, then further tokens on them
     for (const auto &[name, input] : given.items()) {
       Fields own(input, nullptr, "inputs." + name);
-      own.needKeys("context vocabulary axis type role width end on derived rule");
-      bool isNumbers = own.choice("axis", {"own", "tokens"}) == 1; // which only losses read
-      if (!isNumbers && input.contains("on") == isShared) {
+      own.needKeys("context vocabulary axis type role width end on derived rule capacity");
+      bool isTokens = own.choice("axis", {"own", "tokens"}) == 0 && own.get("type", "") != "edges";
+      if (isTokens && input.contains("on") == isShared) {
         axis = isShared ? own.text("on") : name;
         own.need(!isShared || inputs.contains(axis), "the name of an input with an axis");
         inputs[name] = make("tokens", name, {});

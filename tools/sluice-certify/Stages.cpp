@@ -22,6 +22,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"add", {"with from to", &D::join}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
+      {"graph_convolution", {"edges method from to", &D::graphConvolution}},
       {"shift", {"by start from to", &D::shiftStage, OfTokens}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage, OfTokens}},
       {"upsample", {"factor method window segments by width from to", &D::resampleStage, OfTokens}},
@@ -121,6 +122,15 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
                              : project(path, x, {}, isActive);
 }
 
+/// Derives sums of any rows of an input; the proof rejects them for tokens.
+size_t Deriver::graphConvolution(const Fields &fields, const std::string &path, size_t x) {
+  size_t weights = convertToScale(x, make("position", path + ".degrees", {}));
+  weights = make("map", path + ".weights", {weights});
+  std::vector<size_t> operands = {stored(path + ".rows", x), weights, weights};
+  operands.resize(fields.choice("method", {"normalized", "mean"}) == 0 ? 3 : 2);
+  return make("graph_sum", path + ".graph", operands, "keys all");
+}
+
 size_t Deriver::resampleStage(const Fields &fields, const std::string &path, size_t x) {
   std::string op = fields.text("op");
   if (fields.find("segments")) {
@@ -182,9 +192,7 @@ size_t Deriver::upsample(const std::string &path, int64_t k, bool linear, size_t
   if (window > k) { // a transposed convolution: a linear map of several groups
     x = group("fold", path + ".window", x, 1, window / k);
   }
-  if (linear) {
-    x = make("linear", path + ".linear", {x});
-  }
+  x = linear ? make("linear", path + ".linear", {x}) : x;
   return k == 1 ? x : repeat(linear ? "unfold" : "upsample", path, x, k);
 }
 

@@ -172,9 +172,11 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
         "type", InputContentsAttr::get(builder.getContext(), isOfTokens ? InputContents::numbers
                                                                         : InputContents::tokens));
   }
-  bool isNumbers =
-      cast<InputContentsAttr>(attributes.get("type")).getValue() == InputContents::numbers;
-  if (isNumbers && isOfTokens) {
+  auto contents = cast<InputContentsAttr>(attributes.get("type")).getValue();
+  bool isNumbers = contents == InputContents::numbers;
+  if (contents == InputContents::edges) {
+    fields.need("on", object.find("on")->hint);
+  } else if (isNumbers && isOfTokens) {
     fields.need("role", object.find("role")->hint);
     auto role = cast<InputUseAttr>(attributes.get("role")).getValue();
     int64_t usual = role == InputUse::target ? model.getVocabulary() : 1;
@@ -204,7 +206,7 @@ void SpecReader::readInputs(const Fields &top) {
     top.mismatch(*list, "inputs", "an object of inputs by name",
                  R"(as in {"source": {"context": 64}})");
   }
-  std::map<std::string, InputOp> inputs, streams, numbers;
+  std::map<std::string, InputOp> inputs, streams, edges, numbers;
   for (const JsonMember &member : list ? list->members : std::vector<JsonMember>()) {
     if (!isPlanName(member.key)) {
       top.fail(member.position, "expected the name of an input: " + planNameRule.str() +
@@ -213,10 +215,13 @@ void SpecReader::readInputs(const Fields &top) {
     }
     InputOp input = readInput(Fields(member.value, file, "the input " + quote(member.key)),
                               member.key, member.position);
-    (input.isNumbers() ? numbers : input.getOn() ? streams : inputs)[member.key] = input;
+    (input.isNumbers() ? numbers
+     : input.isEdges() ? edges
+     : input.getOn()   ? streams
+                       : inputs)[member.key] = input;
   }
-  Operation *last = nullptr; // sorts inputs by name: axes, other tokens, numbers
-  for (auto *group : {&inputs, &streams, &numbers}) {
+  Operation *last = nullptr; // sorts inputs by name: axes, other tokens, edges, numbers
+  for (auto *group : {&inputs, &streams, &edges, &numbers}) {
     for (auto &[name, input] : *group) {
       if (last) {
         input->moveAfter(last);
@@ -307,12 +312,12 @@ Value SpecReader::findSegments(const Fields &fields) const {
 /// Fails if an embedding names no input.
 void SpecReader::checkInputName(const Fields &fields) const {
   std::string name = fields.text("input");
-  if (model.findInput(name)) {
+  if (InputOp input = model.findInput(name); input && !input.isEdges()) {
     return;
   }
   std::vector<std::string> names;
   for (auto input : model.getBody().getOps<InputOp>()) {
-    if (!input.isNumbers()) {
+    if (input.isTokens()) {
       names.push_back(input.getSymName().str());
     }
   }
@@ -398,7 +403,7 @@ void SpecReader::define(const Fields &fields, Operation *stage) {
   if (auto cut = dyn_cast<BoundariesOp>(stage)) {
     SourceLocation location = fields.locate(fields.position("name"));
     bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
-                                  [](InputOp input) { return !input.isNumbers(); });
+                                  [](InputOp input) { return input.isTokens(); });
     if (hasInputs) {
       throw Failure{{location, "expected no segments in a model with named inputs, whose lines are "
                                "filled up with bytes that would "
@@ -491,6 +496,9 @@ static bool isRead(ModelOp model, InputOp input) {
     if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
       isFound |= embedding.getInput() == name;
     }
+    if (auto graph = dyn_cast<GraphConvolutionOp>(op)) {
+      isFound |= graph.getEdges() == name;
+    }
     auto findName = [&](auto loss) {
       isFound |= loss.getTarget() == name || loss.getWeights() == name;
     };
@@ -521,6 +529,11 @@ void SpecReader::checkReads(const Fields &top) {
                                       << ", found none; name it as \"target\" or \"weights\" of a "
                                          "loss or the head, or leave the "
                                          "input out";
+    } else if (input.isEdges()) {
+      emitError(getKeyLoc(input, ""))
+          << "expected a stage that reads the edges " << quote(name)
+          << R"(, found none; add {"op": "graph_convolution", "edges": ")" << name
+          << "\"}, or leave the input out";
     } else {
       emitError(getKeyLoc(input, "")) << "expected a stage that embeds the input " << quote(name)
                                       << R"(, found none; add {"op": "embedding", "input": ")"

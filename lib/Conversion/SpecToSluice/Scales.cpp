@@ -57,7 +57,7 @@ static DictionaryAttr collectStreams(spec::InputOp axis) {
   NamedAttrList streams;
   Builder b(axis.getContext());
   for (auto input : axis->getParentOfType<spec::ModelOp>().getBody().getOps<spec::InputOp>()) {
-    if (!input.isNumbers() && !input.ownsAxis() && input.getAxisName() == axis.getSymName()) {
+    if (input.isTokens() && !input.ownsAxis() && input.getAxisName() == axis.getSymName()) {
       streams.set(input.getSymName(), b.getI64IntegerAttr(input.getTokenCount()));
     }
   }

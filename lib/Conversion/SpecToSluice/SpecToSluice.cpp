@@ -144,7 +144,7 @@ static SmallVector<Value> createObjective(StageContext &c) {
   bool isWeighted =
       llvm::any_of(c.terms, [](const LossTerm &term) { return !term.weights.empty(); });
   bool hasInputs = llvm::any_of(c.model.getBody().getOps<spec::InputOp>(),
-                                [](spec::InputOp input) { return !input.isNumbers(); });
+                                [](spec::InputOp input) { return input.isTokens(); });
   c.setName("objective");
   // Lines of named inputs end before their rows do.
   ObjectiveOp::create(c.b, losses, c.b.getArrayAttr(names), factors, first, hasInputs,
@@ -161,7 +161,7 @@ static void addFunction(ImplicitLocOpBuilder &b, spec::ModelOp model,
   };
   SmallVector<Type> arguments = {getTokens("")};
   for (auto input : model.getBody().getOps<spec::InputOp>()) {
-    if (!input.isNumbers()) {
+    if (input.isTokens()) {
       arguments.push_back(getTokens(input.getAxisName()));
     }
   }

@@ -78,7 +78,7 @@ SequenceType StageContext::getTokenSequence(int64_t width) const {
 Value StageContext::getTokens(StringRef input) {
   unsigned argument = 0;
   for (auto other : model.getBody().getOps<spec::InputOp>()) {
-    if (!other.isNumbers() && !input.empty()) {
+    if (other.isTokens() && !input.empty()) {
       ++argument;
       if (other.getSymName() == input) {
         return function.getArgument(argument);

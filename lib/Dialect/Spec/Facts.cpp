@@ -19,6 +19,10 @@ int64_t InputOp::getTokenCount() {
                                                : int64_t(getModel(*this).getVocabulary()));
 }
 
+int64_t InputOp::countEdges() {
+  return getCapacity().value_or(2 * getModel(*this).getContextOfInput(getOn().value_or("")));
+}
+
 int64_t InputOp::getRowWidth() {
   int64_t usual = getRole() == InputUse::target ? getModel(*this).getVocabulary() : 1;
   return getWidth().value_or(usual);

@@ -140,11 +140,36 @@ static LogicalResult verifyStreamKeys(InputOp input) {
                                 : "add \"derived\": \"word_end\" or \"word_split\"");
 }
 
+static LogicalResult verifyEdgesInput(InputOp op) {
+  for (StringRef key :
+       {"context", "vocabulary", "axis", "role", "width", "end", "derived", "rule"}) {
+    if (isWritten(op, key)) {
+      return emitKeyError(op, key) << "expected no " << quote(key)
+                                   << " of an input of edges, whose rows are those of the input "
+                                      "\"on\", found one; leave it out";
+    }
+  }
+  if (!op.getOn()) {
+    return mlir::emitError(getKeyLoc(op, ""))
+           << "expected \"on\" of an input of edges, found none; name the input whose rows they "
+              "connect";
+  }
+  return success();
+}
+
 LogicalResult InputOp::verify() {
   if (!isPlanName(getSymName())) {
     return mlir::emitError(getKeyLoc(*this, ""))
            << "expected the name of an input: " << planNameRule << ", found " << quote(getSymName())
            << "; choose another, such as \"source\"";
+  }
+  if (isEdges()) {
+    return verifyEdgesInput(*this);
+  }
+  if (isWritten(*this, "capacity")) {
+    return emitKeyError(*this, "capacity")
+           << "expected no \"capacity\" of an input of " << (isNumbers() ? "numbers" : "tokens")
+           << ", found one; leave it out, or write \"type\": \"edges\"";
   }
   bool isOfTokens = getAxis() == InputAxis::tokens;
   if (isOfTokens != isNumbers()) {
@@ -198,8 +223,12 @@ LogicalResult spec::verifyInputAxes(ModelOp model) {
              << (!axis              ? "which no input is named"
                  : axis == input    ? "the input itself"
                  : axis.isNumbers() ? "an input of numbers"
+                 : axis.isEdges()   ? "an input of edges"
                                     : "which is on the axis of another input")
              << "; name another";
+    }
+    if (input.isEdges()) {
+      continue;
     }
     constexpr int64_t bitValues = 2, byteValues = 256;
     if (input.getDerived() && input.getTokenCount() != bitValues) {

@@ -41,7 +41,7 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// their own counts, so no stage on that axis groups or delays.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, DropoutOp, AttendOp, BoundariesOp>(stage);
+              ProjectOp, GraphConvolutionOp, DropoutOp, AttendOp, BoundariesOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to

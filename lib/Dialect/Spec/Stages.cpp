@@ -100,7 +100,7 @@ LogicalResult EmbeddingOp::verify() {
 Type EmbeddingOp::computeResultType() {
   int64_t width = getModel(*this).getWidth();
   InputOp input = getInput() ? findInput(*this, *getInput()) : InputOp();
-  if (getInput() && !input) {
+  if (getInput() && (!input || input.isEdges())) {
     emitKeyError(*this, "input") << "expected the name of an input, found " << quote(*getInput());
     return {};
   }
@@ -378,3 +378,32 @@ Type ProjectOp::computeResultType() {
   return getWidth() ? withWidth(input, *getWidth()) : input;
 }
 void ProjectOp::setDerivedDefaults() {}
+
+//===----------------------------------------------------------------------===//
+// Edges
+//===----------------------------------------------------------------------===//
+
+LogicalResult GraphConvolutionOp::verify() {
+  StreamType type = getStream(getInput());
+  if (type.getAxis() == AxisKind::tokens) {
+    return mlir::emitError(getKeyLoc(*this, ""))
+           << "expected a stream of an input for graph_convolution, as an edge may connect a row "
+              "with a later one, found "
+           << describeStream(getInput()) << "; let a layer of the tokens read it with \"over\"";
+  }
+  InputOp edges = findInput(*this, getEdges());
+  if (!edges || !edges.isEdges()) {
+    return emitKeyError(*this, "edges")
+           << "expected the name of an input of edges, found " << quote(getEdges())
+           << R"(; add it to "inputs", as in {"on": )" << quote(type.getName().getValue())
+           << R"(, "type": "edges"})";
+  }
+  if (type.getAxis() != AxisKind::input || type.getName().getValue() != *edges.getOn()) {
+    return emitKeyError(*this, "edges")
+           << "expected edges between rows of the stream, found edges on " << quote(*edges.getOn())
+           << " and " << describeStream(getInput()) << "; name others, or another stream";
+  }
+  return success();
+}
+Type GraphConvolutionOp::computeResultType() { return getInput().getType(); }
+void GraphConvolutionOp::setDerivedDefaults() {}

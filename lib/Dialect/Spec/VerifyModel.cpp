@@ -102,7 +102,7 @@ static LogicalResult verifySizes(ModelOp model) {
 /// Fails if two segmentations have one name, or a model with segments has inputs.
 static LogicalResult verifySegmentNames(ModelOp model) {
   bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
-                                [](InputOp input) { return !input.isNumbers(); });
+                                [](InputOp input) { return input.isTokens(); });
   llvm::StringSet<> names;
   for (auto cut : model.getBody().getOps<BoundariesOp>()) {
     if (hasInputs) {

@@ -88,3 +88,21 @@ spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "composites", 
 // CHECK: spec.weight @stages.10.weight {{.*}}frozen{{.*}}parameter = "stages.10.packed"
   spec.weight @stages.10.weight {decay, deviation = 2.000000e-02 : f64, frozen, initial = #spec<initial normal>, parameter = "stages.10.packed", path = "stages.10", shape = array<i64: 256, 8>}
 }
+
+// CHECK: spec.model
+spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "edges", vocabulary = 256 : i64, width = 8 : i64} {
+// CHECK: spec.input @source
+  spec.input @source {length = 7 : i64, type = #spec<contents tokens>, vocabulary = 256 : i64}
+// CHECK: spec.input @links {capacity = 5 : i64, on = "source", type = #spec<contents edges>}
+  spec.input @links {capacity = 5 : i64, on = "source", type = #spec<contents edges>}
+// CHECK: spec.embedding
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+// CHECK: spec.embedding
+  %1 = spec.embedding {input = "source", path = "stages.1"} : () -> !spec.stream<input("source"), 8>
+// CHECK: spec.graph_convolution{{.*}}edges = "links", method = #spec<graph_method mean>{{.*}} : (!spec.stream<input("source"), 8>) -> !spec.stream<input("source"), 8>
+  %2 = spec.graph_convolution %1 {edges = "links", method = #spec<graph_method mean>, path = "stages.2"} : (!spec.stream<input("source"), 8>) -> !spec.stream<input("source"), 8>
+// CHECK: spec.layer
+  %3 = spec.layer %0, %2 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, mask = #spec.mask<bidirectional>, path = "stages.3"} : (!spec.stream<tokens, 8>, !spec.stream<input("source"), 8>) -> !spec.stream<tokens, 8>
+// CHECK: spec.head
+  spec.head %3 {path = "stages.4"} : (!spec.stream<tokens, 8>) -> ()
+}

@@ -111,7 +111,10 @@ def Spec_StorageType : Spec_Words<"StorageType", "Storage type of numbers", "sto
 def Spec_InputAxis : Spec_Words<"InputAxis", "Axis of an input's rows", "input_axis", ["own",
                                 "tokens"]>;
 def Spec_InputContents
-    : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers"]>;
+    : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers",
+                                                                       "edges"]>;
+def Spec_GraphMethod : Spec_Words<"GraphMethod", "Weights of a row and its neighbours",
+                                  "graph_method", ["normalized", "mean"]>;
 def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",

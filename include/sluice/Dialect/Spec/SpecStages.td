@@ -289,6 +289,20 @@ def Spec_ProjectOp
                                 "initialization of the matrices", "normal">],
                        (ins Spec_Stream:$input, Optional<Spec_Stream>:$with),
                        [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
+def EdgesKey : TextKey<"edges", "name of an input of edges", "edges between the rows of the stream",
+                       "required"> {
+  let hint = "the name of an input of edges";
+}
+def Spec_GraphConvolutionOp
+    : Spec_StreamStage<
+          "graph_convolution",
+          "Weighted sums of each row and its neighbours, by the edges of an input.",
+          [EdgesKey,
+           WordKey<"method", Spec_GraphMethod, ["normalized", "mean"],
+                   "weights: 1 / sqrt(n[p] n[q]) for n[p] - 1 neighbours of p, or the mean",
+                   "normalized">]> {
+  let commonKeys = [OpKey, FromKey, ToKey];
+}
 def Spec_DropoutOp
     : Spec_StreamStage<
           "dropout", "Drops features in training.",
