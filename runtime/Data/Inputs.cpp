@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/Inputs.h"
 
+#include "sluice/Runtime/Data/Edges.h"
+
 #include <algorithm>
 
 namespace sluice::runtime {
@@ -19,6 +21,16 @@ void BatchInputs::write(int64_t row, const GivenLines &lines) const {
     if (!into.counts.empty()) {
       into.counts[static_cast<size_t>(row)] = static_cast<int64_t>(count);
     }
+  }
+  for (const auto &[name, into] : edges) {
+    auto size = static_cast<size_t>(into.rows + into.entries);
+    Edges pairs;
+    auto line = lines.find(name);
+    for (size_t i = 0; line != lines.end() && i + 1 < line->second.size(); i += 2) {
+      pairs.emplace_back(line->second[i], line->second[i + 1]);
+    }
+    pairs.resize(std::min(pairs.size(), static_cast<size_t>(into.entries / 2)));
+    writeEdgeLists(pairs, into.rows, into.lists.subspan(static_cast<size_t>(row) * size, size));
   }
 }
 

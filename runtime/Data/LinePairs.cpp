@@ -7,6 +7,7 @@
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace sluice::runtime {
@@ -39,13 +40,18 @@ static std::string listInputs(const Plan &plan) {
   for (const auto &[name, input] : plan.given) {
     names += (names.empty() ? "\"" : ", \"") + name + "\"";
   }
+  for (const EdgeInput &edges : getEdgeInputs(plan)) {
+    names += ", \"" + edges.name + "\"";
+  }
   return names;
 }
 
 void requireInputs(const Plan &plan, const InputFiles &files, const std::string &flag) {
   std::vector<std::string> numbers = getNumberNames(plan);
+  std::vector<EdgeInput> edges = getEdgeInputs(plan);
   for (const auto &[name, paths] : files) {
-    if (!plan.given.contains(name) && std::ranges::find(numbers, name) == numbers.end()) {
+    if (!plan.given.contains(name) && std::ranges::find(numbers, name) == numbers.end() &&
+        std::ranges::find(edges, name, &EdgeInput::name) == edges.end()) {
       std::string known = listInputs(plan);
       for (const std::string &each : numbers) {
         known += (known.empty() ? "\"" : ", \"") + each + "\"";
@@ -65,6 +71,15 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
                     input.on + "\", found one; leave it out"
               : "expected " + flag + " " + name + "=FILE, as the model has the input \"" + name +
                     "\", found none; give a file with a line for each line of the text");
+    }
+  }
+  for (const EdgeInput &each : edges) {
+    if (!files.contains(each.name)) {
+      throw UserError("expected " + flag + " " + each.name +
+                      "=FILE, as the model has the edges \"" + each.name +
+                      "\", found none; give a file with a line of edges such as 0-3 1-2 for each "
+                      "line of \"" +
+                      each.on + "\"");
     }
   }
 }
@@ -88,8 +103,9 @@ static void requireEnd(const std::string &name, const GivenInput &input, const L
   }
 }
 
-InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading) {
-  for (const auto &[name, input] : plan.given) {
+InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading)
+    : given(plan.given) {
+  for (const auto &[name, input] : given) {
     if (input.on.empty()) {
       int64_t most = input.capacity - (input.hasEnd ? 1 : 0);
       const Lines &lines =
@@ -97,14 +113,52 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
       requireEnd(name, input, lines);
     }
   }
-  for (const auto &[name, input] : plan.given) {
+  for (const auto &[name, input] : given) {
     if (!input.on.empty()) {
       auto paths = files.find(name);
       streams.try_emplace(name, name, input, inputs.at(input.on),
                           paths == files.end() ? std::vector<Path>() : paths->second, reading);
     }
   }
-  given = plan.given;
+  constexpr int64_t byteValues = 256;
+  ReadingOptions asBytes = reading;
+  asBytes.encoder = nullptr;
+  for (const EdgeInput &input : getEdgeInputs(plan)) {
+    edges.try_emplace(input.name, input);
+    edgeLines.try_emplace(input.name, files.at(input.name), byteValues,
+                          std::numeric_limits<int64_t>::max(), asBytes);
+    checkEdges(input);
+  }
+}
+
+static std::string toText(const Lines::Line &line) { return {line.begin(), line.end()}; }
+
+void InputLines::checkEdges(const EdgeInput &input) const {
+  const Lines &lines = edgeLines.at(input.name), &on = inputs.at(input.on);
+  lines.requireCount(on.count(), showPath(on.files().front().path.native()));
+  for (int64_t i = 0; i < lines.count(); ++i) {
+    std::string wrong;
+    std::optional<Edges> found = parseEdges(toText(lines.whole(i)), wrong);
+    if (!found) {
+      throw UserError(lines.describePlace(i) +
+                      ": expected edges between two different rows, as in 0-3 1-2, found " +
+                      showText(wrong) + "; write two row numbers with - between them");
+    }
+    int64_t rows = on.measure(i);
+    auto outside = std::ranges::find_if(*found, [&](auto edge) { return edge.second >= rows; });
+    if (outside != found->end()) {
+      throw UserError(lines.describePlace(i) + ": expected edges between the " +
+                      std::to_string(rows) + " rows of " + on.describePlace(i) +
+                      ", counted from 0, found " + std::to_string(outside->first) + "-" +
+                      std::to_string(outside->second) + "; correct the row");
+    }
+    if (std::ssize(*found) > input.capacity) {
+      throw UserError(lines.describePlace(i) + ": expected at most " +
+                      std::to_string(input.capacity) + " edges, found " +
+                      std::to_string(found->size()) + "; raise \"capacity\" of the input \"" +
+                      input.name + "\" in the spec");
+    }
+  }
 }
 
 int64_t InputLines::count() const {
@@ -127,6 +181,17 @@ GivenLines InputLines::at(int64_t index) const {
     const std::string &on = given.at(name).on;
     all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
   }
+  for (const auto &[name, lines] : edgeLines) {
+    const std::string &on = edges.at(name).on;
+    int64_t rows = std::ssize(all.at(on)) - (given.at(on).hasEnd ? 1 : 0);
+    std::string wrong;
+    std::vector<int32_t> &ends = all[name];
+    for (auto [u, v] : parseEdges(toText(lines.whole(index)), wrong).value()) {
+      if (v < rows) { // else of a row that was cut
+        ends.insert(ends.end(), {u, v});
+      }
+    }
+  }
   return all;
 }
 
@@ -139,6 +204,9 @@ std::vector<ByteFile> InputLines::listFiles() const {
     if (const Lines *lines = stream.lines()) {
       files.insert(files.end(), lines->files().begin(), lines->files().end());
     }
+  }
+  for (const auto &[name, lines] : edgeLines) {
+    files.insert(files.end(), lines.files().begin(), lines.files().end());
   }
   return files;
 }

@@ -2,11 +2,13 @@
 #include "sluice/Runtime/Device/RecordLaunches.h"
 
 #include "HostLaunch.h"
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -122,6 +124,9 @@ private:
     if (plan.inputs.contains("tokens.count")) {
       setCounts("tokens", plan.model.context);
     }
+    for (const EdgeInput &edges : getEdgeInputs(plan)) {
+      setEdges(edges);
+    }
   }
 
   /// Every other row is short.
@@ -131,6 +136,24 @@ private:
         reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
     for (int64_t row = 0; row < plan.model.batch; ++row) {
       counts[row] = row % 2 == 0 ? capacity : capacity / 2;
+    }
+  }
+
+  /// Sets a chain of the first half of the rows, and edges of row 0 to each of them.
+  void setEdges(const EdgeInput &input) {
+    Edges edges;
+    for (int64_t row = 1; row < input.rows / 2; ++row) {
+      edges.emplace_back(row - 1, row);
+      edges.emplace_back(0, row);
+    }
+    std::ranges::sort(edges);
+    edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+    edges.resize(std::min(edges.size(), static_cast<size_t>(input.capacity)));
+    const Region &region = device->plan().inputs.at(edgesInput(input));
+    auto size = static_cast<size_t>(input.rows + 2 * input.capacity);
+    auto *lists = reinterpret_cast<int32_t *>(device->host() + region.offset);
+    for (int64_t row = 0; row < device->plan().model.batch; ++row) {
+      writeEdgeLists(edges, input.rows, {lists + static_cast<size_t>(row) * size, size});
     }
   }
 

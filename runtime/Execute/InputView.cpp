@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/InputView.h"
 
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Support/Error.h"
@@ -57,6 +58,7 @@ BatchInputs InputView::inputs() {
   if (plan().inputs.contains(lengthsName)) {
     all.lengths = countsIn(lengthsName, batch);
   }
+  all.edges = edgesIn("", batch);
   for (const std::string &name : getLabelNames(plan())) {
     const Region &region = input(labelsInput(name), Type::f32, {batch, context});
     all.labels[name] = {context,
@@ -75,7 +77,11 @@ BatchInputs InputView::inputs() {
   return all;
 }
 
-BatchInputs InputView::promptInputs() { return {prompt(), givenIn(promptPrefix, 1), {}}; }
+BatchInputs InputView::promptInputs() {
+  BatchInputs all{prompt(), givenIn(promptPrefix, 1), {}};
+  all.edges = edgesIn(promptPrefix, 1);
+  return all;
+}
 
 std::span<int64_t> InputView::textCounts(const std::string &name) {
   return countsIn(textPrefix + name + ".count", plan().generationRows());
@@ -91,6 +97,20 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
                   static_cast<size_t>(rows * given.capacity)},
                  given.on.empty() ? countsIn(prefix + name + ".count", rows)
                                   : std::span<int64_t>()};
+  }
+  return all;
+}
+
+std::map<std::string, BatchInputs::EdgeLists> InputView::edgesIn(const std::string &prefix,
+                                                                 int64_t rows) {
+  std::map<std::string, BatchInputs::EdgeLists> all;
+  for (const EdgeInput &edges : getEdgeInputs(plan())) {
+    int64_t entries = 2 * edges.capacity, size = edges.rows + entries;
+    const Region &region = input(prefix + edgesInput(edges), Type::i32, {rows, size});
+    all[edges.name] = {edges.rows,
+                       entries,
+                       {reinterpret_cast<int32_t *>(device->host() + region.offset),
+                        static_cast<size_t>(rows * size)}};
   }
   return all;
 }
@@ -118,6 +138,9 @@ void InputView::sendInputs(const std::string &entry) {
       if (!given.counts.empty()) {
         send(prefix + name + ".count", given.counts.size_bytes());
       }
+    }
+    for (const EdgeInput &edges : getEdgeInputs(plan())) {
+      send(prefix + edgesInput(edges), edgesIn(prefix, rows).at(edges.name).lists.size_bytes());
     }
   };
   if (entry == "prefill") {

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SessionText.h"
 
+#include "sluice/Runtime/Data/Edges.h"
+
 #include <algorithm>
 
 namespace sluice::runtime {
@@ -51,8 +53,20 @@ GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
   }
   const StrictJson inputs = json.at("inputs");
   inputs.object();
+  for (const EdgeInput &edges : getEdgeInputs(plan)) {
+    if (!inputs.has(edges.name.c_str())) {
+      inputs.fail("the edges \"" + edges.name + "\"", "none");
+    }
+    const StrictJson rows = inputs.at(edges.name);
+    for (const StrictJson &row : rows.array()) {
+      given[edges.name].push_back(static_cast<int32_t>(row.integer(0, edges.rows - 1)));
+    }
+    if (std::ssize(given[edges.name]) > 2 * edges.capacity || given[edges.name].size() % 2 != 0) {
+      rows.failType("at most " + std::to_string(edges.capacity) + " pairs of rows");
+    }
+  }
   for (const auto &[name, line] : inputs.members()) {
-    if (!plan.given.contains(name)) {
+    if (!plan.given.contains(name) && !given.contains(name)) {
       inputs.fail("inputs of the model alone", '"' + name + '"');
     }
   }

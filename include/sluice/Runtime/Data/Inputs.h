@@ -10,7 +10,8 @@
 
 namespace sluice::runtime {
 
-/// The tokens of each named input of one text.
+/// The tokens of each named input of one text, and the edges u0, v0, u1, v1, ... of each input of
+/// edges.
 using GivenLines = std::map<std::string, std::vector<int32_t>>;
 
 struct BatchInputs {
@@ -45,6 +46,13 @@ struct BatchInputs {
   /// [batch]: the number of predicted tokens of each line, at which the rows that are computed
   /// stop; empty if all rows of a batch have the same length.
   std::span<int64_t> lengths = {};
+
+  /// Edge lists between the rows of an input [batch, rows + entries] (writeEdgeLists).
+  struct EdgeLists {
+    int64_t rows = 0, entries = 0;
+    std::span<int32_t> lists;
+  };
+  std::map<std::string, EdgeLists> edges = {};
 };
 
 } // namespace sluice::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Runtime/Data/Lines.h"
 #include "sluice/Runtime/Data/SideStreams.h"
 #include "sluice/Runtime/Plan/Plan.h"
@@ -23,9 +24,11 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
 /// Rejects a model with named inputs for `command`, which supports none.
 void refuseInputs(const Plan &plan, const std::string &command);
 
-/// The lines of every named input of a model.
+/// The lines of every named input of a model, and of its inputs of edges.
 class InputLines {
 public:
+  /// Throws UserError for a byte that is not a token id, and for a line that is not a list of
+  /// edges between rows of its line.
   InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading = {});
 
   /// Returns line `index` of each input.
@@ -38,9 +41,13 @@ public:
   std::vector<ByteFile> listFiles() const;
 
 private:
+  void checkEdges(const EdgeInput &edges) const;
+
   std::map<std::string, GivenInput> given;
   std::map<std::string, Lines> inputs;
   std::map<std::string, SideStream> streams;
+  std::map<std::string, EdgeInput> edges;
+  std::map<std::string, Lines> edgeLines; ///< of `edges`, by the same names
 };
 
 /// Pairs line i of a text with line i of each named input. The tokens of a batch row are a line

@@ -50,6 +50,7 @@ private:
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
   std::span<int64_t> countsIn(const std::string &name, int64_t rows);
   std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
+  std::map<std::string, BatchInputs::EdgeLists> edgesIn(const std::string &prefix, int64_t rows);
 };
 
 } // namespace sluice::runtime

@@ -201,6 +201,50 @@ TEST_F(SideStreamsTest, FilesAreOnlyForInputsThatTakeThem) {
       std::string::npos);
 }
 
+/// Lines of "source", of at most 3 tokens, and of edges between them, at most 2.
+class EdgeLinesTest : public LinePairsTest {
+protected:
+  EdgeLinesTest() { plan.inputs["edges.source.links"] = {0, Type::i32, {2, 3 + 4}, 7}; }
+  GivenLines read(const std::string &edges) {
+    writeFile(folder / "source", "abc\nde\nfghij\n");
+    writeFile(folder / "links", edges);
+    InputLines lines({{"source", {folder / "source"}}, {"links", {folder / "links"}}}, plan);
+    return lines.at(2);
+  }
+};
+
+TEST_F(EdgeLinesTest, CountsAnEdgeOnceAndLeavesOutRowsThatWereCut) {
+  EXPECT_EQ(read("\n\n2-0 0-1 1-0\n").at("links"), (std::vector<int32_t>{0, 1, 0, 2}));
+  EXPECT_EQ(read("\n0-1\n1-2 4-0\n").at("links"), (std::vector<int32_t>{1, 2}));
+}
+
+TEST_F(EdgeLinesTest, RejectsWrongEdgesByTheirLine) {
+  for (auto [lines, message] : std::vector<std::pair<std::string, std::string>>{
+           {"\n1-2\n\n", "links:2: expected edges between the 2 rows of "},
+           {"\n1-2\n\n", "source:2, counted from 0, found 1-2; correct the row"},
+           {"\n\n1-1\n", "links:3: expected edges between two different rows, as in 0-3 1-2, "
+                         "found 1-1;"},
+           {"0-1 0:2\n\n\n", "links:1: expected edges between two different rows, as in 0-3 1-2, "
+                             "found 0:2;"},
+           {"0--1\n\n\n", "found 0--1;"},
+           {"0-99999999999\n\n\n", "found 0-99999999999;"},
+           {"\n\n0-1 1-2 2-3\n", "links:3: expected at most 2 edges, found 3; raise \"capacity\""},
+           {"\n\n", "expected as many lines as "}}) {
+    EXPECT_NE(userError([&] { read(lines); }).find(message), std::string::npos)
+        << userError([&] { read(lines); });
+  }
+  EXPECT_NE(userError([&] {
+              requireInputs(plan, {{"source", {"x"}}}, "--input");
+            }).find("expected --input links=FILE, as the model has the edges \"links\""),
+            std::string::npos);
+}
+
+TEST(EdgeLists, HaveTheEndOfEachRowThenItsNeighbours) {
+  std::vector<int32_t> lists(4 + 6, -1);
+  writeEdgeLists({{0, 2}, {0, 3}, {1, 7}}, 4, lists);
+  EXPECT_EQ(lists, (std::vector<int32_t>{2, 2, 3, 4, 2, 3, 0, 0, 0, 0}));
+}
+
 TEST(InputFlags, AreNamesAndFiles) {
   InputFiles files = parseInputFiles("--input", {"a=x=y", "b=z", "a=w"});
   EXPECT_EQ(files.at("a"), (std::vector<Path>{"x=y", "w"}));

@@ -1,0 +1,34 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Edge lists between rows of a named input.
+#pragma once
+
+#include "sluice/Runtime/Data/Inputs.h"
+#include "sluice/Runtime/Plan/Plan.h"
+
+#include <optional>
+#include <string_view>
+
+namespace sluice::runtime {
+
+/// An input of edges that kernels of a plan read.
+struct EdgeInput {
+  std::string name;
+  std::string on;       ///< input whose rows the edges connect
+  int64_t rows = 0;     ///< capacity of that input
+  int64_t capacity = 0; ///< maximum number of edges of a line
+};
+std::vector<EdgeInput> getEdgeInputs(const Plan &plan);
+/// Returns the plan's input that holds the lists.
+std::string edgesInput(const EdgeInput &edges);
+
+/// The edges of a line: u < v, in ascending order, each once.
+using Edges = std::vector<std::pair<int32_t, int32_t>>;
+
+/// Parses "0-3 1-2". Returns nothing for other text, with the first wrong word in `wrong`.
+std::optional<Edges> parseEdges(std::string_view line, std::string &wrong);
+
+/// Writes the lists of all rows: the end of each of `rows` lists, then the neighbours, ascending.
+/// An edge to a row past the last one is left out. The edges fit into `into`.
+void writeEdgeLists(const Edges &edges, int64_t rows, std::span<int32_t> into);
+
+} // namespace sluice::runtime

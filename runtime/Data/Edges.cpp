@@ -1,0 +1,85 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Data/Edges.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace sluice::runtime {
+
+static const std::string edgesPrefix = "edges.";
+
+std::vector<EdgeInput> getEdgeInputs(const Plan &plan) {
+  std::vector<EdgeInput> all;
+  for (const auto &[place, region] : plan.inputs) { // edges.ON.NAME
+    size_t dot = place.rfind('.');
+    if (!place.starts_with(edgesPrefix) || dot < edgesPrefix.size()) {
+      continue;
+    }
+    std::string on = place.substr(edgesPrefix.size(), dot - edgesPrefix.size());
+    auto rows = plan.given.find(on);
+    if (rows != plan.given.end() && region.shape.size() == 2) {
+      int64_t positions = rows->second.capacity;
+      all.push_back({place.substr(dot + 1), on, positions, (region.shape[1] - positions) / 2});
+    }
+  }
+  return all;
+}
+
+std::string edgesInput(const EdgeInput &edges) { return edgesPrefix + edges.on + "." + edges.name; }
+
+/// Parses "0-3".
+static std::optional<std::pair<int32_t, int32_t>> parseEdge(std::string_view word) {
+  int32_t u = 0, v = 0;
+  const char *end = word.data() + word.size();
+  auto [dash, error] = std::from_chars(word.data(), end, u);
+  if (error != std::errc() || dash == end || *dash != '-' || word.front() == '-' ||
+      dash + 1 == end || dash[1] == '-') {
+    return std::nullopt;
+  }
+  auto [last, wrong] = std::from_chars(dash + 1, end, v);
+  if (wrong != std::errc() || last != end || u == v) {
+    return std::nullopt;
+  }
+  return std::minmax(u, v);
+}
+
+std::optional<Edges> parseEdges(std::string_view line, std::string &wrong) {
+  Edges edges;
+  while (!line.empty()) {
+    std::string_view word = line.substr(0, line.find(' '));
+    line.remove_prefix(std::min(word.size() + 1, line.size()));
+    if (word.empty()) {
+      continue;
+    }
+    auto edge = parseEdge(word);
+    if (!edge) {
+      wrong = word;
+      return std::nullopt;
+    }
+    edges.push_back(*edge);
+  }
+  std::ranges::sort(edges);
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
+  return edges;
+}
+
+void writeEdgeLists(const Edges &edges, int64_t rows, std::span<int32_t> into) {
+  std::vector<std::pair<int32_t, int32_t>> entries; // of both rows of an edge
+  for (auto [u, v] : edges) {
+    if (u >= 0 && v < rows) {
+      entries.emplace_back(u, v);
+      entries.emplace_back(v, u);
+    }
+  }
+  std::ranges::sort(entries);
+  std::ranges::fill(into, 0);
+  size_t next = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (; next < entries.size() && entries[next].first == row; ++next) {
+      into[static_cast<size_t>(rows) + next] = entries[next].second;
+    }
+    into[static_cast<size_t>(row)] = static_cast<int32_t>(next);
+  }
+}
+
+} // namespace sluice::runtime
