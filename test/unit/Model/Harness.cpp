@@ -4,6 +4,7 @@
 #include "Harness.h"
 
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Support/Hash.h"
 
 #include <algorithm>
@@ -225,6 +226,23 @@ std::vector<ReferenceShape> Model::shapes() const {
   return result;
 }
 
+/// Sets the edges of the reference: each row but the last one, with the row before it and row 0.
+static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &input,
+                     const std::vector<int64_t> &counts) {
+  runtime::BatchInputs::EdgeLists into = executor.inputs().edges.at(input.name);
+  auto size = static_cast<size_t>(into.rows + into.entries);
+  for (size_t row = 0; row < counts.size(); ++row) {
+    runtime::Edges edges;
+    for (int32_t q = 1; q + 1 < counts[row]; ++q) {
+      edges.emplace_back(0, q);
+      if (q > 1) {
+        edges.emplace_back(q - 1, q);
+      }
+    }
+    runtime::writeEdgeLists(edges, into.rows, into.lists.subspan(row * size, size));
+  }
+}
+
 void setInputs(runtime::Executor &executor, const Inputs &inputs) {
   int64_t stride = executor.plan().model.context + 1;
   std::span<int32_t> tokens = executor.tokens();
@@ -239,6 +257,9 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     if (!into.counts.empty()) { // streams have the counts of their axis
       std::ranges::copy(given.counts, into.counts.begin());
     }
+  }
+  for (const runtime::EdgeInput &edges : runtime::getEdgeInputs(executor.plan())) {
+    setEdges(executor, edges, inputs.given.at(edges.on).counts);
   }
   for (auto &[name, labels] : executor.inputs().labels) { // in the order of the reference
     std::ranges::fill(labels.rows, 3e38F);
