@@ -95,6 +95,69 @@ def RoleKey
           "required of numbers", ""> {
   let hint = "\"target\", \"weight\" or \"input\"";
 }
+def Spec_InputOp
+    : Spec_Object<
+          "input", "an input",
+          [ContextKey<"capacity: maximum number of its tokens in one row of a batch",
+                      "required of tokens">,
+           IntegerKey<"vocabulary", "number of its token ids", "the model's", "2">,
+           WordKey<"axis", Spec_InputAxis, ["own", "tokens"],
+                   "axis of its rows: its own, or one row per token", "own">,
+           WordKey<"type", Spec_InputContents, ["tokens", "numbers", "edges"],
+                   "contents: numbers on the axis tokens, tokens on its own axis, or edges between "
+                   "rows of the input \"on\"",
+                   "by axis", "">,
+           RoleKey,
+           IntegerKey<"capacity", "maximum number of edges of a line",
+                      "of edges: twice the context of the input \"on\"", "1", "536870911">,
+           IntegerKey<"width", "numbers per row; a target has the vocabulary, a weight 1",
+                      "the vocabulary for a target, else 1">,
+           BooleanKey<"end", "appends a line end, a token, to each of its lines", "false">,
+           TextKey<"on", "name of an input of tokens",
+                   "input whose axis has this input's tokens, one for each token there, or whose "
+                   "rows the edges connect",
+                   "none">,
+           WordKey<"derived", Spec_DerivedBits, ["word_end", "word_split"],
+                   "with on: bits in place of data: 1 at the last token of a word, or at each "
+                   "token of a word of several",
+                   "none", "">,
+           WordKey<"rule", Spec_WordRule, ["pieces", "whitespace", "file"],
+                   "with derived: where words end: by the tokenizer's pieces, by the whitespace of "
+                   "bytes, or by a file of bits",
+                   "needed with derived", "">],
+          [Symbol, HasParent<"ModelOp">]> {
+  let arguments = !con((ins SymbolNameAttr:$sym_name), KeyArguments<keys>.arguments);
+  let assemblyFormat = "$sym_name attr-dict";
+  let extraClassDeclaration = [{
+    /// Returns true for a row of numbers per token, false for other inputs.
+    bool isNumbers() { return getType() == InputContents::numbers; }
+    /// Returns true for tokens on a separate axis.
+    bool isTokens() { return !isNumbers() && !isEdges(); }
+    /// Returns true for edges between rows of another input.
+    bool isEdges() { return getType() == InputContents::edges; }
+    /// Returns the maximum number of edges of a line.
+    int64_t countEdges();
+    /// Returns the numbers per row, for example the vocabulary for a target.
+    int64_t getRowWidth();
+    /// Returns the number of its token ids.
+    int64_t getTokenCount();
+    /// Returns true for tokens on an axis that is named like the input.
+    bool ownsAxis() { return isTokens() && !getOn(); }
+    /// Returns the input that names the axis of its tokens: `on`, or its own name.
+    ::llvm::StringRef getAxisName() { return getOn().value_or(getSymName()); }
+  }];
+}
+
+def Spec_PrecisionOp
+    : Spec_Object<
+          "precision", "the precision",
+          [WordKey<"compute", Spec_StorageType, ["f32", "bf16"],
+                   "storage type of the factors in linear maps and attention; bf16: weights are "
+                   "rounded once per step",
+                   "f32">,
+           WordKey<"residual", Spec_StorageType, ["f32", "bf16"],
+                   "storage type of the streams between stages; bf16 requires compute bf16",
+                   "f32">]>;
 
 def FallStepsKey : IntegerKey<"steps", "steps over which the rate falls", "required"> {
   let hint = "the steps over which the rate falls";
