@@ -9,6 +9,7 @@
 #include "Limits.h"
 #include "ModelIR.h"
 #include "RowLogits.h"
+#include "Shapes.h"
 #include "SpecFacts.h"
 #include "sluice/Certificate/Certificate.h"
 #include "sluice/Conversion/ParseSpec.h"
@@ -391,8 +392,9 @@ Outcome Compilation::writeArtifact() {
     return *outcome;
   }
   std::string plan;
-  llvm::raw_string_ostream(plan) << planToJson(
-      *module, *kernels, *memory, {input.text, trainsOnTokens, input.facts}, proof, targets);
+  SpecRecord spec{input.text, trainsOnTokens, input.facts, input.batchTokens,
+                  shapesToJson(input.shapes)};
+  llvm::raw_string_ostream(plan) << planToJson(*module, *kernels, *memory, spec, proof, targets);
   // A compiled plan must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would reject the plan" + mistake);
@@ -447,6 +449,7 @@ Outcome Compilation::run() {
     if (auto outcome = checkCausal()) {
       return *outcome;
     }
+    addShapes(input.variants, input.shapes); // relations are the same for all capacities
   }
   if (auto outcome = checkOutput()) {
     return *outcome;

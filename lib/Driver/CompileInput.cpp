@@ -5,6 +5,7 @@
 #include "Factors.h"
 #include "Limits.h"
 #include "ModelIR.h"
+#include "Shapes.h"
 #include "SpecFacts.h"
 #include "sluice/Conversion/ParseSpec.h"
 #include "sluice/Explain/OpLocation.h"
@@ -112,6 +113,15 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
     input.variants = importVariants(*spec, request);
     if (auto refused = checkLimits(input, &*spec)) {
       return refused;
+    }
+    if (!request.replay && !request.everyRow) {
+      input.shapes = chooseShapes(*spec);
+      input.batchTokens = getBatchTokens(*spec);
+    }
+    if (!input.shapes.empty() && input.variants.size() > 1) {
+      return badInput(spec::toString(spec->getPlace("stages")) +
+                      ": expected one factor per level where \"batch_tokens\" is set, found "
+                      "factors that steps draw; write one factor, or leave \"batch_tokens\" out");
     }
     const ImportedVariant &main = input.variants.front();
     input.facts = getSpecFacts(*spec, main.factor, *main.module);

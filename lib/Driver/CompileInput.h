@@ -5,6 +5,7 @@
 
 #include "sluice/Conversion/ImportSpec.h"
 #include "sluice/Driver/Driver.h"
+#include "sluice/Runtime/Plan/Plan.h"
 #include "sluice/Target/Artifact.h"
 
 namespace sluice::driver {
@@ -18,7 +19,9 @@ struct CompileInput {
   std::string sizesPlace;                  ///< location of the sizes in the spec
   /// Variants to compile; the variant of generation is first.
   std::vector<ImportedVariant> variants;
-  std::string notice; ///< message for the user after a successful compile
+  int64_t batchTokens = 0;                 ///< most tokens of a batch of lines by length; else 0
+  std::vector<runtime::BatchShape> shapes; ///< of batches of lines by length; else empty
+  std::string notice;                      ///< message for the user after a successful compile
 };
 
 /// Reads the spec or the model IR of the request. Returns an outcome if the compilation ends here.

@@ -63,7 +63,9 @@ static bool mergeSymbols(ModuleOp from, ModuleOp to) {
 LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant> &variants) {
   SmallVector<int64_t> factors;
   for (ImportedVariant &variant : variants) {
-    factors.push_back(variant.factor);
+    if (variant.shape == 0) {
+      factors.push_back(variant.factor);
+    }
     if (!variant.module) {
       continue; // the module that became `merged`
     }
@@ -71,12 +73,19 @@ LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant
       return failure();
     }
     for (StringRef name : {"gradient", "evaluate", "predict"}) {
-      if (auto entry = variant.module->lookupSymbol<func::FuncOp>(name)) {
-        entry->moveBefore(merged.getBody(), merged.getBody()->end());
-        entry.setSymName((name + "." + Twine(variant.factor)).str());
-        Builder b(merged.getContext());
-        setFact<plan::PlanDialect::OfAttrHelper>(entry, b.getStringAttr(name));
-        setFact<plan::PlanDialect::FactorAttrHelper>(entry, b.getI64IntegerAttr(variant.factor));
+      auto entry = variant.module->lookupSymbol<func::FuncOp>(name);
+      if (!entry || (variant.shape > 0 && name == "predict")) {
+        continue;
+      }
+      entry->moveBefore(merged.getBody(), merged.getBody()->end());
+      Builder b(merged.getContext());
+      int64_t number = variant.shape > 0 ? variant.shape : variant.factor;
+      entry.setSymName((name + "." + Twine(number)).str());
+      setFact<plan::PlanDialect::OfAttrHelper>(entry, b.getStringAttr(name));
+      if (variant.shape > 0) {
+        setFact<plan::PlanDialect::ShapeAttrHelper>(entry, b.getI64IntegerAttr(number));
+      } else {
+        setFact<plan::PlanDialect::FactorAttrHelper>(entry, b.getI64IntegerAttr(number));
       }
     }
   }

@@ -16,7 +16,8 @@ std::string findFactorMistake(const ParsedSpec &spec, const CompileRequest &requ
 std::vector<ImportedVariant> importVariants(const ParsedSpec &spec, const CompileRequest &request);
 
 /// Merges the dispatches of all variants into one module: all entries of the first variant, and the
-/// entries of each other variant that depend on the factor, named NAME.FACTOR. Fails if weights or
+/// entries of each other variant that depend on the factor, named NAME.FACTOR, or that train on
+/// batches of another shape, named NAME.SHAPE. Fails if weights or
 /// tables of one name differ.
 mlir::LogicalResult mergeVariants(mlir::ModuleOp merged, std::vector<ImportedVariant> &variants);
 

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SpecFacts.h"
+#include "Shapes.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Driver/SpecFacts.h"
@@ -208,6 +209,8 @@ static driver::SpecDescription describe(const ParsedSpec &spec, const std::strin
   description.model.name = model.getName()->str();
   description.model.vocabulary = model.getVocabulary();
   description.model.context = model.getLength();
+  description.batchTokens = driver::getBatchTokens(spec);
+  description.shapes = driver::chooseShapes(spec);
   description.model.batch = model.getBatch();
   description.model.width = model.getWidth();
   description.model.seed = model.getSeed();

@@ -147,7 +147,7 @@ SLUICE_EXPORT int sluice_judge_launch(void *judge, const SluiceJudgedLaunch *req
   launch.step = request->step;
   launch.seed = request->seed;
   launch.firstStream = request->firstStream;
-  launch.firstRow = request->firstRow;
+  launch.drawRows = request->drawRows;
   launch.lengths = request->lengths;
   if (request->observe) {
     launch.observe = [&](const sluice::oracle::ExpectedElement &found) {

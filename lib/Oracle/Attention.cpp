@@ -157,9 +157,11 @@ public:
     if (rate == 0) {
       return {1, 0};
     }
-    int64_t text = launch.firstRow + batch;
-    uint64_t element =
-        uint64_t(((text * int64_t(op.getHeads()) + head) * positions + p) * keyPositions + j);
+    int64_t text = launch.drawRows ? launch.drawRows[batch] : batch;
+    auto parts = static_cast<int64_t>(op.getDrawParts());
+    uint64_t element = uint64_t(((text * int64_t(op.getHeads()) + head) * positions * parts + p) *
+                                    keyPositions * parts +
+                                j);
     bool dropped = draws(launch, int64_t(op.getRandomId()), element, rate);
     return dropped ? Number{} : divide({1, 0}, subtract({1, 0}, {rate, 0}));
   }

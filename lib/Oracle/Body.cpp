@@ -116,9 +116,12 @@ Numbers Body::ofPlace(Operation &op) const {
     int64_t column = place.column + i;
     if (auto random = dyn_cast<dispatch::RandomOp>(op)) {
       int64_t row = place.row;
-      if (launch.firstRow > 0) {
-        auto domain = cast<dispatch::KernelInterface>(block.getParentOp()).getDomain();
-        row += launch.firstRow * int64_t(domain.getPositions());
+      if (launch.drawRows) {
+        Operation *dispatch = block.getParentOp();
+        auto positions =
+            int64_t(cast<dispatch::KernelInterface>(dispatch).getDomain().getPositions());
+        row = launch.drawRows[row / positions] * positions * dispatch::getDrawParts(dispatch) +
+              row % positions;
       }
       uint64_t element = uint64_t(row) * random.getWidth() + uint64_t(column);
       numbers.push_back({reference::uniform(uint64_t(launch.seed),

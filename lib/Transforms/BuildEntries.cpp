@@ -338,9 +338,13 @@ void EntryBuilder::buildAccumulate() {
   accumulateLosses();
 }
 
-/// Indexes the random numbers of a batch by its rows in the update.
+/// Indexes the random numbers of a batch by its rows in the update, or by its lines.
 static void drawByUpdate(func::FuncOp gradient) {
-  gradient.walk([](dispatch::DrawInterface op) { op.setDrawsByUpdate(op.drawsNumbers()); });
+  int64_t parts = getDrawParts(gradient->getParentOfType<ModuleOp>());
+  gradient.walk([&](dispatch::DrawInterface op) {
+    op.setDrawsByUpdate(op.drawsNumbers());
+    op.setDrawParts(op.drawsNumbers() ? static_cast<uint64_t>(parts) : 1);
+  });
 }
 
 void EntryBuilder::buildUpdate() {
@@ -468,7 +472,7 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
       }
     }
     if (auto gradient = module.lookupSymbol<func::FuncOp>("gradient");
-        gradient && batchesOfUpdate(module) > 1) {
+        gradient && drawsByUpdate(module)) {
       drawByUpdate(gradient);
     }
     builder.buildAccumulate();

@@ -192,8 +192,7 @@ static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringR
 /// of @gradient that draw must be marked.
 static LogicalResult verifyDraws(Operation *dispatch, StringRef entry) {
   auto module = dispatch->getParentOfType<ModuleOp>();
-  bool expected =
-      entry == "gradient" && batchesOfUpdate(module) > 1 && dispatch::drawsNumbers(dispatch);
+  bool expected = entry == "gradient" && drawsByUpdate(module) && dispatch::drawsNumbers(dispatch);
   if (dispatch::drawsByUpdate(dispatch) == expected) {
     return success();
   }

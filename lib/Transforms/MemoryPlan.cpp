@@ -21,7 +21,14 @@ constexpr int64_t pageBytes = 4096;
 class ArenaLayout {
 public:
   ArenaLayout(ModuleOp module, MemoryPlan &plan)
-      : parameters(module), plan(plan), hasSums(batchesOfUpdate(module) > 1) {}
+      : parameters(module), plan(plan), hasSums(batchesOfUpdate(module) > 1) {
+    module.walk([&](dispatch::KernelInterface op) {
+      if (dispatch::drawsByUpdate(op)) {
+        int64_t bytes = op.getDomain().getBatch() * int64_t(sizeof(int64_t));
+        drawRowsBytes = std::max(drawRowsBytes, bytes);
+      }
+    });
+  }
 
   void run() {
     for (StringRef scalar : {"length", "rows", "step", "seed"}) {
@@ -30,6 +37,9 @@ public:
     }
     if (hasSums) {
       plan.places["scalar:first_row"].bytes = lineBytes;
+    }
+    if (drawRowsBytes > 0) {
+      plan.places["scalar:draw_rows"].bytes = alignTo(drawRowsBytes, lineBytes);
     }
     layOut("scalar:");
     plan.constantsOffset = cursor = alignTo(cursor, pageBytes);
@@ -94,7 +104,8 @@ private:
 
   ParameterLayout parameters;
   MemoryPlan &plan;
-  bool hasSums; ///< an update sums the gradients of several batches
+  bool hasSums;              ///< an update sums the gradients of several batches
+  int64_t drawRowsBytes = 0; ///< a number for each row of the largest batch, if kernels draw by it
 };
 
 /// Records the temporaries that are live at peak usage.

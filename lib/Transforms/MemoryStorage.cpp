@@ -275,10 +275,14 @@ LogicalResult Storage::run() {
         } else {
           names[result] = storage.place;
           MemoryPlace &place = plan.places[storage.place];
-          if (!isa<plan::ViewOp>(op)) {
+          // Entries of other batch shapes, which follow, have other shapes of a place. A table of
+          // constants must fill the largest one.
+          int64_t bytes = storedBytes(result);
+          bool isLargest = StringRef(storage.place).starts_with("constant:") && bytes > place.bytes;
+          if (!isa<plan::ViewOp>(op) && (!place.type || isLargest)) {
             place.type = result.getType();
           }
-          place.bytes = std::max(place.bytes, storedBytes(result));
+          place.bytes = std::max(place.bytes, bytes);
         }
       }
     }

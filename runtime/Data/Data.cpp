@@ -11,10 +11,17 @@ namespace sluice::runtime {
 
 static constexpr const char *rowTokens = "the context and one to predict";
 
+std::optional<BatchSize> TrainingSource::findBatch(DataPosition) const { return std::nullopt; }
+
+int64_t TrainingSource::countBatches(DataPosition from, int64_t epochs, int64_t rows) const {
+  int64_t left = (epochs - from.epoch) * rowsPerEpoch() - from.index;
+  return (std::max<int64_t>(0, left) + rows - 1) / rows;
+}
+
 DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
   auto count = static_cast<uint64_t>(rowsPerEpoch());
   for (int64_t row = 0; row < rows; ++row) {
-    uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+    uint64_t key = getEpochKey(seed, position.epoch);
     write(static_cast<int64_t>(permute(static_cast<uint64_t>(position.index), count, key)), row,
           into);
     if (++position.index == rowsPerEpoch()) {
@@ -22,6 +29,10 @@ DataPosition ItemSource::fill(DataPosition position, int64_t rows, const BatchIn
     }
   }
   return position;
+}
+
+uint64_t getEpochKey(uint64_t seed, int64_t epoch) {
+  return mix64(seed ^ mix64(static_cast<uint64_t>(epoch)));
 }
 
 uint64_t permute(uint64_t index, uint64_t count, uint64_t key) {
@@ -81,7 +92,7 @@ std::vector<std::string> TrainingData::notes() const {
 }
 
 TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
-  uint64_t key = mix64(seed ^ mix64(static_cast<uint64_t>(position.epoch)));
+  uint64_t key = getEpochKey(seed, position.epoch);
   auto index = static_cast<int64_t>(
       permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
   auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -

@@ -234,6 +234,53 @@ LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, co
   std::vector<ByteFile> others = inputs.listFiles();
   files.insert(files.end(), others.begin(), others.end());
   contentHash = hashFiles(files);
+  if (plan.shapes.empty()) {
+    return;
+  }
+  std::vector<LineBatches::LineLengths> axes{text.getLengths()};
+  for (int32_t &length : axes.front()) { // the end is predicted too
+    length = std::min(length + 1, static_cast<int32_t>(context));
+  }
+  for (const auto &[name, lines] : inputs.byName()) {
+    axes.push_back(lines.getLengths());
+    if (plan.given.at(name).hasEnd) {
+      std::ranges::for_each(axes.back(), [](int32_t &length) { ++length; });
+    }
+  }
+  batches.emplace(plan, std::move(axes), seed);
+}
+
+std::optional<BatchSize> LinePairs::findBatch(DataPosition position) const {
+  if (!batches) {
+    return std::nullopt;
+  }
+  const LineBatches::Batch *batch = batches->find(position);
+  if (!batch) { // of a damaged checkpoint
+    throw UserError("expected a position in the data at which a batch begins, found line " +
+                    std::to_string(position.index + 1) + " of epoch " +
+                    std::to_string(position.epoch + 1) + "; begin a run from the weights");
+  }
+  return batch->size;
+}
+
+int64_t LinePairs::countBatches(DataPosition from, int64_t epochs, int64_t rows) const {
+  return batches ? batches->count(from, epochs) : ItemSource::countBatches(from, epochs, rows);
+}
+
+DataPosition LinePairs::fill(DataPosition position, int64_t rows, const BatchInputs &into) const {
+  if (!batches) {
+    return ItemSource::fill(position, rows, into);
+  }
+  findBatch(position); // throws if there is none
+  const LineBatches::Batch &batch = *batches->find(position);
+  for (size_t row = 0; row < batch.indices.size(); ++row) {
+    write(batches->getLine(position.epoch, batch.indices[row]), static_cast<int64_t>(row), into);
+    if (!into.drawRows.empty()) {
+      into.drawRows[row] = batch.indices[row];
+    }
+  }
+  position.index += batch.size.rows;
+  return position.index < rowsPerEpoch() ? position : DataPosition{position.epoch + 1, 0};
 }
 
 std::vector<std::string> LinePairs::notes() const {
@@ -261,19 +308,20 @@ int64_t LinePairs::countBytes(int64_t index, int64_t tokens) const {
 }
 
 int64_t LinePairs::write(int64_t index, int64_t row, const BatchInputs &into) const {
-  auto width = static_cast<size_t>(context + 1);
+  int64_t most = into.context > 0 ? into.context : context;
+  auto width = static_cast<size_t>(most + 1);
   std::span<int32_t> tokens = into.tokens.subspan(static_cast<size_t>(row) * width, width);
   std::ranges::fill(tokens, text.lineEnd());
   Lines::Line line = text.at(index);
   std::ranges::copy(line, tokens.begin() + 1);
   into.write(row, inputs.at(index));
-  auto scored = std::min<int64_t>(std::ssize(line) + 1, context);
+  auto scored = std::min<int64_t>(std::ssize(line) + 1, most);
   if (!into.lengths.empty()) {
     into.lengths[static_cast<size_t>(row)] = scored;
   }
   if (!into.padding.empty()) {
     std::span<float> padding =
-        into.padding.subspan(static_cast<size_t>(row * context), static_cast<size_t>(context));
+        into.padding.subspan(static_cast<size_t>(row * most), static_cast<size_t>(most));
     std::ranges::fill(padding, 1.0F);
     std::ranges::fill(padding.first(static_cast<size_t>(scored)), 0.0F);
   }

@@ -68,6 +68,15 @@ int64_t Lines::measure(int64_t index) const {
   return line.end - line.start;
 }
 
+std::vector<int32_t> Lines::getLengths() const {
+  std::vector<int32_t> lengths;
+  for (const Extent &line : lines) {
+    lengths.push_back(
+        static_cast<int32_t>(std::min(line.end - line.start, static_cast<int64_t>(most))));
+  }
+  return lengths;
+}
+
 Lines::Line Lines::read(int64_t index, size_t mostTokens) const {
   auto count = std::min(static_cast<size_t>(measure(index)), mostTokens);
   return opened[findFile(index)].readTokens(lines[static_cast<size_t>(index)].start,

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "HostLaunch.h"
 
+#include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
@@ -62,7 +63,7 @@ std::span<int64_t> lengthsOfTexts(const Plan &plan, const Launch &launch, uint8_
     return {};
   }
   return {reinterpret_cast<int64_t *>(host + plan.scalars.at(plan.lengthName(launch.axis)).offset),
-          static_cast<size_t>(plan.model.batch)};
+          static_cast<size_t>(countMostRows(plan))};
 }
 
 const DeviceVariant &requireVariant(const Artifact &artifact, const PlanKernel &kernel,

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/ArenaView.h"
 
+#include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
@@ -8,7 +9,8 @@
 
 namespace sluice::runtime {
 
-ArenaView::ArenaView(std::unique_ptr<Device> device) : device(std::move(device)) {}
+ArenaView::ArenaView(std::unique_ptr<Device> given)
+    : device(std::move(given)), chosenShape(getBatchShape(device->plan(), 0)) {}
 ArenaView::~ArenaView() = default;
 
 const Scalar &ArenaView::scalar(const std::string &name, Type type) const {
@@ -83,17 +85,30 @@ void ArenaView::sendEdits() {
   }
 }
 
+/// Checks for numbers per row of a batch that has not the capacities of the model.
+static bool hasShape(const ArenaView &view, const Region &region) {
+  const ModelFacts &model = view.plan().model;
+  return view.shape().parts > 1 && region.shape == std::vector{model.batch, model.context};
+}
+
+/// Returns the rows of an output of rank 2.
+static int64_t countRows(const ArenaView &view, const Region &region) {
+  return hasShape(view, region) ? view.shape().rows : region.shape[0];
+}
+
 std::span<const float> ArenaView::outputRow(const std::string &name, int64_t row) {
   auto found = plan().outputs.find(name);
   if (found == plan().outputs.end() || found->second.type != Type::f32 ||
-      found->second.shape.size() != 2 || row < 0 || row >= found->second.shape[0]) {
+      found->second.shape.size() != 2 || row < 0 || row >= countRows(*this, found->second)) {
     throw UserError(artifact().path() + ": expected the output \"" + name + "\", f32 with a row " +
                     std::to_string(row) + ", found none like it; compile the spec again");
   }
   const Region &region = found->second;
-  int64_t width = region.shape[1], stride = region.rowStride * static_cast<int64_t>(sizeof(float));
+  bool isSmaller = hasShape(*this, region);
+  int64_t width = isSmaller ? shape().context : region.shape[1],
+          stride = (isSmaller ? width : region.rowStride) * static_cast<int64_t>(sizeof(float));
   if (!device->sharesMemory() && fetched.insert(name).second) {
-    int64_t last = (region.shape[0] - 1) * stride;
+    int64_t last = (countRows(*this, region) - 1) * stride;
     device->download({region.offset, last + width * static_cast<int64_t>(sizeof(float))});
   }
   const auto *start =

@@ -333,6 +333,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   EvaluationResult result;
   result.noun = source.noun();
   result.protocol = source.protocol();
+  executor.chooseBatch({});
   int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
   std::vector<LossSum> sums(executor.plan().losses.size());
   int64_t unscored = executor.plan().model.first, bytes = 0;

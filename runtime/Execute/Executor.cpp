@@ -5,9 +5,11 @@
 #include "SegmentRoom.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Device/CPU/CpuDevice.h"
+#include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <numeric>
 #include <sched.h>
 
 namespace sluice::runtime {
@@ -23,7 +25,8 @@ int availableThreads() {
 Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
     : Executor(makeCpuDevice(std::move(artifact), threads)) {}
 Executor::Executor(std::unique_ptr<Device> device)
-    : InputView(std::move(device)), weightSums(std::make_unique<WeightSums>()) {
+    : InputView(std::move(device)), scoredRows(std::make_unique<ScoredRows>()),
+      weightSums(std::make_unique<WeightSums>()) {
   chooseFactor({});
   if (plan().inputs.contains(lengthsName)) { // all rows, until lines are written
     std::ranges::fill(inputs().lengths, plan().model.context);
@@ -58,14 +61,22 @@ void Executor::chooseFactor(std::optional<int64_t> factor) {
   chosenFactor = *factor;
 }
 
+void Executor::chooseBatch(const std::optional<BatchSize> &size) {
+  shapeNumber = size ? size->shape : 0;
+  chosenShape = getBatchShape(plan(), shapeNumber);
+  scalarI64("rows") = size ? size->rows : chosenShape.rows;
+  scalarI64("length") = size ? size->length : chosenShape.context;
+}
+
 bool Executor::hasStep() const {
   return plan().generation && (plan().factors.empty() || chosenFactor == plan().factors.front());
 }
 
 const std::pair<const std::string, std::vector<Launch>> &
 Executor::find(const std::string &entry) const {
-  auto found = plan().entries.find(entryOfFactor(entry, chosenFactor));
-  // Entry that all factors share.
+  auto found = plan().entries.find(shapeNumber > 0 ? entryOfShape(entry, shapeNumber)
+                                                   : entryOfFactor(entry, chosenFactor));
+  // Entry that all factors or shapes share.
   found = found == plan().entries.end() ? plan().entries.find(entry) : found;
   if (room() > 0 && found != plan().entries.end()) {
     auto smaller = plan().entries.find(entryOfBucket(found->first, room()));
@@ -86,7 +97,8 @@ void Executor::run(const std::string &entry) {
   bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // done by `runUpdate`
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
       !countsUpdate) {
-    countPadding(*this, false);
+    scoredRows->add(*this, false);
+    scoredRows->store(*this, 1);
   }
   if (entry == "gradient" && !countsUpdate) {
     weightSums->add(*this, false);
@@ -118,8 +130,7 @@ void Executor::run(const std::string &entry) {
 }
 
 void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill) {
-  scalarI64("length") = plan().model.context;
-  scalarI64("rows") = plan().model.batch;
+  chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
   bool hasPadding = plan().inputs.contains(paddingName);
@@ -127,16 +138,19 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
   for (int64_t i = 0; counts && i < batches; ++i) {
     fill(i);
     if (hasPadding) {
-      countPadding(*this, i > 0);
+      scoredRows->add(*this, i > 0);
     }
     weightSums->add(*this, i > 0);
   }
   for (int64_t i = 0; i < batches; ++i) {
-    fill(i);
+    std::span<int64_t> numbers = inputs().drawRows;
+    std::iota(numbers.begin(), numbers.end(), i * plan().model.batch);
+    fill(i); // may number lines by their place in the epoch
     if (batches == 1) {
       run("gradient");
       break;
     }
+    scoredRows->store(*this, batches);
     scalarI64("first_row") = i * plan().model.batch;
     run("gradient");
     run("accumulate");
@@ -149,8 +163,7 @@ bool Executor::hasSegments() const { return !plan().segments.empty(); }
 std::vector<Executor::SegmentRows> Executor::segmentRows() {
   std::vector<SegmentRows> all;
   for (const SegmentFacts &segments : plan().segments) {
-    all.push_back({segments.axis,
-                   scalarsI64(segments.length, static_cast<size_t>(plan().model.batch)),
+    all.push_back({segments.axis, scalarsI64(segments.length, static_cast<size_t>(shape().rows)),
                    readTotals(*this, segments, 1).front().rows});
   }
   return all;
@@ -162,7 +175,7 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
     device->runPart(entry, launches, first, count.launch + 1);
     first = count.launch + 1;
     int64_t needed = 0;
-    for (const SegmentTotals &text : readTotals(*this, *count.segments, plan().model.batch)) {
+    for (const SegmentTotals &text : readTotals(*this, *count.segments, shape().rows)) {
       needed = std::max<int64_t>(needed, text.needed + 1); // plus one row for the open segment
     }
     while (room() > 0 && needed > room()) {

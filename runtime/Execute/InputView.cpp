@@ -36,7 +36,10 @@ std::span<int32_t> InputView::tokensIn(const std::string &name, int64_t rows) {
   return {reinterpret_cast<int32_t *>(device->host() + input(name, Type::i32, {rows, row}).offset),
           static_cast<size_t>(rows * row)};
 }
-std::span<int32_t> InputView::tokens() { return tokensIn("tokens", plan().model.batch); }
+std::span<int32_t> InputView::tokens() {
+  return {tokensIn("tokens", plan().model.batch).data(),
+          static_cast<size_t>(shape().rows * (shape().context + 1))};
+}
 std::span<int32_t> InputView::prompt() { return tokensIn("prompt", 1); }
 std::span<int32_t> InputView::text() { return tokensIn("text", plan().generationRows()); }
 
@@ -49,14 +52,19 @@ std::span<int64_t> InputView::take() { return countsIn("take", plan().generation
 BatchInputs InputView::inputs() {
   BatchInputs all{tokens(), {}, {}};
   int64_t batch = plan().model.batch, context = plan().model.context;
+  all.context = shape().context;
   if (plan().inputs.contains(paddingName)) {
     const Region &region = input(paddingName, Type::f32, {batch, context});
     all.padding = {reinterpret_cast<float *>(device->host() + region.offset),
-                   static_cast<size_t>(batch * context)};
+                   static_cast<size_t>(shape().rows * shape().context)};
+  }
+  if (auto draws = plan().scalars.find("draw_rows"); draws != plan().scalars.end()) {
+    all.drawRows = {reinterpret_cast<int64_t *>(device->host() + draws->second.offset),
+                    static_cast<size_t>(shape().rows)};
   }
   all.given = givenIn("", batch);
   if (plan().inputs.contains(lengthsName)) {
-    all.lengths = countsIn(lengthsName, batch);
+    all.lengths = {countsIn(lengthsName, batch).data(), static_cast<size_t>(shape().rows)};
   }
   all.edges = edgesIn("", batch);
   for (const std::string &name : getLabelNames(plan())) {
@@ -92,11 +100,18 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
   std::map<std::string, BatchInputs::Given> all;
   for (const auto &[name, given] : plan().given) {
     const Region &region = input(prefix + name, Type::i32, {rows, given.capacity});
-    all[name] = {given.capacity,
+    bool isOfBatch = prefix.empty();
+    int64_t ownRows = isOfBatch ? shape().rows : rows,
+            capacity = isOfBatch ? shape().given.at(given.on.empty() ? name : given.on)
+                                 : given.capacity;
+    all[name] = {capacity,
                  {reinterpret_cast<int32_t *>(device->host() + region.offset),
-                  static_cast<size_t>(rows * given.capacity)},
-                 given.on.empty() ? countsIn(prefix + name + ".count", rows)
-                                  : std::span<int64_t>()};
+                  static_cast<size_t>(ownRows * capacity)},
+                 {}};
+    if (given.on.empty()) {
+      all[name].counts = {countsIn(prefix + name + ".count", rows).data(),
+                          static_cast<size_t>(ownRows)};
+    }
   }
   return all;
 }
@@ -105,12 +120,16 @@ std::map<std::string, BatchInputs::EdgeLists> InputView::edgesIn(const std::stri
                                                                  int64_t rows) {
   std::map<std::string, BatchInputs::EdgeLists> all;
   for (const EdgeInput &edges : getEdgeInputs(plan())) {
-    int64_t entries = 2 * edges.capacity, size = edges.rows + entries;
-    const Region &region = input(prefix + edgesInput(edges), Type::i32, {rows, size});
-    all[edges.name] = {edges.rows,
+    int64_t entries = 2 * edges.capacity;
+    const Region &region =
+        input(prefix + edgesInput(edges), Type::i32, {rows, edges.rows + entries});
+    bool isOfBatch = prefix.empty();
+    int64_t ownRows = isOfBatch ? shape().rows : rows,
+            positions = isOfBatch ? shape().given.at(edges.on) : edges.rows;
+    all[edges.name] = {positions,
                        entries,
                        {reinterpret_cast<int32_t *>(device->host() + region.offset),
-                        static_cast<size_t>(rows * size)}};
+                        static_cast<size_t>(ownRows * (positions + entries))}};
   }
   return all;
 }
@@ -120,6 +139,10 @@ void InputView::sendInputs(const std::string &entry) {
     device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
   };
   bool isScored = entry == "gradient" || entry == "evaluate";
+  if (std::span<int64_t> draws = inputs().drawRows; entry == "gradient" && !draws.empty()) {
+    device->upload(
+        {plan().scalars.at("draw_rows").offset, static_cast<int64_t>(draws.size_bytes())});
+  }
   if (isScored && plan().inputs.contains(paddingName)) {
     send(paddingName, inputs().padding.size_bytes());
   }

@@ -1,24 +1,41 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "LossDenominators.h"
 
+#include <algorithm>
+
 namespace sluice::runtime {
 
-void countPadding(InputView &view, bool isMore) {
-  constexpr std::string_view prefix = "padding";
+constexpr std::string_view paddingPrefix = "padding";
+
+/// Returns the first row that a scalar of padding counts.
+static int64_t getFirstRow(const std::string &scalar) {
+  return scalar == paddingPrefix ? 0 : std::stoll(scalar.substr(paddingPrefix.size() + 1));
+}
+
+void ScoredRows::add(InputView &view, bool isMore) {
   std::span<const float> marks = view.inputs().padding;
-  int64_t rows = view.scalarI64("rows"), length = view.scalarI64("length"),
-          context = view.plan().model.context;
+  int64_t valid = view.scalarI64("rows"), length = view.scalarI64("length"),
+          context = view.shape().context;
   for (const auto &[name, place] : view.plan().scalars) {
-    if (!name.starts_with(prefix)) {
+    if (!name.starts_with(paddingPrefix)) {
       continue;
     }
-    int64_t count = 0, first = name == prefix ? 0 : std::stoll(name.substr(prefix.size() + 1));
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t p = first; p < length; ++p) {
-        count += marks[static_cast<size_t>(row * context + p)] != 0;
+    int64_t &count = rows[name];
+    count = isMore ? count : 0;
+    for (int64_t row = 0; row < valid; ++row) {
+      for (int64_t p = getFirstRow(name); p < length; ++p) {
+        count += marks[static_cast<size_t>(row * context + p)] == 0;
       }
     }
-    view.scalarI64(name) = count + (isMore ? view.scalarI64(name) : 0);
+  }
+}
+
+void ScoredRows::store(InputView &view, int64_t batches) const {
+  int64_t valid = view.scalarI64("rows"), length = view.scalarI64("length");
+  for (const auto &[name, count] : rows) {
+    int64_t first = getFirstRow(name),
+            each = first > 0 ? std::max<int64_t>(length - first, 1) : length;
+    view.scalarI64(name) = batches * valid * each - count;
   }
 }
 

@@ -6,9 +6,19 @@
 
 namespace sluice::runtime {
 
-/// Computes the scalars padding and padding.F: the number of padded rows among the valid ones, for
-/// all rows or for rows from F on. With `isMore`, adds to the previous values.
-void countPadding(InputView &view, bool isMore);
+/// Numbers of scored rows of the batches of an update, by scalar: padding for all rows, padding.F
+/// for rows from F on.
+class ScoredRows {
+public:
+  /// Counts the rows of a batch that are not padding. With `isMore`, adds to the previous counts.
+  void add(InputView &view, bool isMore);
+  /// Sets the scalars such that `batches` batches of the current size have the counted rows without
+  /// padding. Batches of an update that have other sizes may make them negative.
+  void store(InputView &view, int64_t batches) const;
+
+private:
+  std::map<std::string, int64_t> rows;
+};
 
 /// Sums of weights over the batches of an update, by scalar.
 class WeightSums {

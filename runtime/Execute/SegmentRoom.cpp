@@ -20,7 +20,7 @@ void requireRoom(InputView &view, const std::string &entry) {
   for (const SegmentFacts &segments : view.plan().segments) {
     int64_t rows = entry == "step"      ? view.plan().generation->rows
                    : entry == "prefill" ? 1
-                                        : view.plan().model.batch;
+                                        : view.shape().rows;
     std::vector<SegmentTotals> totals = readTotals(view, segments, rows);
     for (size_t row = 0; row < totals.size(); ++row) {
       if (totals[row].needed > totals[row].rows) {

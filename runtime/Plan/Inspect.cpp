@@ -261,6 +261,11 @@ Json describeArtifact(const Artifact &artifact) {
   if (!plan.factors.empty()) { // costs are those for the first factor
     json["factors"] = plan.factors;
   }
+  for (const BatchShape &shape : plan.shapes) { // costs are those for the first shape
+    json["batch_tokens"] = plan.batchTokens;
+    json["shapes"].push_back(
+        {{"rows", shape.rows}, {"context", shape.context}, {"inputs", shape.given}});
+  }
   StepCosts costs = costsOfStep(plan);
   json["launches"] = {
       {"forward", costs.forward}, {"backward", costs.backward}, {"update", costs.update}};
@@ -301,6 +306,13 @@ std::string describeForPeople(const Artifact &artifact, bool withMemory) {
   for (size_t i = 0; i < plan.factors.size(); ++i) {
     out << (i == 0 ? "\n  each step draws its factor: " : ", ") << plan.factors[i]
         << (i == 0 ? " (whose costs follow)" : "");
+  }
+  for (size_t i = 0; i < plan.shapes.size(); ++i) {
+    const BatchShape &shape = plan.shapes[i];
+    out << (i == 0
+                ? "\n  batches by length, at most " + std::to_string(plan.batchTokens) + " tokens: "
+                : ", ")
+        << shape.rows << " x " << shape.context << (i == 0 ? " (whose costs follow)" : "");
   }
   out << "\n  launches of a training step: " << costs.forward << " forward, " << costs.backward
       << " backward, " << costs.update << " update\n";

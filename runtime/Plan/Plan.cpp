@@ -3,6 +3,7 @@
 
 #include "PlanFacts.h"
 #include "ProductJson.h"
+#include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Runtime/Plan/SpecFacts.h"
 #include "sluice/Support/Limits.h"
 #include "sluice/Support/StrictJson.h"
@@ -158,10 +159,10 @@ public:
   explicit PlanReader(StrictJson root) : root(std::move(root)) {}
 
   Plan read() {
-    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
-               "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
-               "buffers"},
-              {"generation", "given", "losses", "segments", "factors", "buckets", "facts"});
+    root.keys(
+        {"format", "version", "model", "proof", "targets", "training", "memory", "constants",
+         "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries", "buffers"},
+        {"generation", "given", "losses", "segments", "factors", "shapes", "buckets", "facts"});
     root.at("format").matchChoice({"sluice-plan"});
     root.at("version").integer(4, 4);
     readModel(root.at("model"));
@@ -196,6 +197,16 @@ public:
     if (root.has("factors")) {
       readFactors(root.at("factors"));
     }
+    if (root.has("shapes") != (plan.batchTokens > 0)) {
+      root.fail("\"shapes\" with \"batch_tokens\", and only then",
+                root.has("shapes") ? "shapes alone" : "none");
+    }
+    if (root.has("shapes")) {
+      readShapes(root.at("shapes"), plan);
+      for (size_t i = 1; i < plan.shapes.size(); ++i) {
+        readLaunches(root.at("shapes").array()[i].at("entries"), entryOfShape("", i));
+      }
+    }
     if (root.has("buckets")) {
       readBuckets(root.at("buckets"));
     }
@@ -205,12 +216,13 @@ public:
     for (const StrictJson &buffer : root.at("buffers").array()) {
       readBuffer(buffer);
     }
+    checkShapes(root.at("scalars"), plan);
     return std::move(plan);
   }
 
 private:
   void readTraining(const StrictJson &json) {
-    json.keys({"steps"}, {"order", "accumulate", "targets", "groups"});
+    json.keys({"steps"}, {"order", "accumulate", "batch_tokens", "targets", "groups"});
     if (json.has("targets")) {
       plan.trainsOnTokens = json.at("targets").matchChoice({"tokens", "distributions"}) == "tokens";
     }
@@ -222,19 +234,11 @@ private:
     if (json.has("accumulate")) {
       plan.accumulate = json.at("accumulate").integer(1, mostAccumulated);
     }
-    if (json.has("groups")) {
-      readGroups(json.at("groups"));
+    if (json.has("batch_tokens")) {
+      plan.batchTokens = json.at("batch_tokens").integer(1, mostArenaBytes);
     }
-  }
-
-  void readGroups(const StrictJson &json) {
-    for (const StrictJson &each : json.array()) {
-      each.keys({"match", "factor"}, {"learning_rate", "weight_decay"});
-      auto readNumber = [&](const char *key) {
-        return each.has(key) ? std::optional(each.at(key).number(0)) : std::nullopt;
-      };
-      plan.groups.push_back({each.at("match").string(), each.at("factor").number(0),
-                             readNumber("learning_rate"), readNumber("weight_decay")});
+    if (json.has("groups")) {
+      plan.groups = readGroups(json.at("groups"));
     }
   }
 
@@ -324,7 +328,7 @@ private:
   void readEntries(const StrictJson &json) {
     json.keys({}, {"initialize", "prepare", "gradient", "accumulate", "update", "evaluate",
                    "predict", "prefill", "step", "reset"});
-    readLaunches(json, std::nullopt);
+    readLaunches(json, "");
     if (json.has("accumulate") != (plan.accumulate > 1)) {
       json.fail(plan.accumulate > 1 ? "the entry \"accumulate\", as an update has " +
                                           std::to_string(plan.accumulate) + " batches"
@@ -337,9 +341,10 @@ private:
     }
   }
 
-  void readLaunches(const StrictJson &json, std::optional<int64_t> factor) {
+  /// Reads launches into entries whose names end with `variant`.
+  void readLaunches(const StrictJson &json, const std::string &variant) {
     for (const auto &[name, nodes] : json.members()) {
-      std::vector<Launch> &launches = plan.entries[factor ? entryOfFactor(name, *factor) : name];
+      std::vector<Launch> &launches = plan.entries[name + variant];
       for (const StrictJson &node : nodes.array()) {
         launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
       }
@@ -357,7 +362,7 @@ private:
         json.fail("entries of other factors than the main one", showJson(name));
       }
       entries.keys({"gradient", "evaluate", "predict"});
-      readLaunches(entries, factor);
+      readLaunches(entries, entryOfFactor("", factor));
       plan.factors.push_back(factor);
     }
     std::sort(plan.factors.begin() + 1, plan.factors.end());

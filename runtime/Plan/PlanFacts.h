@@ -11,6 +11,20 @@
 
 namespace sluice::runtime {
 
+/// Reads the groups of weights of a training.
+inline std::vector<GroupFacts> readGroups(const StrictJson &json) {
+  std::vector<GroupFacts> groups;
+  for (const StrictJson &each : json.array()) {
+    each.keys({"match", "factor"}, {"learning_rate", "weight_decay"});
+    auto readNumber = [&](const char *key) {
+      return each.has(key) ? std::optional(each.at(key).number(0)) : std::nullopt;
+    };
+    groups.push_back({each.at("match").string(), each.at("factor").number(0),
+                      readNumber("learning_rate"), readNumber("weight_decay")});
+  }
+  return groups;
+}
+
 /// `memory` is read first, since all ranges are checked against its size.
 class PlanFactsReader {
 protected:

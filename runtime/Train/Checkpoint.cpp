@@ -86,13 +86,15 @@ Json readState(const Path &folder) {
 
 TrainingState parseState(const Json &json, const Path &folder) {
   StrictJson state(json, (folder / stateName).string(), damagedCheckpointRemedy);
-  state.at("data").keys({"epoch", "index", "sha256"});
+  state.at("data").keys({"epoch", "index", "sha256"}, {"batch_tokens"});
   TrainingState result;
   result.step = state.at("step").integer();
   result.seed = state.at("seed").integer();
   result.position = {state.at("data").at("epoch").integer(),
                      state.at("data").at("index").integer()};
   result.dataHash = state.at("data").at("sha256").string();
+  result.batchTokens =
+      state.at("data").has("batch_tokens") ? state.at("data").at("batch_tokens").integer(1) : 0;
   result.specHash = state.at("spec_sha256").string();
   if (state.has("losses")) {
     result.losses = parseRunLosses(state.at("losses"));
@@ -249,6 +251,9 @@ void writeParts(const Path &temporary, Executor &executor, const TrainingState &
   }
   json["data"] = {
       {"epoch", state.position.epoch}, {"index", state.position.index}, {"sha256", state.dataHash}};
+  if (state.batchTokens > 0) {
+    json["data"]["batch_tokens"] = state.batchTokens;
+  }
   std::map<std::string, std::string> metadata;
   if (!state.tokenizer.empty()) {
     metadata[tokenizerKey] = state.tokenizer;

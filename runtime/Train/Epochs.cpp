@@ -4,8 +4,6 @@
 #include "OpenedData.h"
 #include "sluice/Runtime/Train/RollBack.h"
 
-#include <algorithm>
-
 namespace sluice::runtime {
 
 /// Returns the state that a resumed run continues from; the initial state if there is none.
@@ -25,12 +23,19 @@ EpochSteps countSteps(TrainingOptions &options, const Plan &plan, int64_t epochs
   opened.source = opened.files.openTraining(options.data, opened.plan, static_cast<uint64_t>(seed));
 
   TrainingState start = readStart(options);
-  EpochSteps result{opened.source->rowsPerEpoch(), plan.model.batch * plan.accumulate};
-  int64_t left = epochs * result.rows - (static_cast<int64_t>(start.position.epoch) * result.rows +
-                                         static_cast<int64_t>(start.position.index));
-  int64_t more = std::max<int64_t>(0, left);
-  result.steps = start.step + (more + result.rowsOfUpdate - 1) / result.rowsOfUpdate;
-  result.isOver = -left >= result.rowsOfUpdate; // else the last step read these rows
+  bool isByLength = plan.batchTokens > 0;
+  EpochSteps result{opened.source->rowsPerEpoch(),
+                    isByLength ? 0 : plan.model.batch * plan.accumulate};
+  int64_t passed = static_cast<int64_t>(start.position.epoch) * result.rows +
+                   static_cast<int64_t>(start.position.index) - epochs * result.rows;
+  // An update may have rows of two epochs, but each batch of lines by length has lines of one.
+  int64_t updates = passed >= 0 ? 0
+                                : opened.source->countBatches(
+                                      start.position, epochs,
+                                      isByLength ? plan.model.batch : result.rowsOfUpdate);
+  int64_t each = isByLength ? plan.accumulate : 1;
+  result.steps = start.step + (updates + each - 1) / each;
+  result.isOver = passed >= (isByLength ? 1 : result.rowsOfUpdate); // else the last step read these
   return result;
 }
 

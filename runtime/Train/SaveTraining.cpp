@@ -17,14 +17,14 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
   if (context.state.step == 0 || !context.plan.entries.contains("evaluate")) {
     return std::nullopt;
   }
-  context.executor.scalarI64("length") = context.plan.model.context;
-  context.executor.scalarI64("rows") = context.plan.model.batch;
   DataPosition next = context.lastBatch;
-  double sum = 0;
-  int64_t batches = 0;
+  // Batches of lines by length have different numbers of tokens.
+  double sum = 0, weights = 0, weight = 1;
   for (int64_t i = 0; i < context.plan.accumulate && (i == 0 || !context.isInterrupted()); ++i) {
     try {
-      next = context.data->fill(next, context.plan.model.batch, context.executor.inputs());
+      auto filled = context.fillBatch(next);
+      next = filled.next;
+      weight = context.plan.shapes.empty() ? 1 : static_cast<double>(filled.tokens);
       context.executor.run("evaluate");
     } catch (const RoomError &) { // a predictor's boundaries differ in evaluation
       continue;
@@ -36,10 +36,10 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
                             ": with its weights the loss is " + std::to_string(loss) +
                             ", expected a finite number");
     }
-    sum += readHeadLoss(context.executor);
-    ++batches;
+    sum += weight * readHeadLoss(context.executor);
+    weights += weight;
   }
-  return batches > 0 ? std::optional(sum / static_cast<double>(batches)) : std::nullopt;
+  return weights > 0 ? std::optional(sum / weights) : std::nullopt;
 }
 
 void writeTrainingCheckpoint(TrainingContext &context) {

@@ -150,6 +150,23 @@ static void requireSameRun(const TrainingContext &context, const TrainingState &
                                    context.state.dataHash));
 }
 
+/// Throws UserError if this call cuts lines into other batches than the run did in the epoch of its
+/// checkpoint `saved`.
+static void requireSameBatches(const TrainingContext &context, const TrainingState &saved) {
+  if (saved.batchTokens == context.plan.batchTokens || saved.position.index == 0) {
+    return;
+  }
+  auto describe = [](int64_t tokens) {
+    return tokens == 0 ? std::string("none") : std::to_string(tokens);
+  };
+  throw UserError(context.options.run.string() +
+                  ": expected \"batch_tokens\" as in the epoch that "
+                  "the run is in, " +
+                  describe(saved.batchTokens) + ", found " + describe(context.plan.batchTokens) +
+                  ", which would read other lines twice or not at all; leave --set "
+                  "training.batch_tokens out, or begin a run from this run's weights");
+}
+
 /// Removes lines of metrics and samples after the checkpoint, and moves damaged ones away.
 static void removeLaterLines(const TrainingContext &context) {
   int64_t last =
@@ -191,12 +208,14 @@ void resumeTraining(TrainingContext &context) {
   context.record.specHash =
       context.told ? context.told->specHash : saved.specHash; // runs of old versions have no record
   requireSameRun(context, saved);
+  requireSameBatches(context, saved);
   bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   TrainingState now = context.state;
   context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
   context.watch.restore(context.state);
   context.state.specHash = now.specHash;
   context.state.tokenizer = now.tokenizer;
+  context.state.batchTokens = now.batchTokens;
   context.state.dataHash = hadData ? context.state.dataHash : now.dataHash;
   context.executor.scalarI64("seed") = context.state.seed;
   findUnfinished(context);

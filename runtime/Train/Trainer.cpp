@@ -186,6 +186,7 @@ nlohmann::json TrainingLoop::step() {
   }
   DataPosition next = context.state.position;
   RowCounts rows;
+  int64_t tokens = 0;
   context.executor.runUpdate(number, [&](int64_t batch) {
     if (batch > 0) {
       context.endIfInterrupted();
@@ -193,10 +194,11 @@ nlohmann::json TrainingLoop::step() {
                        static_cast<double>(batch) / static_cast<double>(context.plan.accumulate),
                        /*isStep=*/true);
     }
-    next = context.data->fill(batch == 0 ? context.state.position : next, context.plan.model.batch,
-                              context.executor.inputs());
+    auto filled = context.fillBatch(batch == 0 ? context.state.position : next);
+    next = filled.next;
     if (batch == rows.batches) { // each of several batches is filled twice
-      rows.add(context.plan, context.executor.inputs());
+      rows.add(context.plan, context.executor.inputs(), context.executor.scalarI64("rows"));
+      tokens += filled.tokens;
     }
   });
   double objective = context.executor.scalarF32("loss"),
@@ -217,8 +219,7 @@ nlohmann::json TrainingLoop::step() {
   context.state.step = number;
   context.state.position = next;
   auto lines = rows.axes.find("tokens");
-  tokensSinceLog +=
-      lines == rows.axes.end() ? context.plan.tokensOfUpdate() : lines->second.computed;
+  tokensSinceLog += lines == rows.axes.end() ? tokens : lines->second.computed;
   Json metrics =
       describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
   rows.write(metrics);

@@ -53,6 +53,7 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
   }
   state.seed = seed();
   state.dataHash = data ? data->hash() : "";
+  state.batchTokens = plan.batchTokens;
   state.specHash = sha256Hex(plan.model.spec);
   if (const auto &encoder = options.data.reading.encoder) {
     state.tokenizer = encoder->hash();
@@ -89,6 +90,14 @@ void TrainingContext::describeRecord() {
   if (heldOut.isThere()) { // otherwise the held-out files of the resumed run
     record.heldOut = listFiles(heldOut.usedFiles(), heldOut.skippedFiles());
   }
+}
+
+TrainingContext::FilledBatch TrainingContext::fillBatch(DataPosition position) const {
+  std::optional<BatchSize> size = data->findBatch(position);
+  executor.chooseBatch(size);
+  int64_t rows = size ? size->rows : plan.model.batch;
+  return {data->fill(position, rows, executor.inputs()),
+          size ? size->tokens : rows * plan.model.context};
 }
 
 void TrainingContext::endIfInterrupted() const {

@@ -22,6 +22,13 @@ struct TrainingContext {
   /// Throws UserError if text is given where the training data are token ids, or the reverse.
   void requireSameKind() const;
 
+  struct FilledBatch {
+    DataPosition next;  // position of the next batch
+    int64_t tokens = 0; // predicted tokens; of a batch of texts, with padding
+  };
+  /// Writes the batch at a position to the inputs.
+  FilledBatch fillBatch(DataPosition position) const;
+
   void say(const std::string &text) const {
     if (observer.message) {
       observer.message(text);

@@ -98,12 +98,12 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
   return metrics;
 }
 
-void RowCounts::add(const Plan &plan, const BatchInputs &inputs) {
+void RowCounts::add(const Plan &plan, const BatchInputs &inputs, int64_t lines) {
   ++batches;
   // Kernels of an axis without lengths compute all of its rows.
   auto count = [&](const std::string &axis, bool hasLengths, std::span<const int64_t> lengths,
                    int64_t capacity) {
-    for (int64_t length : lengths) {
+    for (int64_t length : lengths.first(static_cast<size_t>(lines))) {
       int64_t rows = hasLengths ? std::min(length, capacity) : capacity;
       axes[axis].computed += rows;
       axes[axis].padding += std::max<int64_t>(0, rows - length);
@@ -161,7 +161,7 @@ double readHeadLoss(Executor &executor) {
   const LossFacts &head = plan.losses.front();
   double sum = 0;
   int64_t count = 0;
-  for (int64_t row = 0; row < plan.model.batch; ++row) {
+  for (int64_t row = 0; row < executor.shape().rows; ++row) {
     std::span<const float> nats = executor.outputRow(head.rows, row);
     for (auto t = static_cast<size_t>(head.first); t < nats.size(); ++t) {
       sum += nats[t];

@@ -33,7 +33,7 @@ struct RowCounts {
   struct Rows {
     int64_t computed = 0, padding = 0; ///< `padding` of the computed rows have no token
   };
-  void add(const Plan &plan, const BatchInputs &inputs);
+  void add(const Plan &plan, const BatchInputs &inputs, int64_t lines);
   /// Adds `rows` to metrics, by axis; nothing if the model has no lines.
   void write(nlohmann::json &metrics) const;
 

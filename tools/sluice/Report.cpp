@@ -76,6 +76,9 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
                           {"context", std::to_string(model.context)},
                           {"batch", std::to_string(model.batch)},
                           {"width", std::to_string(model.width)}};
+  if (spec->batchTokens > 0) {
+    facts.emplace_back("training.batch_tokens", std::to_string(spec->batchTokens));
+  }
   nlohmann::json text = nlohmann::json::parse(model.spec, nullptr, false);
   addValues(facts, text, "defaults");
   addValues(facts, text, "stages");

@@ -71,6 +71,8 @@ std::string countEpochs(TrainingOptions &options, const Plan &plan,
     driver::SpecDescription spec = *driver::describeSpecText(plan.model.spec, settings);
     changed.accumulate = spec.accumulate;
     changed.cyclic = spec.isCyclic;
+    changed.batchTokens = spec.batchTokens;
+    changed.shapes = spec.shapes;
     schedule = spec.facts.schedule;
   }
   EpochSteps counted = countSteps(options, changed, epochs);
@@ -82,9 +84,14 @@ std::string countEpochs(TrainingOptions &options, const Plan &plan,
                 ": it is after step " + std::to_string(counted.steps));
     return "";
   }
+  std::string sizeOfStep = " of " + describeCount(counted.rowsOfUpdate, "row");
+  if (counted.rowsOfUpdate == 0) {
+    sizeOfStep = changed.accumulate == 1
+                     ? " of a batch by length"
+                     : " of " + std::to_string(changed.accumulate) + " batches by length";
+  }
   printNotice(describeCount(epochs, "epoch") + " of " + describeCount(counted.rows, "row") +
-              (epochs == 1 ? " is " : " are ") + describeCount(counted.steps, "step") + " of " +
-              describeCount(counted.rowsOfUpdate, "row"));
+              (epochs == 1 ? " is " : " are ") + describeCount(counted.steps, "step") + sizeOfStep);
   bool isUnchanged = told && told->steps == counted.steps;
   if (!schedule || isUnchanged || isSet(options.settings, getEndKey(*schedule))) {
     return "";

@@ -24,10 +24,12 @@ mlir::OwningOpRef<mlir::ModuleOp> importSpec(const ParsedSpec &spec);
 /// reports an error.
 mlir::OwningOpRef<mlir::ModuleOp> importSpec(mlir::ModuleOp specs);
 
-/// A model at one of the factors that its steps draw from; factor 0 if they draw none.
+/// A model at one of the factors that its steps draw from; factor 0 if they draw none. `shape` is
+/// the number of its batch shape; 0 has the capacities of the spec.
 struct ImportedVariant {
   int64_t factor = 0;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  int64_t shape = 0;
 };
 
 /// Imports a spec at each of its factors, in increasing order, or at its only one.

@@ -13,8 +13,10 @@ namespace sluice::driver {
 struct SpecDescription {
   runtime::ModelFacts model;
   runtime::SpecFacts facts;
-  int64_t accumulate = 1; ///< batches of an update
-  bool isCyclic = false;  ///< each epoch shifts every text around its end
+  int64_t accumulate = 1;                  ///< batches of an update
+  int64_t batchTokens = 0;                 ///< most tokens of a batch of lines by length; else 0
+  std::vector<runtime::BatchShape> shapes; ///< of these batches
+  bool isCyclic = false;                   ///< each epoch shifts every text around its end
 };
 
 /// Returns the error of a spec in memory with `settings` applied; none if it is valid.

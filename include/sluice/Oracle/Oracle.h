@@ -29,9 +29,8 @@ struct OracleLaunch {
   int64_t length = 0, rows = 0, step = 1, seed = 0, firstStream = 0;
   /// Lengths that replace `length` for a domain on an axis of segments: one per row of the batch.
   const int64_t *lengths = nullptr;
-  /// Index of the first row of the batch in its update, if random numbers are indexed by the
-  /// update.
-  int64_t firstRow = 0;
+  /// Number of each row of the batch for random numbers; null: its index.
+  const int64_t *drawRows = nullptr;
   /// Number of partial sums that a kernel may add at the end of a long sum.
   int64_t splits = 0;
   /// Receives every checked element, correct or not; may be empty.

@@ -146,6 +146,8 @@ struct SpecRecord {
   /// True if the head is trained on the tokens of the text itself.
   bool trainsOnTokens = true;
   std::optional<llvm::json::Object> facts = std::nullopt; ///< none for model IR
+  int64_t batchTokens = 0;       ///< most tokens of a batch of lines by length; else 0
+  llvm::json::Array shapes = {}; ///< of batches of lines by length, without entries; else empty
 };
 
 /// Converts plan IR to the plan's JSON form (docs/plan-and-artifact.md).

@@ -131,3 +131,7 @@ bool sluice::dispatch::drawsByUpdate(Operation *dispatch) {
   auto drawing = dyn_cast<DrawInterface>(dispatch);
   return drawing && drawing.getDrawsByUpdate();
 }
+int64_t sluice::dispatch::getDrawParts(Operation *dispatch) {
+  auto drawing = dyn_cast<DrawInterface>(dispatch);
+  return drawing ? static_cast<int64_t>(drawing.getDrawParts()) : 1;
+}

@@ -160,7 +160,7 @@ LogicalResult EntryVerifier::verifyWorkspace(EntryLaunch &launch, int64_t arenaB
 
 LogicalResult EntryVerifier::verifyScalars(EntryLaunch &launch, ArrayRef<int64_t> offsets) {
   std::string length = launch.op.getAxis() ? lengthName(*launch.op.getAxis()) : "length";
-  StringRef names[] = {length, "rows", "step", "seed", "first_row"};
+  StringRef names[] = {length, "rows", "step", "seed", "draw_rows"};
   for (auto [offset, name] : llvm::zip(offsets, names)) {
     auto buffer = buffers.find(("scalar:" + name).str());
     if (buffer == buffers.end() || buffer->second.begin != offset) {

@@ -99,6 +99,43 @@ static LogicalResult verifySizes(ModelOp model) {
   return success();
 }
 
+/// Fails if batches of lines by length cannot hold the longest line, or are never full.
+static LogicalResult verifyLineBatches(TrainingOp training) {
+  std::optional<int64_t> tokens = training.getBatchTokens();
+  if (!tokens) {
+    return success();
+  }
+  auto model = training->getParentOfType<ModelOp>();
+  bool hasLines = false;
+  int64_t longest = model.getLength();
+  for (auto input : model.getBody().getOps<InputOp>()) {
+    if (!input.isNumbers()) {
+      hasLines = true;
+      longest = std::max(longest, static_cast<int64_t>(*input.getLength()));
+    }
+  }
+  if (!hasLines) {
+    return emitKeyError(training, "batch_tokens")
+           << "expected \"batch_tokens\" in a model with named inputs, which trains on lines of "
+              "different lengths, found a model of texts, whose rows all have the context; set "
+              "\"batch\" instead";
+  }
+  if (*tokens < longest) {
+    return emitKeyError(training, "batch_tokens")
+           << "expected \"batch_tokens\" of at least " << longest
+           << ", the largest context, so that the longest line fits, found " << *tokens
+           << "; raise it, or lower the context";
+  }
+  auto most = static_cast<int64_t>(model.getBatch()) * longest;
+  if (*tokens >= most) {
+    return emitKeyError(training, "batch_tokens")
+           << "expected \"batch_tokens\" below " << most << ", \"batch\" lines of the largest "
+           << "context, found " << *tokens << ", which limits no batch; raise \"batch\", the "
+           << "maximum number of lines, or leave \"batch_tokens\" out";
+  }
+  return success();
+}
+
 /// Fails if two segmentations have one name, or a model with segments has inputs.
 static LogicalResult verifySegmentNames(ModelOp model) {
   bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
@@ -126,6 +163,11 @@ LogicalResult spec::verifyExpandedModel(ModelOp model) {
   }
   for (auto cut : model.getBody().getOps<BoundariesOp>()) {
     if (failed(verifyEntropy(cut, losses))) {
+      return failure();
+    }
+  }
+  for (auto training : model.getBody().getOps<TrainingOp>()) {
+    if (failed(verifyLineBatches(training))) {
       return failure();
     }
   }

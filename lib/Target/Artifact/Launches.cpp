@@ -49,7 +49,7 @@ SmallVector<int64_t> getLaunchArguments(Operation *op, const MemoryPlan &memory,
     arguments.push_back(memory.scalar(scalar));
   }
   if (dispatch::drawsByUpdate(op)) {
-    arguments.push_back(memory.scalar("first_row"));
+    arguments.push_back(memory.scalar("draw_rows"));
   }
   arguments.push_back(firstStream(op));
   arguments.push_back(memory.workspaceOffset);
@@ -128,7 +128,8 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
   OpBuilder b = OpBuilder::atBlockEnd(func->getParentOfType<ModuleOp>().getBody());
   auto entry = plan::EntryOp::create(b, func->getParentOp()->getLoc(), name.str(),
                                      getFact<plan::PlanDialect::OfAttrHelper>(func),
-                                     getFact<plan::PlanDialect::FactorAttrHelper>(func));
+                                     getFact<plan::PlanDialect::FactorAttrHelper>(func),
+                                     getFact<plan::PlanDialect::ShapeAttrHelper>(func));
   b.setInsertionPointToEnd(&entry.getBody().emplaceBlock());
   SmallVector<dispatch::KernelInterface> launches;
   SmallVector<Footprint> footprints;

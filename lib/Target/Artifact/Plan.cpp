@@ -315,6 +315,9 @@ static json::Object trainingToJson(ModuleOp module, const SpecRecord &spec) {
   if (int64_t batches = batchesOfUpdate(module); batches > 1) {
     object["accumulate"] = batches;
   }
+  if (spec.batchTokens > 0) {
+    object["batch_tokens"] = spec.batchTokens;
+  }
   if (auto order = training.getAs<StringAttr>("order")) {
     object["order"] = order.getValue();
   }
@@ -495,6 +498,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
     }
   }
   json::Object entries, ofFactors;
+  json::Array shapes = spec.shapes;
   for (auto entry : module.getOps<plan::EntryOp>()) {
     StringRef symbol = entry.getSymName().drop_back(StringRef(".plan").size());
     if (symbol.contains(bucketMark)) {
@@ -503,6 +507,11 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
     json::Object *list = &entries;
     if (auto factor = entry.getFactor()) {
       list = ofFactors.try_emplace(std::to_string(*factor), json::Object())
+                 .first->second.getAsObject();
+    } else if (auto shape = entry.getShape()) {
+      list = shapes[*shape]
+                 .getAsObject()
+                 ->try_emplace("entries", json::Object())
                  .first->second.getAsObject();
     }
     (*list)[entry.getOf().value_or(symbol)] = entryToJson(entry, numbers);
@@ -545,6 +554,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   if (auto factors = getFact<plan::PlanDialect::FactorsAttrHelper>(module)) {
     plan["factors"] = json::Object{{"main", factors[0]}, {"entries", std::move(ofFactors)}};
+  }
+  if (!shapes.empty()) {
+    plan["shapes"] = std::move(shapes);
   }
   if (!memory.buckets.empty()) {
     plan["buckets"] = bucketsToJson(module, memory);

@@ -39,38 +39,43 @@ Value Frame::buffer(unsigned i) {
   return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
-Value Frame::loadScalar(AbiScalar scalar, Type type, Value batch) {
+Value Frame::viewScalar(AbiScalar scalar, bool isByRow) {
   int64_t position =
       dispatch_->getNumOperands() + dispatch_->getNumResults() + static_cast<int64_t>(scalar);
   Value offset = arith::IndexCastOp::create(b, b.getIndexType(), argument(position));
   dispatch::DomainAttr domain = cast<dispatch::KernelInterface>(dispatch_).getDomain();
-  auto memory = MemRefType::get({batch ? domain.getBatch() : 1}, type);
-  Value view = memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
-  return memref::LoadOp::create(b, view, batch ? batch : index(0));
+  auto memory = MemRefType::get({isByRow ? domain.getBatch() : 1}, b.getI64Type());
+  return memref::ViewOp::create(b, memory, arena, offset, ValueRange{});
 }
 
 Value Frame::length(Value batch) {
-  bool isOwn = bool(dispatch::findSequenceAxis(dispatch_));
-  return arith::IndexCastOp::create(
-      b, b.getIndexType(), loadScalar(AbiScalar::Length, b.getI64Type(), isOwn ? batch : Value()));
+  bool isOwn = batch && dispatch::findSequenceAxis(dispatch_);
+  Value view = viewScalar(AbiScalar::Length, isOwn);
+  Value loaded = memref::LoadOp::create(b, view, isOwn ? batch : index(0));
+  return arith::IndexCastOp::create(b, b.getIndexType(), loaded);
 }
 
 Value Frame::rows() {
-  return arith::IndexCastOp::create(b, b.getIndexType(),
-                                    loadScalar(AbiScalar::Rows, b.getI64Type()));
+  Value view = viewScalar(AbiScalar::Rows);
+  Value loaded = memref::LoadOp::create(b, view, index(0));
+  return arith::IndexCastOp::create(b, b.getIndexType(), loaded);
 }
 
-Value Frame::step() { return loadScalar(AbiScalar::Step, b.getI64Type()); }
+Value Frame::step() {
+  Value view = viewScalar(AbiScalar::Step);
+  return memref::LoadOp::create(b, view, index(0));
+}
 
-Value Frame::seed() { return loadScalar(AbiScalar::Seed, b.getI64Type()); }
+Value Frame::seed() {
+  Value view = viewScalar(AbiScalar::Seed);
+  return memref::LoadOp::create(b, view, index(0));
+}
 
 Value Frame::firstStream() { return argument(argumentCount(dispatch_) - 1); }
 
-Value Frame::firstRow() {
-  return dispatch::drawsByUpdate(dispatch_)
-             ? arith::IndexCastOp::create(b, b.getIndexType(),
-                                          loadScalar(AbiScalar::FirstRow, b.getI64Type()))
-             : Value();
+Value Frame::drawRows() {
+  return dispatch::drawsByUpdate(dispatch_) ? viewScalar(AbiScalar::DrawRows, /*isByRow=*/true)
+                                            : Value();
 }
 
 Frame::RowSchedule Frame::run(Value batch) {

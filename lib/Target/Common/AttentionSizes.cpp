@@ -21,6 +21,8 @@ template <typename Op> AttentionSizes target::attentionSizes(Op op) {
   sizes.valueColumn = op.getValueColumn();
   sizes.dropout = op.getDropout().convertToFloat();
   sizes.randomId = op.getRandomId();
+  sizes.drawnQueries = sizes.queries * static_cast<int64_t>(op.getDrawParts());
+  sizes.drawnKeys = sizes.keys * static_cast<int64_t>(op.getDrawParts());
   return sizes;
 }
 

@@ -32,7 +32,8 @@ Value target::emitRotation(ImplicitLocOpBuilder &b, Value vector, Value angles, 
 }
 
 Value Epilogue::emitRandom(dispatch::RandomOp random, const EpiloguePlace &place) {
-  Value number = emitDrawnRow(b, place.row, draw.firstRow, op.getDomain().getPositions());
+  Value number =
+      emitDrawnRow(b, place.row, draw.drawRows, op.getDomain().getPositions(), op.getDrawParts());
   Value row = arith::IndexCastOp::create(b, b.getI64Type(), number);
   Value column = arith::IndexCastOp::create(b, b.getI64Type(), place.column);
   Value width = arith::ConstantIntOp::create(b, b.getI64Type(), random.getWidth());

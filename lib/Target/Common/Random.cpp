@@ -5,6 +5,7 @@
 #include "sluice/Target/Common/Random.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -115,14 +116,27 @@ Value interleave(ImplicitLocOpBuilder &b, Value first, Value second) {
 
 } // namespace
 
-Value target::emitDrawnRow(ImplicitLocOpBuilder &b, Value row, Value firstRow, int64_t rowsOfText) {
-  if (!firstRow) {
+Value target::emitDrawnRow(ImplicitLocOpBuilder &b, Value row, Value drawRows, int64_t rowsOfText,
+                           int64_t parts) {
+  if (!drawRows) {
     return row;
   }
   Type type = row.getType();
-  Value first = type.isIndex() ? firstRow : Value(arith::IndexCastOp::create(b, type, firstRow));
-  Value factor = arith::ConstantOp::create(b, b.getIntegerAttr(type, rowsOfText));
-  return arith::AddIOp::create(b, row, arith::MulIOp::create(b, first, factor));
+  auto number = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, b.getIntegerAttr(type, value));
+  };
+  auto cast = [&](Value value, Type to) {
+    return value.getType() == to ? value : Value(arith::IndexCastOp::create(b, to, value));
+  };
+  Value text = arith::DivUIOp::create(b, row, number(rowsOfText));
+  Value position =
+      arith::SubIOp::create(b, row, arith::MulIOp::create(b, text, number(rowsOfText)));
+  // Tiles may have rows after the last text, whose numbers are unused.
+  int64_t texts = llvm::cast<MemRefType>(drawRows.getType()).getDimSize(0);
+  text = arith::MinUIOp::create(b, text, number(texts - 1));
+  Value drawn = memref::LoadOp::create(b, drawRows, cast(text, b.getIndexType()));
+  Value first = arith::MulIOp::create(b, cast(drawn, type), number(rowsOfText * parts));
+  return arith::AddIOp::create(b, first, position);
 }
 
 Value target::emitUniform(ImplicitLocOpBuilder &b, Value elements, int64_t id, Value firstStream,

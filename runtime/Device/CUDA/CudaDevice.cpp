@@ -309,7 +309,7 @@ private:
     synchronize();
     for (const auto &[name, scalar] : plan().scalars) {
       if (name != "length" && name != "rows" && name != "step" && name != "seed" &&
-          name != "first_row") {
+          name != "first_row" && name != "draw_rows") {
         std::memcpy(mirror.get() + scalar.offset, scalarCopy + (scalar.offset - scalarsBegin),
                     static_cast<size_t>(getByteSize(scalar.type)));
       }

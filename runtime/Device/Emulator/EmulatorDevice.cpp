@@ -4,6 +4,7 @@
 
 #include "Device/HostDevice.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorPlugin.h"
+#include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"
 
@@ -198,9 +199,10 @@ private:
     std::span<const int64_t> lengths = lengthsOfTexts(plan(), launch, arena.get());
     // Dispatches that draw random numbers by the update's rows have one more scalar.
     size_t scalars = kernel.operands.size(), firstStream = launch.arguments.size() - 2;
-    auto scalar = [&](size_t number) {
-      return *reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
+    auto at = [&](size_t number) {
+      return reinterpret_cast<const int64_t *>(arena.get() + launch.arguments[scalars + number]);
     };
+    auto scalar = [&](size_t number) { return *at(number); };
     SluiceJudgedLaunch request = {buffers.data(),
                                   buffers.size(),
                                   scalar(0), // length, rows, step, seed
@@ -208,8 +210,8 @@ private:
                                   scalar(2),
                                   scalar(3),
                                   launch.arguments[firstStream],
-                                  firstStream > scalars + 4 ? scalar(4) : 0,
                                   lengths.empty() ? nullptr : lengths.data(),
+                                  firstStream > scalars + 4 ? at(4) : nullptr,
                                   observer ? &EmulatorDevice::observe : nullptr,
                                   this};
     char *message = nullptr;
@@ -275,9 +277,10 @@ private:
             later || !operand.written);
       }
     }
-    for (const char *name : {"length", "rows", "step", "seed", "first_row"}) {
+    for (const char *name : {"length", "rows", "step", "seed", "draw_rows"}) {
       if (auto scalar = plan().scalars.find(name); scalar != plan().scalars.end()) {
-        add(name, scalar->second.offset, getByteSize(scalar->second.type), false, true);
+        int64_t count = name == std::string_view("draw_rows") ? countMostRows(plan()) : 1;
+        add(name, scalar->second.offset, count * getByteSize(scalar->second.type), false, true);
       }
     }
     if (auto lengths = lengthsOfTexts(plan(), launch, arena.get()); !lengths.empty()) {

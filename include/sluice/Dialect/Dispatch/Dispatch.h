@@ -59,6 +59,9 @@ mlir::Type getBodyType(mlir::Type element);
 /// Calls DrawInterface; false for an op without the interface.
 bool drawsNumbers(mlir::Operation *dispatch);
 bool drawsByUpdate(mlir::Operation *dispatch);
+/// Returns the factor by which draws by the update extend the positions of each axis; 1 for an op
+/// without the interface.
+int64_t getDrawParts(mlir::Operation *dispatch);
 
 /// Returns the device scalar with a dispatch's length, or with the length of each batch row
 /// (DomainAttr).

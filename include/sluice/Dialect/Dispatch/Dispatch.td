@@ -128,7 +128,8 @@ class Dispatch_KernelOp<string mnemonic, list<Trait> traits = []>
 class Dispatch_DrawingOp<string mnemonic, list<Trait> traits = []>
     : Dispatch_KernelOp<mnemonic, !listconcat(traits, [DeclareOpInterfaceMethods<DrawInterface,
         ["drawsNumbers"]>])> {
-  dag drawing = !con((ins UnitAttr:$draws_by_update), planning);
+  dag drawing = !con((ins UnitAttr:$draws_by_update), planning,
+                     (ins DefaultValuedAttr<I64Attr, "1">:$draw_parts));
 }
 
 def SharesMemory : DeclareOpInterfaceMethods<SharedMemoryInterface>;

@@ -144,7 +144,8 @@ def Dispatch_RandomOp : Dispatch_Op<"random", [Pure]> {
     of the device scalar step) and key (low, high 32 bits of the device scalar seed); word w = e mod
     4 of the result; the number is (w >> 8) * 2^-24. `width` is the true width of a row. With
     `fixed_step` the step in the counter is 0 (initialization). In a dispatch with
-    `draws_by_update`, r is offset by the device scalar first_row times the rows per batch row.
+    `draws_by_update`, r is the number of the batch row in the device scalar draw_rows, times
+    `draw_parts` times the rows per batch row, plus the row's position.
     Fusion may move it into another dispatch: it depends on nothing else.
 
     Example:

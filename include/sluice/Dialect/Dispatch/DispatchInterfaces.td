@@ -126,8 +126,10 @@ def KernelInterface : OpInterface<"KernelInterface"> {
 def DrawInterface : OpInterface<"DrawInterface"> {
   let description = [{
     A dispatch that may draw random numbers. Draws are indexed by the rows of the batch; with
-    `draws_by_update` by the rows of the update, in which the first row of the batch has the number
-    of the device scalar first_row.
+    `draws_by_update`, row b of the batch has the number b of the device scalar draw_rows, i64
+    [batch]: its place in the update, or the index of its line in the epoch. Draws are then indexed
+    as if every axis had `draw_parts` times as many positions, so that they do not depend on the
+    shape of the batch.
   }];
   let cppNamespace = "::sluice::dispatch";
   let methods = [
@@ -135,6 +137,8 @@ def DrawInterface : OpInterface<"DrawInterface"> {
     InterfaceMethod<"Returns true if `draws_by_update` is set.", "bool", "getDrawsByUpdate", (ins)>,
     InterfaceMethod<"Sets or clears `draws_by_update`.", "void", "setDrawsByUpdate",
                     (ins "bool":$by)>,
+    InterfaceMethod<"Returns `draw_parts`.", "uint64_t", "getDrawParts", (ins)>,
+    InterfaceMethod<"Sets `draw_parts`.", "void", "setDrawParts", (ins "uint64_t":$parts)>,
   ];
 }
 

@@ -33,7 +33,8 @@ def Plan_Dialect : Dialect {
   /// dispatch's results, for readers of the IR: no pass uses them.
   let discardableAttrs = (ins "::mlir::ArrayAttr":$losses, "::mlir::DenseI64ArrayAttr":$factors,
                           "::mlir::IntegerAttr":$arena_bytes, "::mlir::StringAttr":$of,
-                          "::mlir::IntegerAttr":$factor, "::mlir::DenseI64ArrayAttr":$offsets);
+                          "::mlir::IntegerAttr":$factor, "::mlir::IntegerAttr":$shape,
+                          "::mlir::DenseI64ArrayAttr":$offsets);
 }
 
 /// Named memory, which outlives an entry point.
@@ -159,7 +160,8 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTe
   let summary = "An entry point: launches in order";
   let description = [{
     In a model whose steps draw their factor, `factor` marks the variant of the entry `of` for a
-    factor other than the first.
+    factor other than the first. In a model whose lines are batched by length, `shape` numbers the
+    batch shape of the variant, from 1.
 
     Example:
 
@@ -181,16 +183,17 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTe
     - P-007: the body holds launches alone.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$of,
-                   OptionalAttr<I64Attr>:$factor);
+                   OptionalAttr<I64Attr>:$factor, OptionalAttr<I64Attr>:$shape);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name (`of` $of^ `factor` $factor)? attr-dict-with-keyword $body";
+  let assemblyFormat = [{$sym_name (`of` $of^ (`factor` $factor^)? (`shape` $shape^)?)?
+                         attr-dict-with-keyword $body}];
 }
 
 def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
   let summary = "Runs a kernel over its items";
   let description = [{
     `arguments` are byte offsets into the arena: of operands and results, of the scalars length,
-    rows, step and seed, and of first_row if the kernel draws by the update. Then come the first
+    rows, step and seed, and of draw_rows if the kernel draws by the update. Then come the first
     random stream, a plain integer, and the workspace's offset. The kernel's variant specifies the
     number of items. `after` lists the launches of this entry that must complete before, by
     ascending index. `guard` names an i32 scalar that must be one. `axis` is the axis of segments

@@ -137,6 +137,19 @@ inline int64_t batchesOfUpdate(mlir::ModuleOp module) {
   return batches ? batches.getInt() : 1;
 }
 
+/// Returns the factor by which the capacities of the model exceed the capacities of this module,
+/// which holds one shape of its batches; 1 for a model with one shape.
+inline int64_t getDrawParts(mlir::ModuleOp module) {
+  auto parts = getFact<SluiceDialect::DrawPartsAttrHelper>(module);
+  return parts ? parts.getInt() : 1;
+}
+
+/// Returns true if random numbers of @gradient are indexed by the scalar draw_rows: an update has
+/// several batches, or batches have several shapes.
+inline bool drawsByUpdate(mlir::ModuleOp module) {
+  return batchesOfUpdate(module) > 1 || hasFact<SluiceDialect::DrawPartsAttrHelper>(module);
+}
+
 /// Returns `sequence` stored as `element`: itself if it is, else the result of a map that only
 /// converts.
 mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sequence,

@@ -219,6 +219,11 @@ def Spec_TrainingOp
                "number of batches whose gradients an update sums; an update has accumulate * "
                "batch rows",
                "1", "1", "1048576", "1">,
+           IntegerKey<
+               "batch_tokens",
+               "maximum number of tokens in a batch of lines, padding included, on each axis; "
+               "lines are then batched by length",
+               "batches of consecutive lines">,
            ObjectKey<"schedule", "object", "learning rate over the steps",
                      "{\"kind\": \"cosine\", \"warmup\": 100, \"steps\": 1000, \"floor\": 0.1}">,
            WordKey<"order", Spec_DataOrder, ["cut", "cyclic"],

@@ -21,6 +21,14 @@ struct DataPosition {
   bool operator==(const DataPosition &) const = default;
 };
 
+/// The size of a batch of lines by length.
+struct BatchSize {
+  size_t shape = 0;   ///< number of its shape (Plan::shapes)
+  int64_t rows = 0;   ///< its lines
+  int64_t length = 0; ///< maximum number of predicted tokens of a line
+  int64_t tokens = 0; ///< predicted tokens of all lines
+};
+
 /// A source of training batches. The row at a position is a pure function of the seed and the
 /// position.
 class TrainingSource {
@@ -41,6 +49,12 @@ public:
   /// Writes `rows` consecutive rows starting at `position`, continues in later epochs where needed,
   /// and returns the next position. Throws DataError if a file has changed.
   virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
+  /// Returns the size of the batch at `position`, which `fill` must write; none if a batch has any
+  /// number of rows. Throws UserError if no batch begins there.
+  virtual std::optional<BatchSize> findBatch(DataPosition position) const;
+  /// Returns the number of batches from `from` to the end of epoch `epochs` - 1, each of at most
+  /// `rows` rows.
+  virtual int64_t countBatches(DataPosition from, int64_t epochs, int64_t rows) const;
 };
 
 /// Items that each fill one row: a line with its named inputs, or an image.
@@ -109,6 +123,9 @@ private:
   LabelFiles labels;
   std::string contentHash;
 };
+
+/// Returns the key of `permute` for the rows of an epoch.
+uint64_t getEpochKey(uint64_t seed, int64_t epoch);
 
 /// Returns the image of `index` under the permutation of [0, count) that `key` selects. Takes O(1)
 /// memory: a Feistel network of a few rounds is iterated until the image is below `count` (fewer

@@ -43,6 +43,9 @@ struct BatchInputs {
     std::span<float> rows;
   };
   std::map<std::string, TokenNumbers> numbers = {};
+  /// [batch]: number of each row for random draws; empty if none draws by it.
+  std::span<int64_t> drawRows = {};
+  int64_t context = 0; ///< capacity of `tokens`; 0: of the model
   /// [batch]: the number of predicted tokens of each line, at which the rows that are computed
   /// stop; empty if all rows of a batch have the same length.
   std::span<int64_t> lengths = {};

@@ -2,8 +2,8 @@
 // Texts for models with named inputs. Line i of one file belongs to line i of the others.
 #pragma once
 
-#include "sluice/Runtime/Data/Data.h"
 #include "sluice/Runtime/Data/Edges.h"
+#include "sluice/Runtime/Data/LineBatches.h"
 #include "sluice/Runtime/Data/Lines.h"
 #include "sluice/Runtime/Data/SideStreams.h"
 #include "sluice/Runtime/Plan/Plan.h"
@@ -59,6 +59,9 @@ public:
             uint64_t seed, const ReadingOptions &reading = {});
 
   int64_t rowsPerEpoch() const override { return text.count(); }
+  DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+  std::optional<BatchSize> findBatch(DataPosition position) const override;
+  int64_t countBatches(DataPosition from, int64_t epochs, int64_t rows) const override;
   const std::vector<ByteFile> &usedFiles() const override { return files; }
   const std::vector<ByteFile> &skippedFiles() const override { return none; }
   /// Reports the number of truncated lines.
@@ -82,6 +85,7 @@ private:
   Lines text;
   InputLines inputs;
   int64_t context;
+  std::optional<LineBatches> batches; ///< of lines by length
   std::vector<ByteFile> files, none;
   std::string contentHash;
 };

@@ -29,6 +29,8 @@ public:
   Line whole(int64_t index) const { return read(index, SIZE_MAX); }
   /// Returns the number of tokens of line `index` without truncation.
   int64_t measure(int64_t index) const;
+  /// Returns the number of tokens of every line, each at most `most`.
+  std::vector<int32_t> getLengths() const;
   /// Returns the token that ends a line.
   int32_t lineEnd() const { return endToken; }
   /// Returns the bytes of tokens of a line.

@@ -31,6 +31,10 @@ public:
   const Artifact &artifact() const { return device->artifact(); }
   const Plan &plan() const { return device->plan(); }
 
+  /// Returns the shape of batches that the entries `gradient` and `evaluate`, the inputs of a batch
+  /// and the outputs have; initially the capacities of the model.
+  const BatchShape &shape() const { return chosenShape; }
+
   /// Returns a scalar that the host writes (length, rows, step, seed). The next `run` reads its
   /// value at that time. Throws UserError if the plan has no scalar of this name and type.
   int64_t &scalarI64(const std::string &name);
@@ -61,6 +65,7 @@ protected:
   void forgetOutputs() { fetched.clear(); }
 
   const std::unique_ptr<Device> device;
+  BatchShape chosenShape;
 
 private:
   const Scalar &scalar(const std::string &name, Type type) const;

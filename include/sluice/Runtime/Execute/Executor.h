@@ -2,6 +2,7 @@
 // Runs the entries of a plan on a device.
 #pragma once
 
+#include "sluice/Runtime/Data/Data.h"
 #include "sluice/Runtime/Execute/InputView.h"
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 namespace sluice::runtime {
 
+class ScoredRows;
 class WeightSums;
 
 /// Returns the number of processors that this process may use, at least 1.
@@ -44,6 +46,9 @@ public:
   /// Checks for a decode step with the selected factor.
   bool hasStep() const;
 
+  /// Sets the shape, rows and length of the next batch; without a value, a full batch of the model.
+  void chooseBatch(const std::optional<BatchSize> &size);
+
   /// Returns the launches that `run` executes for an entry. Throws UserError if the entry does not
   /// exist.
   const std::vector<Launch> &getLaunches(const std::string &entry) const {
@@ -55,9 +60,9 @@ public:
   /// before the launches finish; accessors of results wait.
   void run(const std::string &entry);
   /// Performs update `step` of the weights from full batches. For each batch i it calls `fill(i)`,
-  /// which writes the inputs, and runs the entry `gradient`; gradients and losses are summed. Then
-  /// it runs the entry `update`. If the padding of all batches must be counted first, `fill` is
-  /// called one additional time per batch.
+  /// which writes the inputs, and may choose the batch's size before, and runs the entry
+  /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the padding
+  /// of all batches must be counted first, `fill` is called one additional time per batch.
   void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
@@ -95,7 +100,9 @@ private:
   bool needsMore(const std::string &entry, const std::vector<Launch> &launches);
 
   int64_t chosenFactor = 0;
+  size_t shapeNumber = 0;
   size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
+  std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
 };
 

@@ -222,6 +222,14 @@ struct Buffer {
   int64_t offset = 0, bytes = 0;
 };
 
+/// Capacities of a batch of lines: its rows, and the tokens of a row on each axis.
+struct BatchShape {
+  int64_t rows = 0;
+  int64_t parts = 1; ///< factor of the capacities of the model: the first shape has them
+  int64_t context = 0;
+  std::map<std::string, int64_t> given; ///< tokens of each named input
+};
+
 /// A named input in addition to the tokens: input NAME, i32 [batch, capacity], and input
 /// NAME.count, i64 [batch], the number of valid elements in each row.
 struct GivenInput {
@@ -292,10 +300,15 @@ struct Plan {
   /// the others are ascending, and `entryOfFactor` names their entries `gradient`, `evaluate` and
   /// `predict`.
   std::vector<int64_t> factors;
+  /// Shapes of batches of lines by length, longest lines first; empty if lines are not batched by
+  /// length. The first has the capacities of the model. `entryOfShape` names the entries `gradient`
+  /// and `evaluate` of the others.
+  std::vector<BatchShape> shapes;
   std::optional<Generation> generation;
   std::vector<Bucket> memoryBuckets; // ascending by rows; larger batches use entries without @ROWS
   std::vector<Buffer> buffers;
-  int64_t accumulate = 1; // batches whose gradients are summed for an update
+  int64_t batchTokens = 0; // most tokens of a batch of lines by length; 0: batches of any lines
+  int64_t accumulate = 1;  // batches whose gradients are summed for an update
 
   /// Returns the number of texts that generate at once; 0 if the model has no decode step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }

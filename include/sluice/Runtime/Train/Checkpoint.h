@@ -21,8 +21,9 @@ struct TrainingState {
   int64_t step = 0; // number of finished steps
   int64_t seed = 0;
   DataPosition position;
-  std::string dataHash;            // hash of the training data
-  std::string specHash;            // hash of the artifact's spec
+  std::string dataHash;    // hash of the training data
+  int64_t batchTokens = 0; // most tokens of a batch of lines by length; 0: batches of any lines
+  std::string specHash;    // hash of the artifact's spec
   std::optional<RunLosses> losses; // empty in checkpoints of older versions
   std::string tokenizer;           // hash of the tokenizer, written into the weights; empty: none
 };

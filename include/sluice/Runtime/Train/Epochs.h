@@ -8,7 +8,7 @@ namespace sluice::runtime {
 
 struct EpochSteps {
   int64_t rows = 0;         ///< rows of an epoch
-  int64_t rowsOfUpdate = 0; ///< rows of a step
+  int64_t rowsOfUpdate = 0; ///< rows of a step; 0 if steps have different numbers of rows
   int64_t steps = 0;        ///< number of steps in all, counted from the start of the run
   bool isOver = false;      ///< the run has passed the last step of the epochs
 };

@@ -52,7 +52,7 @@ public:
   mlir::Value step();        ///< i64
   mlir::Value seed();        ///< i64
   mlir::Value firstStream(); ///< i64: added to the ids of random streams
-  mlir::Value firstRow();    ///< index: for emitDrawnRow
+  mlir::Value drawRows();    ///< memory of draw_rows, for emitDrawnRow; may be null
   /// Schedule of row `batch` of the batch for a scheduled dispatch; all of type index.
   struct RowSchedule {
     mlir::Value start, count, length;
@@ -74,7 +74,7 @@ public:
 private:
   mlir::Value argument(int64_t position); ///< i64
   /// Loads a scalar argument. If there is one per row of the batch, loads the one of row `batch`.
-  mlir::Value loadScalar(AbiScalar scalar, mlir::Type type, mlir::Value batch = {});
+  mlir::Value viewScalar(AbiScalar scalar, bool isByRow = false); ///< i64, one or one per row
 
   mlir::Operation *dispatch_;
   const Target &target_;

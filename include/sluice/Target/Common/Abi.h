@@ -8,11 +8,11 @@
 namespace sluice::target {
 
 /// Device scalars of every kernel. They are launch arguments after the offsets of the buffers, in
-/// this order; each argument is the byte offset of a scalar. FirstRow is only passed to kernels
-/// that draw by the rows of an update (dispatch::drawsByUpdate). The last argument is an integer:
-/// the first random stream of the launch, which the kernel adds to every stream id, so that layers
-/// with different ids share a kernel.
-enum class AbiScalar { Length, Rows, Step, Seed, FirstRow };
+/// this order; each argument is the byte offset of a scalar. DrawRows is only passed to kernels
+/// that draw by the rows of an update (dispatch::drawsByUpdate): a number per row of the batch. The
+/// last argument is an integer: the first random stream of the launch, which the kernel adds to
+/// every stream id, so that layers with different ids share a kernel.
+enum class AbiScalar { Length, Rows, Step, Seed, DrawRows };
 inline int64_t scalarCount(mlir::Operation *dispatch) {
   return dispatch::drawsByUpdate(dispatch) ? 5 : 4;
 }

@@ -15,6 +15,7 @@ struct AttentionSizes {
   int64_t queryColumn, keyColumn, valueColumn;
   float dropout;
   int64_t randomId;
+  int64_t drawnQueries, drawnKeys; ///< positions that number random draws
 };
 template <typename Op> AttentionSizes attentionSizes(Op op);
 

@@ -32,7 +32,7 @@ public:
   struct Draw {
     mlir::Value step = {}, seed = {}, firstStream = {};
     PhiloxWord word = PhiloxWord::Wide;
-    mlir::Value firstRow = {}; ///< index: first row of the update; null: none
+    mlir::Value drawRows = {}; ///< memory of draw_rows, for emitDrawnRow; null: none
   };
   Epilogue(dispatch::ContractOp op, mlir::ImplicitLocOpBuilder &b, Draw draw)
       : op(op), b(b), draw(draw) {}

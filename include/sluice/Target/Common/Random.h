@@ -9,11 +9,11 @@
 
 namespace sluice::target {
 
-/// Returns the row number for random draws of row `row` of a batch (index or i64): its own, or,
-/// with `firstRow` (index; null: none), its own plus `rowsOfText` per text before the batch's first
-/// one.
-mlir::Value emitDrawnRow(mlir::ImplicitLocOpBuilder &b, mlir::Value row, mlir::Value firstRow,
-                         int64_t rowsOfText);
+/// Returns the row number for random draws of row `row` of a batch with `rowsOfText` rows per text
+/// (index or i64): its own, or, with `drawRows` (the device scalar draw_rows; null: none), the
+/// number of the same position in text draw_rows[b] of `rowsOfText` * `parts` rows each.
+mlir::Value emitDrawnRow(mlir::ImplicitLocOpBuilder &b, mlir::Value row, mlir::Value drawRows,
+                         int64_t rowsOfText, int64_t parts);
 
 /// Type of a 32-bit word of Philox: the low half of an i64, because x86 multiplies to 64 bits in
 /// one instruction, or an i32 on GPUs.

@@ -68,7 +68,8 @@ LogicalResult PositionBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   dispatch::DomainAttr domain = emitter.getRowDomain(getGradient());
   bool given = isGiven(*this, cast<SequenceType>(getGradient().getType()));
   std::string place = "constant:positions";
-  if (given) { // the length of its axis, not the context
+  bool isPart = ::sluice::getDrawParts((*this)->getParentOfType<ModuleOp>()) > 1;
+  if (given || isPart) { // the length of its axis, or of another shape of batches
     place += "." + std::to_string(domain.getPositions());
   }
   auto index =

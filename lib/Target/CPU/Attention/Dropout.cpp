@@ -40,22 +40,23 @@ static Value computeDropoutFactor(Emitter &e, const AttentionShape &shape, Value
   return e.select(kept, e.splat(1.0f / (1.0f - shape.dropout)), e.splat(0));
 }
 
-// The element number is ((b heads + h) T + p) T' + q, where b counts from the first row of the
-// update. Four consecutive elements share one evaluation of Philox. If T' is a multiple of 4, one
-// evaluation serves four keys; otherwise each key needs its own, at four times the cost.
+// The element number is ((b heads + h) T + p) T' + q, where b is the number of the batch row for
+// draws, and T and T' the positions of queries and keys, extended by draw_parts. Four consecutive
+// elements share one evaluation of Philox. If T' is a multiple of 4, one evaluation serves four
+// keys; otherwise each key needs its own, at four times the cost.
 void attention::emitKeep(Emitter &e, Frame &frame, const AttentionShape &shape, Value head,
                          Value p0, Value q0, Value keep) {
   Wide wide(e);
-  int64_t keys = shape.keys % 4 == 0 ? 4 : 1;
+  int64_t keys = shape.drawnKeys % 4 == 0 ? 4 : 1;
   Value step = frame.step(), seed = frame.seed(), firstStream = frame.firstStream();
-  head = emitDrawnRow(e.b, head, frame.firstRow(), shape.heads);
-  Value row = e.mul(e.add(e.mul(head, shape.queries), p0), shape.keys);
+  head = emitDrawnRow(e.b, head, frame.drawRows(), shape.heads, /*parts=*/1);
+  Value row = e.mul(e.add(e.mul(head, shape.drawnQueries), p0), shape.drawnKeys);
   e.loop(e.index(0), e.index(shape.keyBlock), keys, [&](Value q) {
     for (int64_t j = 0; j < shape.queryVectors; ++j) {
       Value offset = e.index(j * e.lanes);
-      Value first = e.add(row, e.add(e.mul(offset, shape.keys), e.add(q0, q)));
+      Value first = e.add(row, e.add(e.mul(offset, shape.drawnKeys), e.add(q0, q)));
       Value start = wide.splat(keys == 4 ? e.floorDiv(first, 4) : first);
-      Value elements = e.add(start, wide.ramp(shape.keys / keys));
+      Value elements = e.add(start, wide.ramp(shape.drawnKeys / keys));
       if (keys == 4) {
         for (auto [i, uniform] : llvm::enumerate(
                  emitUniformBlocks(e.b, elements, shape.randomId, firstStream, step, seed))) {

@@ -53,5 +53,5 @@ Epilogue cpu::makeEpilogue(dispatch::ContractOp op, Frame &frame) {
   }
   return {op,
           frame.builder(),
-          {frame.step(), frame.seed(), frame.firstStream(), PhiloxWord::Wide, frame.firstRow()}};
+          {frame.step(), frame.seed(), frame.firstStream(), PhiloxWord::Wide, frame.drawRows()}};
 }

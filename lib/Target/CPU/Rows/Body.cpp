@@ -21,7 +21,7 @@ VectorRowEmitter::VectorRowEmitter(Frame &frame, dispatch::RowsOp op, const Sche
     step = frame.step();
     seed = frame.seed();
     firstStream = frame.firstStream();
-    firstRow = frame.firstRow();
+    drawRows = frame.drawRows();
   }
   auto row = [&](int64_t width, Type element) {
     return frame.scratch(MemRefType::get({int64_t(llvm::alignTo(width, 16))}, element));
@@ -96,7 +96,7 @@ Values VectorRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Va
   Type i64 = b.getI64Type();
   Value width = arith::ConstantIntOp::create(b, random.getWidth(), 64);
   Value first = arith::IndexCastOp::create(b, i64, getColumnValue(columns, 0, shift));
-  Value row = emitDrawnRow(b, at.row, firstRow, op.getDomain().getPositions());
+  Value row = emitDrawnRow(b, at.row, drawRows, op.getDomain().getPositions(), op.getDrawParts());
   Value before = arith::MulIOp::create(b, arith::IndexCastOp::create(b, i64, row), width);
   first = arith::AddIOp::create(b, before, first);
   Value drawn = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, 0, 64)) : step;

@@ -98,7 +98,7 @@ struct VectorRowEmitter : RowBody<Columns> {
   unsigned current = 0; ///< current stage
   RowPosition at;
   mlir::Value step, seed, firstStream;           ///< i64, if the body draws random numbers
-  mlir::Value firstRow;                          ///< index, for emitDrawnRow
+  mlir::Value drawRows;                          ///< memory, for emitDrawnRow
   llvm::DenseMap<unsigned, Values> bases;        ///< rows of memory by argument, for unrolled
                                                  ///< members
   llvm::DenseMap<mlir::Value, mlir::Value> kept; ///< scratch rows

@@ -138,10 +138,10 @@ Value attention::computeElementNumber(AttentionFrame &f, Value head, Value p, Va
   auto wide = [&](Value position) -> Value {
     return arith::ExtUIOp::create(b, b.getI64Type(), position);
   };
-  Value text = emitDrawnRow(b, f.batchRow, f.frame.firstRow, 1);
-  Value row = e.mul(e.add(e.mul(text, shape.heads), head), shape.queries);
+  Value text = emitDrawnRow(b, f.batchRow, f.frame.drawRows, /*rowsOfText=*/1, /*parts=*/1);
+  Value row = e.mul(e.add(e.mul(text, shape.heads), head), shape.drawnQueries);
   Value first = arith::IndexCastOp::create(b, b.getI64Type(), row);
-  return e.add(e.mul(e.add(first, wide(p)), shape.keys), wide(q));
+  return e.add(e.mul(e.add(first, wide(p)), shape.drawnKeys), wide(q));
 }
 
 // One Philox call gives numbers for four elements. Two consecutive elements share a call if the
@@ -159,7 +159,7 @@ static std::pair<Value, Value> drawKeptPair(AttentionFrame &f, Value first, Valu
     return isKept(emitUniform(b, element, shape.randomId, f.frame.firstStream, f.frame.step,
                               f.frame.seed, PhiloxWord::Narrow));
   };
-  if (!adjacent || shape.keys % 2 != 0) {
+  if (!adjacent || shape.drawnKeys % 2 != 0) {
     return {draw(first), draw(second)};
   }
   Value two = e.constantLike(first, 2);
@@ -230,7 +230,7 @@ Values attention::markDropped(AttentionFrame &f, Values values, int64_t columns,
     for (size_t j = 0; j < 4; ++j) {
       elements[j] = computeElement(placeAt(i + j, columns));
     }
-    if (f.shape.keys % 4 == 0 && keys != KeyDimension::Neither) {
+    if (f.shape.drawnKeys % 4 == 0 && keys != KeyDimension::Neither) {
       kept = drawKeptFour(f, elements, adjacent);
     } else {
       std::tie(kept[0], kept[1]) = drawKeptPair(f, elements[0], elements[1], adjacent);

@@ -20,7 +20,7 @@ static int64_t getExtent(Value tensor) {
 SumRows::SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool guarded)
     : op(op), frame(frame), core(core), e(frame.e), guarded(guarded),
       epilogue(op, frame.b,
-               {frame.step, frame.seed, frame.firstStream, PhiloxWord::Narrow, frame.firstRow}) {
+               {frame.step, frame.seed, frame.firstStream, PhiloxWord::Narrow, frame.drawRows}) {
   for (size_t i = 0; i < op.getExtras().size(); ++i) {
     extras.push_back(frame.buffer(2 + i));
   }

@@ -47,7 +47,7 @@ Frame::Frame(Operation *dispatch, dispatch::DomainAttr domain, ModuleOp module, 
   seed = scalar(static_cast<int64_t>(target::AbiScalar::Seed));
   firstStream = argument(argumentCount(dispatch) - 2);
   if (dispatch::drawsByUpdate(dispatch)) {
-    firstRow = toIndex(scalar(static_cast<int64_t>(target::AbiScalar::FirstRow)));
+    drawRows = scalars(static_cast<int64_t>(target::AbiScalar::DrawRows), domain.getBatch());
   }
 }
 

@@ -65,7 +65,7 @@ public:
   mlir::Value rows;              ///< index
   mlir::Value step, seed;        ///< i64
   mlir::Value firstStream;       ///< i64: added to the ids of random streams
-  mlir::Value firstRow;          ///< index: for emitDrawnRow
+  mlir::Value drawRows;          ///< memory of draw_rows, for emitDrawnRow; may be null
   const int64_t threads;         ///< per block
 
   mlir::Value workspace(); ///< index: byte offset of the launch's workspace in the arena

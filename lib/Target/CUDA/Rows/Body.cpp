@@ -38,7 +38,8 @@ Value TeamRowEmitter::getColumnValue(Columns &columns, size_t vector, Value shif
 Values TeamRowEmitter::uniform(dispatch::RandomOp random, Columns &columns, Value shift) {
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value row = emitDrawnRow(b, at.row, frame.firstRow, op.getDomain().getPositions());
+  Value row =
+      emitDrawnRow(b, at.row, frame.drawRows, op.getDomain().getPositions(), op.getDrawParts());
   Value before = e.mul(row, random.getWidth());
   before = shift ? e.add(before, shift) : before;
   bool runs = plan.vector % 4 == 0 && random.getWidth() % 4 == 0 &&
@@ -67,8 +68,9 @@ Value rows::drawElement(TeamRowEmitter &emitter, dispatch::RandomOp random) {
   Frame &frame = emitter.frame;
   Type i64 = b.getI64Type();
   Value step = random.getFixedStep() ? Value(arith::ConstantIntOp::create(b, i64, 0)) : frame.step;
-  Value row =
-      emitDrawnRow(b, emitter.at.row, frame.firstRow, emitter.op.getDomain().getPositions());
+  dispatch::RowsOp op = emitter.op;
+  Value row = emitDrawnRow(b, emitter.at.row, frame.drawRows, op.getDomain().getPositions(),
+                           op.getDrawParts());
   Value element = arith::IndexCastOp::create(b, i64, emitter.e.mul(row, random.getWidth()));
   return emitUniform(b, element, random.getId(), frame.firstStream, step, frame.seed,
                      PhiloxWord::Narrow);

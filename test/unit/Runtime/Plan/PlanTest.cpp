@@ -397,6 +397,17 @@ const WrongPlan wrongPlans[] = {
        p["entries"]["accumulate"] = Json::array();
      },
      "the scalar \"first_row\" of type i64"},
+    {"BatchTokensWithoutShapes", [](Json &p) { p["training"]["batch_tokens"] = 64; },
+     "\"shapes\" with \"batch_tokens\", and only then, found none"},
+    {"ShapesWithoutInputs",
+     [](Json &p) {
+       p["training"]["batch_tokens"] = 64;
+       p["shapes"] = Json::array();
+     },
+     "shapes only in a model with named inputs"},
+    {"DrawRowsOfFloats",
+     [](Json &p) { p["scalars"]["draw_rows"] = {{"offset", 0}, {"type", "f32"}}; },
+     "\"draw_rows\" of type i64"},
     {"InputWithoutItsCounts", [](Json &p) { p["given"]["tokens"] = {{"vocabulary", 9}}; },
      "and its counts, i64 [batch]"},
     {"UnalignedOffset", [](Json &p) { p["scalars"]["seed"]["offset"] = 68; }, "multiple of 64"},

@@ -65,8 +65,9 @@ typedef struct {
 typedef struct {
   const void *const *buffers;
   size_t bufferCount;
-  int64_t length, rows, step, seed, firstStream, firstRow;
-  const int64_t *lengths; /* for an axis of segments, one per row of the batch; else null */
+  int64_t length, rows, step, seed, firstStream;
+  const int64_t *lengths;  /* for an axis of segments, one per row of the batch; else null */
+  const int64_t *drawRows; /* numbers of the rows of the batch for random draws, or null */
   /* Receives each expectation that is checked; may be null. */
   void (*observe)(void *context, const SluiceExpectation *expectation);
   void *context;
