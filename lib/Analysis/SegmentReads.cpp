@@ -154,7 +154,9 @@ static SegmentReadList collectOpReads(SpreadSegmentsBackwardOp op) {
   BackwardReads of(op, op.getCounts(), op.getEnds());
   AffineExpr last = of.p + static_cast<int64_t>(op.getBy());
   of.segmentBehind(last - 1);
-  of.add(op.getGradient(), of.term(0), of.term(1) - 1, {of.end(last - 1), of.end(last)});
+  int64_t later = op.getOwn() ? 1 : 0;
+  of.add(op.getGradient(), of.term(0) + later, of.term(1) - 1 + later,
+         {of.end(last - 1), of.end(last)});
   return of.reads;
 }
 

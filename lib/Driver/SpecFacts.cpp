@@ -142,6 +142,9 @@ static json::Array getBoundaries(spec::ModelOp expanded) {
   json::Array all;
   for (auto cut : expanded.getBody().getOps<spec::BoundariesOp>()) {
     spec::StreamType stream = getStream(cut);
+    if (stream.getAxis() == spec::AxisKind::input) { // no report shows them
+      continue;
+    }
     json::Object object{{"name", cut.getName()},
                         {"value", getBitsName(cut)},
                         {"numbers", cut.getPredictor() ? "logits"

@@ -10,8 +10,9 @@ using namespace mlir;
 using namespace sluice;
 
 bool sluice::hasSegments(ModuleOp module) {
-  return llvm::any_of(module.getOps<AxisOp>(),
-                      [](AxisOp axis) { return axis.getSegmentsAttr() != nullptr; });
+  return llvm::any_of(module.getOps<AxisOp>(), [](AxisOp axis) {
+    return axis.getSegments() && !getRootAxis(axis).getCapacity();
+  });
 }
 
 std::optional<CutTerm> sluice::resolveTerm(const SegmentTerm &term) {

@@ -32,8 +32,9 @@ static bool isSame(const StepSchedule &schedule, const StepSchedule &other) {
 }
 
 SegmentOp SegmentClocks::findSegmentOp(Value value) const {
-  auto makes = [&](SegmentOp cut) {
-    return scales.findSequenceAxis(cut.getEnds()) == scales.findSequenceAxis(value);
+  auto makes = [&](SegmentOp cut) { // segments of a given axis have no clock
+    return scales.isOnTargetAxis(value) &&
+           scales.findSequenceAxis(cut.getEnds()) == scales.findSequenceAxis(value);
   };
   const auto *found = llvm::find_if(cuts, makes);
   return found == cuts.end() ? SegmentOp() : *found;
@@ -76,6 +77,9 @@ std::optional<Frontier> SegmentClocks::inSegments(Value value, SegmentOp cut) co
 
 std::string SegmentClocks::cross(Operation &op, Value value, ArrayRef<SegmentTerm> terms,
                                  StepRead &read) const {
+  if (!scales.isOnTargetAxis(value)) { // given values have no steps
+    return "";
+  }
   SegmentOp reader = findSegmentOp(value), source = findSegmentOp(read.source);
   if (terms.empty()) {
     return reader == source ? ""

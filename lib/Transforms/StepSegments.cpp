@@ -349,13 +349,13 @@ void sluice::replaceSegmentation(StepContext &context, SegmentOp op,
 Value sluice::countClosed(StepContext &context, RowsBuilder &each, ValueRange counts, size_t i,
                           Value take) {
   const StepContext::Cut &cut = context.cuts[i];
-  Value there = take;
+  int64_t positions = cast<RankedTensorType>(counts[i].getType()).getDimSize(1);
+  Value there = cut.isGiven ? constant(each.body, positions) : take;
   if (cut.counted) {
     Value clock = cut.outer ? countClosed(context, each, counts, *cut.outer, take)
                             : Value(arith::SubIOp::create(each.body, take, constant(each.body, 1)));
     there = emitRowCount(each.body, cut.counted, clock);
   }
-  int64_t positions = cast<RankedTensorType>(counts[i].getType()).getDimSize(1);
   auto row = RankedTensorType::get({positions}, context.b.getI32Type());
   Value view = plan::ViewOp::create(context.b, context.module.getLoc(), row, counts[i]);
   Value numbers = each.operand(view, AccessKind::Vector, row);
@@ -376,7 +376,8 @@ void sluice::addCuts(StepContext &context, func::FuncOp prefill,
                      const DenseMap<Value, ScheduleOp> &due) {
   for (auto cut : prefill.getOps<SegmentOp>()) {
     StepContext::Cut known{findSegmentAxis(cut), {}, {}};
-    if (!cutsTokens(cut)) {
+    known.isGiven = isGiven(cut, cut.getBits().getType());
+    if (!known.isGiven && !cutsTokens(cut)) {
       known.counted = due.lookup(cut.getCounts());
       auto isOuter = [&](const StepContext::Cut &other) {
         return other.axis == known.counted.getSegmentsAttr();

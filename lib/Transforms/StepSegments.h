@@ -22,6 +22,7 @@ struct StepContext {
     mlir::FlatSymbolRefAttr axis;
     ScheduleOp counted;
     std::optional<size_t> outer;
+    bool isGiven = false; ///< segments of a given axis, all of which are known
   };
 
   StepContext(mlir::ModuleOp module, int64_t rows)

@@ -53,39 +53,6 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
 // -----
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
-  sluice.axis @source given 5 vocabulary 7
-  sluice.scale @e1 on @source factor 1
-  func.func @delay(%x: !sluice.seq<@e1, 8, f32>) {
-    // expected-error@+1 {{S-041: expected no shift on the given axis @source, whose rows have counts of their own, found one}}
-    %y = sluice.shift %x by 1 : (!sluice.seq<@e1, 8, f32>) -> !sluice.seq<@e1, 8, f32>
-    return
-  }
-}
-
-// -----
-
-// A learned start is a shift too.
-module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
-  sluice.axis @source given 5 vocabulary 7
-  sluice.scale @e1 on @source factor 1
-  func.func @delay(%x: !sluice.seq<@e1, 8, f32>, %r: tensor<8xf32>) {
-    // expected-error@+1 {{S-041: expected no shift on the given axis @source, whose rows have counts of their own, found one}}
-    %y = sluice.start %x, %r by 1 : (!sluice.seq<@e1, 8, f32>, tensor<8xf32>) -> !sluice.seq<@e1, 8, f32>
-    return
-  }
-}
-
-// -----
-
-module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
-  sluice.axis @source given 5 vocabulary 7
-  // expected-error@+1 {{S-041: expected a scale of factor 1 on the given axis @source, found 2}}
-  sluice.scale @e2 on @source factor 2
-}
-
-// -----
-
-module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   // expected-error@+1 {{S-042: expected a capacity of at least 1 and below 2^31, found 0}}
   sluice.axis @source given 0 vocabulary 7
   sluice.scale @e1 on @source factor 1

@@ -83,6 +83,8 @@ attend-ahead.mlir attend-behind.mlir
 labels-forward.mlir labels-of-a-loss.mlir
 spikes-forward.mlir spikes-learned.json
 nested-own-segment.mlir nested.mlir
+words-own-rows.json words-given.json
+words-given-own.json words-given.json
 END
 reports "labels of the data as boundaries are rejected" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
 reports "the replay uses other labels" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"

@@ -202,4 +202,38 @@ succeeds "both: eval" "$sluice" eval "$work/both.sla" --weights "$work/both-run"
 cp "$work/out" "$work/both.eval.json"
 holds "both: eval names both losses" \
   'abs(f[0]["losses"]["next"] - f[0]["nats"] / f[0]["tokens"]) < 1e-9 and f[0]["losses"]["bag"] > 0' "$work/both.eval.json"
+
+# Words of the source: layers on its bytes and on its words, both read by the decoder.
+words=$root/models/tiny/given-words.json
+python3 - "$work" <<'END'
+import random, sys
+draw = random.Random(5)
+with open(sys.argv[1] + "/words.txt", "w") as lines:
+    for _ in range(40):
+        lines.write(" ".join(draw.choice(["a", "by", "cat", "door"]) for _ in range(draw.randint(0, 3))) + "\n")
+END
+succeeds "words: check" "$sluice" check "$words" --certificate "$work/words.cert"
+succeeds "words: certified" "$root/build/bin/sluice-certify" "$words" "$work/words.cert"
+succeeds "words: with their step" grep -q 'and step by step' "$work/out"
+sed 's/"own"/"repeat"/' "$words" > "$work/repeat.json"
+exits 2 "words: the last word that ended is no method of an input" "$sluice" check "$work/repeat.json"
+reports "the remedy" 'expected "own" for "method" on the axis of an input, .*write "own"'
+succeeds "words: compile" "$sluice" compile "$words" -t "$targets" -o "$work/words.sla"
+words() { "$sluice" "$1" "$work/words.sla" --cpu-target "$targets" "${@:2}"; }
+succeeds "words: train" words train --data "$work/words.txt" --input "source=$work/words.txt" --out "$work/words-run" --steps 30 --threads 2
+holds "words: the loss falls" 'f[0][-1]["loss"] < 0.9 * f[0][0]["loss"]' "$work/words-run/metrics.jsonl"
+head -n 8 "$work/words.txt" > "$work/few.txt"
+written() { words generate --weights "$work/words-run" --temperature 0 --json --input "source=$1" "${@:2}"; }
+succeeds "words: generate" written "$work/few.txt"
+cp "$work/out" "$work/words.json"
+succeeds "words: generate --no-cache" written "$work/few.txt" --no-cache
+succeeds "words: writes the same" cmp "$work/out" "$work/words.json"
+scored() { words eval --weights "$work/words-run" --data "$1" --input "source=$1" --per-token "$2"; }
+succeeds "words: eval" scored "$work/few.txt" "$work/few.npy"
+sed -n 3p "$work/few.txt" > "$work/third.txt"
+succeeds "words: eval of a line alone" scored "$work/third.txt" "$work/third.npy"
+succeeds "words: its losses are the same bits next to other lines" python3 -c '
+import sys
+few, third = (text[10 + int.from_bytes(text[8:10], "little"):] for text in (open(path, "rb").read() for path in sys.argv[1:]))
+sys.exit(len(third) == 0 or third not in few)' "$work/few.npy" "$work/third.npy"
 finish

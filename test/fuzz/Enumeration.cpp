@@ -185,7 +185,7 @@ Computation Enumeration::computeSegmentRow(OpResult result, int64_t p) const {
   }
   auto spread = cast<SpreadSegmentsOp>(op);
   Value counts = spread.getCounts();
-  int64_t t = p;
+  int64_t t = p - (spread.getOwn() ? 1 : 0);
   while (auto shift = counts.getDefiningOp<ShiftOp>()) {
     t -= static_cast<int64_t>(shift.getBy());
     counts = shift.getInput();

@@ -92,7 +92,7 @@ void ModeReader::value() {
   }
   if (value.op->endsSegments()) { // where a segment ends is a position that must exist
     const ModelValue &bits = graph.values[value.operands[0]];
-    if (!bits.segments) {
+    if (!bits.segments && !bits.isGiven) {
       obligation("exist " + number + " " + std::to_string(bits.factor));
       Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
       judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");

@@ -80,13 +80,13 @@ size_t Deriver::bitsOfCodingRate(const Fields &fields, const std::string &path, 
 /// Derives bits of the tokens, by position or predicted; their counts, and the ends of segments.
 size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t x) {
   std::string name = fields.text("name");
-  bool predicts = fields.find("predictor");
-  fields.need(inputs.empty(), "segments in a model without inputs");
+  bool predicts = fields.find("predictor"), isGiven = graph.values[x].isGiven;
+  fields.need(inputs.empty() || isGiven, "segments of an input in a model with inputs");
   int64_t factor = graph.values[x].factor;
   std::optional<size_t> outer = graph.values[x].segments;
   bool routes = fields.find("ratio"), hasRule = !routes && (!predicts || fields.find("rule"));
   auto rule = hasRule ? fields.choice("rule", {"whitespace", "every", "space_like", "labels",
-                                               "entropy", "coding_rate"})
+                                               "entropy", "coding_rate", "bits"})
                       : 0;
   bool isEvery = rule == 1, begins = fields.choice("at", {"end", "start"}) == 1;
   bool readsTokens = (hasRule && !isEvery && rule != 5) || fields.find("document_end");
@@ -95,6 +95,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
               "a scale that can be cut, and a name of its own");
   dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
+  size_t tokens = isGiven ? inputs[rule == 6 ? fields.text("bits") : graph.values[x].input] : 0;
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")
                ? bits
@@ -107,7 +108,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
                 : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)
-                            : tokenBits(path, outer);
+                            : tokenBits(path, outer, tokens);
   convertToScale(x, bits);
   if (rule == 2 && !predicts) { // after a token without one
     bits = make("map", path + ".change", {bits, earlier(path + ".before", bits)});
@@ -122,18 +123,17 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   size_t ends = make("segment_ends", path + ".segment", {bits});
   graph.values[ends].segments = ends;
   graph.values[ends].factor = 1;
-  // Labels and maximum rates depend on later tokens: other stages cannot name streams that only
-  // these cut.
+  // Labels and maximum rates depend on later tokens: no stage can name streams that they cut.
   bool looksAhead = rule == 3 || fields.find("top");
   cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
 }
 
 /// The bit of a segment is the bit of its last token.
-size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer) {
-  return outer ? atEnds(path + ".rule", tokenBits(path, graph.values[cutsAt[*outer].bits].segments),
-                        *outer)
-               : make("embed", path + ".rule", {0});
+size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer, size_t tokens) {
+  std::optional<size_t> next = outer ? graph.values[cutsAt[*outer].bits].segments : outer;
+  return outer ? atEnds(path + ".rule", tokenBits(path, next, tokens), *outer)
+               : make("embed", path + ".rule", {tokens});
 }
 
 /// Derives rows at the ends of segments.
@@ -144,8 +144,10 @@ size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
 /// Returns rows on the scale that segments cut: each is the row of the segment `by` before its own.
 size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x,
                        const SegmentCut &cut) {
-  int64_t by = fields.integer("by", 0, 1);
-  return convertToScale(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends}, "", by));
+  bool own = fields.find("method") && *fields.find("method") == "own";
+  size_t made = make(own ? "own_segments" : "spread_segments", name, {x, cut.counts, cut.ends},
+                     behind(1), fields.integer("by", 0, own ? 0 : 1));
+  return convertToScale(cut.bits, made);
 }
 
 /// Derives rows of segments from tokens, or tokens from rows of segments.
@@ -159,11 +161,11 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   const ModelValue &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
-  auto method = isPool ? fields.choice("method", {"average", "last", "first", "max"})
-                       : fields.choice("method", {"repeat", "scatter", "smooth"});
-  bool isMaximum = isPool && method == 3;
+  auto method = isPool ? fields.choice("method", {"average", "sum", "last", "first", "max"})
+                       : fields.choice("method", {"repeat", "scatter", "smooth", "own"});
+  bool isMaximum = isPool && method == 4;
   // Derives a mean or maximum of the rows from e(m - 1) to before e(m).
-  bool isLate = isPool && (method == 0 || isMaximum) && cut.begins;
+  bool isLate = isPool && (method < 2 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? earlier(path + ".before", x) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isMaximum) { // each row has the maximum of the rows of its segment up to it
@@ -171,21 +173,17 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     open = make("map", path + ".left", {earlier(path + ".open", open)});
     x = doubled(path + ".greatest.", x, open);
   }
-  if (isPool && method > 0) {
+  if (isPool && method > 1) {
     return atEnds(path + ".pool", x, cut.ends);
   }
-  if (isPool) {
-    x = make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends});
-    return convertToScale(cut.ends, x);
+  x = isPool ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
+             : spread(path + ".spread", fields, x, cut);
+  if (isPool || method == 0 || method == 3) {
+    return isPool ? convertToScale(cut.ends, x) : x;
   }
-  size_t result = spread(path + ".spread", fields, x, cut);
-  if (method == 0) {
-    return result;
-  }
-  // Times one, or null if there is no bit.
   size_t gate = make("map", path + ".gate", {method == 1 ? cut.bits : cut.chances});
   gate = make("map", path + ".gate.wide", {make("map", path + ".gate.number", {gate})});
-  return make("map", path + ".gated", {result, gate});
+  return make("map", path + ".gated", {x, gate});
 }
 
 /// Derives attention of a segment's parts over its rows, or of rows over a segment's parts.
@@ -245,11 +243,12 @@ size_t Deriver::smoothed(const std::string &path, size_t x, const SegmentCut &cu
 
 /// Derives a scan over all rows of a text.
 size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
-  for (int64_t step = 1; step < spec["context"]; step *= 2) {
+  const json &owner = graph.values[x].isGiven ? spec["inputs"][graph.values[x].input] : spec;
+  for (int64_t step = 1; step < owner["context"]; step *= 2) {
     std::string pass = name + std::to_string(step);
     size_t wide = make("map", pass + ".left.wide", {left});
     x = make("map", pass, {x, wide, earlier(pass + ".before", x, step)});
-    if (2 * step < spec["context"]) {
+    if (2 * step < owner["context"]) {
       left = make("map", pass + ".left", {left, earlier(pass + ".left.before", left, step)});
     }
   }

@@ -97,7 +97,7 @@ private:
     bool begins;
     size_t chances; ///< of a router
   };
-  size_t tokenBits(const std::string &path, std::optional<size_t> outer);
+  size_t tokenBits(const std::string &path, std::optional<size_t> outer, size_t tokens);
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
@@ -124,6 +124,8 @@ private:
   /// Derives the last `window` rows of each group of k.
   size_t group(const std::string &op, const std::string &name, size_t x, int64_t k,
                int64_t window) {
+    std::string padding = name + ".padding"; // rows past a line's count
+    x = graph.values[x].isGiven ? make("map", padding, {stored(padding + ".rows", x)}) : x;
     x = make(op, name, {x}, "rows " + spellLinear(k, k - window) + " to " + spellLinear(k, k - 1));
     graph.values[x].factor *= k;
     if (k < 1 || graph.values[x].factor > largestNumber) { // both were below 2^31

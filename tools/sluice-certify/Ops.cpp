@@ -34,6 +34,7 @@ const Op &certify::findOp(const std::string &name) {
       {"select_segments", {EndRow, Unread, Own}, 3},
       {"attend_segments", {Own, Segment, Segment, Unread, Ends}, 5},
       {"spread_segments", {OfSegments, Own, Unread}, 3},
+      {"own_segments", {OfSegments, Moved, Unread}, 3},
   };
   auto row = std::ranges::find(table, name, [](const Op &op) { return std::string(op.name); });
   demand(row != table.end(), "expected an op of the table, found '" + name + "'");
@@ -63,7 +64,8 @@ std::string certify::spellPattern(const ModelValue &value, size_t operand, int64
   case Pattern::Ends:
     return "rows p - 1 to p";
   case Pattern::OfSegments:
-    return "at c" + ends + "(p)" + (by > 0 ? " - " + std::to_string(by) : "");
+    return "at c" + ends + (value.getPattern(1) == Pattern::Moved ? "(p - 1)" : "(p)") +
+           (by > 0 ? " - " + std::to_string(by) : "");
   default:
     return "at p";
   }

@@ -20,7 +20,7 @@ std::optional<CutTerm> resolveTerm(const SegmentTerm &term);
 bool addThroughTerms(const PositionReads &reads, const Frontier &source, Frontier &result);
 /// Adds the tokens that position `at`(p) of `source` needs.
 void addEndBounds(const Frontier &source, mlir::AffineExpr at, Frontier &result);
-/// Returns true if a scale of the module depends on data.
+/// Returns true if a scale of the predicted tokens depends on data.
 bool hasSegments(mlir::ModuleOp module);
 
 /// Adds that row p of `ends` needs position e(p) to exist, on a scale of `factor` tokens.

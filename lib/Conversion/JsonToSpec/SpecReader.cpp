@@ -404,12 +404,14 @@ void SpecReader::define(const Fields &fields, Operation *stage) {
     SourceLocation location = fields.locate(fields.position("name"));
     bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
                                   [](InputOp input) { return input.isTokens(); });
-    if (hasInputs) {
-      throw Failure{{location, "expected no segments in a model with named inputs, whose lines are "
-                               "filled up with bytes that would "
-                               "count, found both; leave one out"}};
+    bool isGiven = cast<StreamType>(cut.getInput().getType()).getAxis() == AxisKind::input;
+    if (hasInputs && !isGiven) {
+      throw Failure{{location, "expected no segments of the tokens in a model with named inputs, "
+                               "whose lines are filled up with bytes that would count, found both; "
+                               "leave one out"}};
     }
-    if (!segments.try_emplace(cut.getName().str(), NamedStream{cut.getResult(), location}).second) {
+    if (!segments.try_emplace(cut.getName().str(), NamedStream{cut.getResult(), location}).second ||
+        model.findInput(cut.getName())) {
       throw Failure{
           {location, "expected a name that no input and no earlier segments have, found " +
                          quote(cut.getName()) + "; choose another"}};
@@ -498,6 +500,9 @@ static bool isRead(ModelOp model, InputOp input) {
     }
     if (auto graph = dyn_cast<GraphConvolutionOp>(op)) {
       isFound |= graph.getEdges() == name;
+    }
+    if (auto boundaries = dyn_cast<BoundariesOp>(op)) {
+      isFound |= boundaries.getBits() == name;
     }
     auto findName = [&](auto loss) {
       isFound |= loss.getTarget() == name || loss.getWeights() == name;

@@ -57,7 +57,8 @@ static Value convertBoundaries(StageContext &c, spec::BoundariesOp op) {
   made = {
       bits,          segment.getCounts(), segment.getEnds(), made.chances, getSegmentsName(c.type),
       c.getFactor(), op.beginsSegments()};
-  if (c.purpose != Purpose::Predict) {
+  bool isGiven = c.type.getAxis() == spec::AxisKind::input; // its rows share no scale with losses
+  if (c.purpose != Purpose::Predict && !isGiven) {
     c.setName("share");
     c.terms.push_back({c.createColumnSum(createTokenNumbers(c, bits)), name + ".share", 0, 0});
   }

@@ -16,7 +16,9 @@ using Join = function_ref<ScalarValue(ScalarValue row, ScalarValue part, ScalarV
 /// Creates a scan by doubling: after a pass, row t is `join` over the 2 s rows up to it, and
 /// `left`, one number per row, is their product. Rows before the first add nothing.
 static Value createScan(StageContext &c, StringRef what, Value x, Value left, Join join) {
-  int64_t context = c.model.getLength();
+  spec::StreamType rows = getStreamType(c.stage->getOperand(0));
+  bool isGiven = rows.getAxis() == spec::AxisKind::input;
+  int64_t context = isGiven ? c.model.countRows(rows) : int64_t(c.model.getLength());
   for (int64_t step = 1; step < context; step *= 2) {
     std::string pass = (what + "." + Twine(step)).str();
     c.setName(pass + ".left.wide");
@@ -103,7 +105,8 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
   if (isSelection || isMaximum) {
     return SelectSegmentsOp::create(c.b, type, x, of.counts, of.ends);
   }
-  return PoolSegmentsOp::create(c.b, type, x, of.bits, of.counts, of.ends, false);
+  return PoolSegmentsOp::create(c.b, type, x, of.bits, of.counts, of.ends, /*starts=*/false,
+                                op.getMethod() == ShortenMethod::sum);
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,6 +149,7 @@ Value spec_to_sluice::spreadSegments(StageContext &c, spec::UpsampleOp op) {
   x = smooths ? createSmoothed(c, x, of) : x;
   c.setName("spread");
   x = SpreadSegmentsOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
-                               of.counts, of.ends, *op.getBy());
+                               of.counts, of.ends, *op.getBy(),
+                               op.getMethod() == spec::UpsampleMethod::own);
   return scatters || smooths ? createGatedRows(c, x, of, scatters) : x;
 }

@@ -3,6 +3,8 @@
 #include "SpecToSluice.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::spec_to_sluice;
@@ -37,6 +39,7 @@ static Value createConcatenation(StageContext &c, spec::ShortenOp op) {
     return rows;
   }
   c.setName("fold");
+  rows = c.clearPadding("fold", rows);
   return FoldOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), rows,
                         *op.getFactor(), /*window=*/0);
 }
@@ -97,12 +100,14 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
   }
   if (op.isLinear()) {
     c.setName("fold");
+    x = c.clearPadding("fold", x);
     x = FoldOp::create(c.b, c.getSequence(c.getFactor(), rows * c.getWidth(), c.computeType), x,
                        factor, window);
     x = isFilled ? fillFirstGroup(c, op, x, /*isFolded=*/true) : x;
     return c.createLinear("", x, c.residualType);
   }
   bool isMaximum = op.getMethod() == spec::ShortenMethod::max;
+  x = c.clearPadding("shorten", x, isMaximum ? -std::numeric_limits<float>::infinity() : 0);
   x = ShortenOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x, factor,
                         isMaximum ? dispatch::ReduceKind::Max : dispatch::ReduceKind::Add, window,
                         /*mean=*/!isMaximum);
@@ -137,6 +142,7 @@ static Value convertUpsample(StageContext &c, spec::UpsampleOp op) {
   if (int64_t groups = op.getGroups(); groups > 1) {
     auto coarse = cast<SequenceType>(x.getType());
     c.setName("window");
+    x = c.clearPadding("window", x);
     x = FoldOp::create(c.b,
                        SequenceType::get(c.b.getContext(), coarse.getScale(), groups * c.getWidth(),
                                          c.computeType),

@@ -77,7 +77,8 @@ static Value createEntropyBits(StageContext &c, spec::BoundariesOp op) {
 // Tables and labels
 //===----------------------------------------------------------------------===//
 
-/// Returns bits of the tokens: labels from a file, or rows of a table of one column.
+/// Returns bits of the tokens, or of the tokens of an input: labels from a file, or rows of a table
+/// of one column.
 static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
   if (*op.getRule() == spec::SegmentRule::labels) {
     c.setName("labels");
@@ -86,7 +87,11 @@ static Value createBitsOfTokens(StageContext &c, spec::BoundariesOp op) {
     return RepeatColumnsOp::create(c.b, c.getTokenSequence(1), given);
   }
   c.setName("rule");
-  Value like = EmbedOp::create(c.b, c.getTokenSequence(1), c.getTokens(), c.read(getRuleName(op)));
+  spec::StreamType rows = getRowsType(op);
+  bool isGiven = rows.getAxis() == spec::AxisKind::input;
+  StringRef input = op.getBits() ? *op.getBits() : isGiven ? rows.getName().getValue() : "";
+  SequenceType type = isGiven ? c.getSequence(1, 1, c.b.getF32Type()) : c.getTokenSequence(1);
+  Value like = EmbedOp::create(c.b, type, c.getTokens(input), c.read(getRuleName(op)));
   if (*op.getRule() != spec::SegmentRule::space_like) {
     return like;
   }

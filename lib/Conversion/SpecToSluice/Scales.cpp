@@ -32,23 +32,29 @@ static void createScales(ImplicitLocOpBuilder &b, StringRef axis, StringRef pref
   }
 }
 
+/// Returns the factors of the scales on an axis of an input or of segments.
+static std::set<int64_t> findFactors(spec::ModelOp model, StringRef axis) {
+  std::set<int64_t> factors = {1};
+  for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
+    StringAttr name = getRowsType(stage).getName();
+    if (name && name.getValue() == axis) {
+      addFactors(stage, factors);
+    }
+  }
+  return factors;
+}
+
 /// Adds an axis for the segments of each boundaries stage, and the scales on it.
 static void addSegmentScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
   for (auto cut : model.getBody().getOps<spec::BoundariesOp>()) {
     spec::StreamType input = getRowsType(cut);
     b.setLoc(spec::getKeyLoc(cut, ""));
-    auto scale = FlatSymbolRefAttr::get(b.getContext(),
-                                        getScaleName(input.getFactor(), getSegmentsName(input)));
+    StringRef cutAxis = input.getName() ? input.getName().getValue() : StringRef();
+    auto scale = FlatSymbolRefAttr::get(b.getContext(), getScaleName(input.getFactor(), cutAxis));
     AxisOp::create(b, cut.getName(), IntegerAttr(), IntegerAttr(), scale,
                    b.getI64IntegerAttr(cut.getMostSegments() + cut.getSpareRows()), /*least=*/1,
                    DictionaryAttr());
-    std::set<int64_t> factors = {1};
-    for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
-      if (getSegmentsName(getRowsType(stage)) == cut.getName()) {
-        addFactors(stage, factors);
-      }
-    }
-    createScales(b, cut.getName(), cut.getName(), factors);
+    createScales(b, cut.getName(), cut.getName(), findFactors(model, cut.getName()));
   }
 }
 
@@ -69,7 +75,7 @@ void spec_to_sluice::addScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
                  /*least=*/1, DictionaryAttr());
   std::set<int64_t> factors = {1};
   for (auto stage : model.getBody().getOps<spec::StageInterface>()) {
-    if (getSegmentsName(getRowsType(stage)).empty()) {
+    if (!getRowsType(stage).getName()) {
       addFactors(stage, factors);
     }
   }
@@ -81,7 +87,8 @@ void spec_to_sluice::addScales(ImplicitLocOpBuilder &b, spec::ModelOp model) {
       AxisOp::create(b, input.getSymName(), b.getI64IntegerAttr(*input.getLength()),
                      b.getI64IntegerAttr(input.getTokenCount()), FlatSymbolRefAttr(), IntegerAttr(),
                      /*least=*/1, collectStreams(input));
-      createScales(b, input.getSymName(), input.getSymName(), {1});
+      createScales(b, input.getSymName(), input.getSymName(),
+                   findFactors(model, input.getSymName()));
     }
   }
   addSegmentScales(b, model);

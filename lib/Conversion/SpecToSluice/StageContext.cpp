@@ -199,6 +199,17 @@ Value StageContext::createRepeated(Value number, Value like) {
       b, SequenceType::get(b.getContext(), own.getScale(), own.getWidth(), b.getF32Type()), number);
 }
 
+Value StageContext::clearPadding(StringRef part, Value x, float fill) {
+  if (type.getAxis() != spec::AxisKind::input) {
+    return x;
+  }
+  x = materialize((part + ".padding.rows").str(), x);
+  setName((part + ".padding").str());
+  x = ClearPaddingOp::create(b, x.getType(), x, b.getF32FloatAttr(fill));
+  setName(part);
+  return x;
+}
+
 Value StageContext::materialize(StringRef part, Value x) {
   if (!isLazy(x)) {
     return x;

@@ -116,6 +116,9 @@ struct StageContext {
   mlir::Value createColumnSum(mlir::Value x);
   /// Repeats one number per row in all columns of the rows of `like`.
   mlir::Value createRepeated(mlir::Value number, mlir::Value like);
+  /// Returns rows of an input with `fill` in place of rows past each line's count, for the groups
+  /// of `part`; x itself on another axis.
+  mlir::Value clearPadding(llvm::StringRef part, mlir::Value x, float fill = 0);
   /// Returns x, or a copy if x is only read through other ops: rows of a linear map are stored, and
   /// a decode step only has rows of stored values.
   mlir::Value materialize(llvm::StringRef part, mlir::Value x);

@@ -32,15 +32,19 @@ std::string spec_to_sluice::getDistancesName(spec::ModelOp model, spec::LayerOp 
 }
 
 std::string spec_to_sluice::getRuleName(spec::BoundariesOp op) {
-  if (*op.getRule() != spec::SegmentRule::every) {
-    return "boundaries." + spec::stringifySegmentRule(*op.getRule()).str();
-  }
   spec::StreamType rows = getRowsType(op);
+  bool isGiven = rows.getAxis() == spec::AxisKind::input;
+  if (*op.getRule() != spec::SegmentRule::every) {
+    StringRef input = op.getBits() ? *op.getBits() : isGiven ? rows.getName().getValue() : "";
+    return "boundaries." + spec::stringifySegmentRule(*op.getRule()).str() +
+           (input.empty() ? "" : "." + input.str());
+  }
   return "boundaries.every." + std::to_string(*op.getFactor()) +
          (op.beginsSegments() ? ".starts"
           : op.followsCode()  ? ".code"
                               : "") +
          (getSegmentsName(rows).empty() ? "" : ".segments") +
+         (isGiven ? "." + rows.getName().str() : "") +
          (rows.getFactor() == 1 ? "" : "." + std::to_string(rows.getFactor()));
 }
 
@@ -71,6 +75,10 @@ static SmallVector<int64_t> getMembers(spec::BoundariesOp op, int64_t rows) {
     int64_t k = *op.getFactor();
     for (int64_t row = op.beginsSegments() || op.followsCode() ? 0 : k - 1; row < rows; row += k) {
       members.push_back(row);
+    }
+  } else if (*op.getRule() == spec::SegmentRule::bits) {
+    for (int64_t token = 1; token < rows; ++token) {
+      members.push_back(token);
     }
   } else if (*op.getRule() == spec::SegmentRule::space_like) {
     for (int64_t byte = 0; byte < std::min<int64_t>(rows, 256); ++byte) {
@@ -146,9 +154,15 @@ void TableWriter::addStage(spec::LayerOp op) {
 
 void TableWriter::addStage(spec::BoundariesOp op) {
   using spec::SegmentRule;
-  int64_t positions = model.countRows(getRowsType(op)), vocabulary = model.getVocabulary();
+  spec::StreamType stream = getRowsType(op);
+  bool isGiven = stream.getAxis() == spec::AxisKind::input;
+  int64_t positions = model.countRows(stream), vocabulary = model.getVocabulary();
+  if (isGiven) {
+    vocabulary =
+        model.findInput(op.getBits() ? *op.getBits() : stream.getName().getValue()).getTokenCount();
+  }
   bool isEvery = op.getRule() == SegmentRule::every;
-  if (isEvery || op.getRule() == SegmentRule::whitespace ||
+  if (isEvery || op.getRule() == SegmentRule::whitespace || op.getRule() == SegmentRule::bits ||
       op.getRule() == SegmentRule::space_like) {
     int64_t rows = isEvery ? positions : vocabulary;
     addBits(getRuleName(op), rows, getMembers(op, rows));

@@ -87,9 +87,20 @@ static AxisOp findSequenceAxis(Operation *op, SequenceType type) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
+AxisOp sluice::getRootAxis(AxisOp axis) {
+  for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
+    constexpr int deepest = 16;
+    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr());
+    axis = scale && depth < deepest
+               ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(axis, scale.getAxisAttr())
+               : AxisOp();
+  }
+  return axis;
+}
+
 bool sluice::isGiven(Operation *op, SequenceType type) {
-  AxisOp axis = findSequenceAxis(op, type);
-  return axis && axis.getCapacity();
+  AxisOp root = getRootAxis(findSequenceAxis(op, type));
+  return root && root.getCapacity();
 }
 
 bool sluice::isSegmented(Operation *op, SequenceType type) {
@@ -145,11 +156,10 @@ std::string sluice::countsName(StringRef axis) { return (axis + ".count").str();
 
 int64_t sluice::getPositions(Operation *op, SequenceType type) {
   AxisOp axis = findSequenceAxis(op, type);
-  if (axis && axis.getCapacity()) {
-    return static_cast<int64_t>(*axis.getCapacity());
-  }
   int64_t factor = getFactor(op, type);
-  auto rows = axis && axis.getRows() ? static_cast<int64_t>(*axis.getRows()) : getContext(op);
+  auto rows = axis && axis.getCapacity() ? static_cast<int64_t>(*axis.getCapacity())
+              : axis && axis.getRows()   ? static_cast<int64_t>(*axis.getRows())
+                                         : getContext(op);
   return factor == 0 ? 1 : (rows + factor - 1) / factor;
 }
 

@@ -119,24 +119,18 @@ static AxisOp findSequenceAxis(Operation *op, Value sequence) {
   return scale ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()) : AxisOp();
 }
 
-AxisOp sluice::getRootAxis(AxisOp axis) {
-  for (int depth = 0; axis && axis.getSegmentsAttr(); ++depth) {
-    constexpr int deepest = 16;
-    auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr());
-    axis = scale && depth < deepest
-               ? SymbolTable::lookupNearestSymbolFrom<AxisOp>(axis, scale.getAxisAttr())
-               : AxisOp();
-  }
-  return axis;
-}
-
-/// Verifies that segments divide the predicted tokens.
+/// Verifies that segments divide the predicted tokens, their segments, or a given axis.
 static LogicalResult verifySegments(AxisOp axis) {
   AxisOp root = getRootAxis(axis);
-  if (axis.getSegments() && (!root || root.getCapacity())) {
+  auto scale = axis.getSegments()
+                   ? SymbolTable::lookupNearestSymbolFrom<ScaleOp>(axis, axis.getSegmentsAttr())
+                   : ScaleOp();
+  bool isOfGivenSegments =
+      scale && root && root.getCapacity() && scale.getAxis() != root.getSymName();
+  if (axis.getSegments() && (!root || isOfGivenSegments)) {
     return axis.emitError()
-           << "S-059: expected segments of a scale of the tokens that are predicted, or of their "
-              "segments, found "
+           << "S-059: expected segments of a scale of the tokens that are predicted, of their "
+              "segments, or of a given axis, found "
            << axis.getSegmentsAttr();
   }
   return success();
@@ -164,13 +158,17 @@ static LogicalResult verifyAxes(Operation *op) {
   if (auto meeting = dyn_cast<AxesInterface>(op)) {
     AxisOp queries = findSequenceAxis(op, meeting.getQuery()),
            keys = findSequenceAxis(op, meeting.getKey());
-    if (queries && keys && queries != keys && queries.getCapacity() && !keys.getCapacity()) {
+    auto isOfGiven = [](AxisOp axis) {
+      AxisOp root = getRootAxis(axis);
+      return root && root.getCapacity();
+    };
+    if (queries && keys && queries != keys && isOfGiven(queries) && !isOfGiven(keys)) {
       return op->emitError() << "S-040: expected keys of a given axis where queries are of another "
                                 "given axis, found queries of the given axis @"
                              << queries.getSymName() << " and keys of @" << keys.getSymName();
     }
     bool isOfSegments = queries && keys && (queries.getSegments() || keys.getSegments());
-    if (isOfSegments && queries != keys && !keys.getCapacity()) {
+    if (isOfSegments && queries != keys && !isOfGiven(keys)) {
       return op->emitError()
              << "S-065: expected queries and keys of one axis where neither is given, as rows of "
                 "segments have no place among others, found @"
@@ -189,10 +187,6 @@ static LogicalResult verifyAxes(Operation *op) {
                              << first.getSymName() << " and @" << axis.getSymName();
     }
   }
-  if (first && first.getCapacity() && findShift(op)) {
-    return op->emitError() << "S-041: expected no shift on the given axis @" << first.getSymName()
-                           << ", whose rows have counts of their own, found one";
-  }
   return success();
 }
 
@@ -207,8 +201,7 @@ template <typename Op> static LogicalResult verifyCentered(Op op) {
   return success();
 }
 
-/// Verifies that a scale's axis exists and, if it is a given axis, that it has a capacity and that
-/// the scale's factor is 1.
+/// Verifies that a scale's axis exists and, if it is a given axis, that it has a capacity.
 static LogicalResult verifyScale(ScaleOp scale) {
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(scale, scale.getAxisAttr());
   if (!axis) {
@@ -218,10 +211,6 @@ static LogicalResult verifyScale(ScaleOp scale) {
   if (capacity < 1 || capacity > mostSize) {
     return axis.emitError() << "S-042: expected a capacity of at least 1 and below 2^31, found "
                             << capacity;
-  }
-  if (axis.getCapacity() && scale.getFactor() != 1) {
-    return scale.emitError() << "S-041: expected a scale of factor 1 on the given axis @"
-                             << axis.getSymName() << ", found " << scale.getFactor();
   }
   return success();
 }

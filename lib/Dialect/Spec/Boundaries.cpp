@@ -224,11 +224,68 @@ static LogicalResult verifyCutRows(BoundariesOp op) {
   return success();
 }
 
+/// Returns the input whose rows a stage cuts; null where it cuts other rows.
+static InputOp findCutInput(BoundariesOp op) {
+  StreamType input = getStream(op.getInput());
+  return input.getAxis() == AxisKind::input ? getModel(op).findInput(input.getName().getValue())
+                                            : InputOp();
+}
+
+/// Verifies the rule `bits`: an input that has tokens on the axis that is cut.
+static LogicalResult verifyBits(BoundariesOp op) {
+  if (op.getRule() != SegmentRule::bits) {
+    return refuse(op, "bits", "beside \"rule\": \"bits\"");
+  }
+  if (!op.getBits()) {
+    return emitMissingKey(op, "bits", "the input whose tokens are the bits");
+  }
+  InputOp given = findCutInput(op), bits = getModel(op).findInput(*op.getBits());
+  if (!given || !bits || !bits.isTokens() || bits.getAxisName() != given.getSymName()) {
+    return emitKeyError(op, "bits")
+           << "expected the name of an input that has tokens on the axis of "
+           << describeStream(op.getInput()) << ", found " << quote(*op.getBits())
+           << "; name another, or cut a stream of its axis";
+  }
+  return success();
+}
+
+/// Verifies boundaries of the rows of an input: bits by a rule that reads its tokens or positions
+/// end segments, and the last row of each line ends one.
+static LogicalResult verifyGivenCut(BoundariesOp op) {
+  if (getStream(op.getInput()).getAxis() != AxisKind::input) {
+    return success();
+  }
+  if (!findCutInput(op) || getStream(op.getInput()).getFactor() != 1) {
+    return emitError(getKeyLoc(op, ""))
+           << "expected a stream of an input's own rows for boundaries, found "
+           << describeStream(op.getInput()) << "; upsample it first";
+  }
+  if (failed(refuse(op, {"predictor", "ratio", "document_end", "capacity"},
+                    "on the tokens that are predicted"))) {
+    return failure();
+  }
+  SegmentRule rule = *op.getRule();
+  if (rule != SegmentRule::whitespace && rule != SegmentRule::every && rule != SegmentRule::bits) {
+    return emitKeyError(op, "rule")
+           << "expected the rule \"whitespace\", \"every\" or \"bits\" on the axis of an input, "
+              "found "
+           << quote(stringifySegmentRule(rule)) << " on " << describeStream(op.getInput())
+           << "; write one of these";
+  }
+  if (op.beginsSegments()) {
+    return emitKeyError(op, "at")
+           << "expected \"end\" for \"at\" on the axis of an input, whose lines end a segment, "
+              "found \"start\"; leave it out";
+  }
+  return success();
+}
+
 /// Fails where a rule reads bytes and the vocabulary has other tokens.
 static LogicalResult verifyReadsBytes(BoundariesOp op) {
   bool readsBytes =
       op.getRule() == SegmentRule::whitespace || op.getRule() == SegmentRule::space_like;
-  int64_t vocabulary = getModel(op).getVocabulary();
+  InputOp given = findCutInput(op);
+  int64_t vocabulary = given ? given.getTokenCount() : int64_t(getModel(op).getVocabulary());
   if (readsBytes && vocabulary > 256) {
     return emitKeyError(op, "rule")
            << "expected a vocabulary of at most 256, whose tokens are bytes, for the rule "
@@ -272,7 +329,8 @@ LogicalResult BoundariesOp::verify() {
   return failure(failed(verifyCapacity(*this)) ||
                  failed(verifyDocumentToken(*this, getDocumentEnd())) ||
                  failed(verifyAxis(*this, getInput())) || failed(verifyCutRows(*this)) ||
-                 failed(verifyDocumentEnd(*this)));
+                 failed(verifyDocumentEnd(*this)) || failed(verifyGivenCut(*this)) ||
+                 failed(verifyBits(*this)));
 }
 
 Type BoundariesOp::computeResultType() {
@@ -297,11 +355,12 @@ void BoundariesOp::setDerivedDefaults() {
 int64_t BoundariesOp::getMostSegments() {
   bool isRegular = getRule() == SegmentRule::every && !getPredictor();
   double most = isRegular ? 1.0 / static_cast<double>(*getFactor()) : 1.0;
-  double rows = getCapacity().value_or(most) * static_cast<double>(getModel(*this).getLength());
-  int64_t own = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows)));
   StreamType input = getStream(getInput());
+  InputOp given = findCutInput(*this);
+  int64_t context = given ? int64_t(*given.getLength()) : int64_t(getModel(*this).getLength());
+  double rows = getCapacity().value_or(most) * static_cast<double>(context);
+  int64_t own = std::max<int64_t>(1, static_cast<int64_t>(std::ceil(rows)));
   BoundariesOp outer = getCutBelow(input, *this);
-  int64_t context = getModel(*this).getLength();
   int64_t bits =
       outer ? outer.getMostSegments() : (context + input.getFactor() - 1) / input.getFactor();
   return std::min(own, bits);
@@ -311,7 +370,8 @@ int64_t BoundariesOp::getSpareRows() {
   int64_t spare = 0;
   for (Operation *user : getResult().getUsers()) {
     if (auto upsample = dyn_cast<UpsampleOp>(user)) {
-      spare = std::max(spare, 1 - upsample.getBy().value_or(1));
+      bool isOwn = upsample.getMethod() == UpsampleMethod::own;
+      spare = std::max(spare, isOwn ? 0 : 1 - upsample.getBy().value_or(1));
     } else if (auto attend = dyn_cast<AttendOp>(user)) {
       spare = std::max(spare, attend.readsRows() ? 0 : 1 - attend.getBy().value_or(1));
     }
@@ -330,6 +390,12 @@ double BoundariesOp::computeLogitShift() {
 //===----------------------------------------------------------------------===//
 // Stages of segments
 //===----------------------------------------------------------------------===//
+
+StreamType spec::getSegmentStream(SegmentationType segmentation, int64_t width) {
+  bool isGiven = segmentation.getStream().getAxis() == AxisKind::input;
+  return StreamType::get(segmentation.getContext(), isGiven ? AxisKind::input : AxisKind::segments,
+                         segmentation.getName(), 1, width);
+}
 
 LogicalResult spec::verifyCutScale(Operation *stage, Value input, SegmentationType segmentation) {
   StreamType own = getStream(input), cut = segmentation.getStream();
@@ -354,7 +420,7 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
   if (isSelection && isFirst != begins) {
     std::string fits = quote(begins ? "first" : "last");
     return emitKeyError(op, "method")
-           << "expected \"average\", \"max\" or " << fits << " for \"method\", as bits of "
+           << "expected \"average\", \"sum\", \"max\" or " << fits << " for \"method\", as bits of "
            << quote(cut.getName()) << (begins ? " begin" : " end") << " segments, found "
            << quote(word) << "; write " << fits;
   }
@@ -368,8 +434,11 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
            << "expected \"average\" for \"method\" where a predictor without \"rule\" makes the "
               "segments, "
               "as a "
-           << (isSelection ? "selected row" : "maximum") << " has no derivative by its bits, found "
-           << quote(word) << "; leave it out, or give the boundaries a \"rule\"";
+           << (isSelection                            ? "selected row"
+               : op.getMethod() == ShortenMethod::sum ? "sum"
+                                                      : "maximum")
+           << " has no derivative by its bits, found " << quote(word)
+           << "; leave it out, or give the boundaries a \"rule\"";
   }
   return success();
 }
@@ -382,6 +451,13 @@ LogicalResult spec::verifySelection(Operation *stage, BoundariesOp cut) {
     return verifyPoolingMethod(pool, cut);
   }
   auto spread = cast<UpsampleOp>(stage);
+  bool isGiven = getStream(cut.getInput()).getAxis() == AxisKind::input;
+  if (isGiven && spread.getMethod() != UpsampleMethod::own) {
+    return emitKeyError(stage, "method")
+           << "expected \"own\" for \"method\" on the axis of an input, where each row has a "
+              "segment, found "
+           << quote(stringifyUpsampleMethod(spread.getMethod())) << "; write \"own\"";
+  }
   if (spread.getMethod() == UpsampleMethod::smooth && !cut.getRatio()) {
     return emitKeyError(stage, "method")
            << "expected \"repeat\" or \"scatter\" for \"method\" of segments that no router makes, "

@@ -9,6 +9,8 @@ namespace sluice::spec {
 
 /// Fails if the method of a shorten or upsample stage does not fit the segments of `cut`.
 mlir::LogicalResult verifySelection(mlir::Operation *stage, BoundariesOp cut);
+/// Returns the type of a stream of segments: a given one where the segmented scale is given.
+StreamType getSegmentStream(SegmentationType segmentation, int64_t width);
 /// Fails unless `input` is on the segmented scale.
 mlir::LogicalResult verifyCutScale(mlir::Operation *stage, mlir::Value input,
                                    SegmentationType segmentation);

@@ -29,6 +29,9 @@ int64_t InputOp::getRowWidth() {
 }
 
 int64_t ModelOp::getContextOfInput(StringRef input) {
+  if (BoundariesOp cut = input.empty() ? BoundariesOp() : findBoundaries(input)) {
+    return cut.getMostSegments();
+  }
   InputOp found = input.empty() ? InputOp() : findInput(input);
   found = found && found.getOn() ? findInput(*found.getOn()) : found;
   return found && found.getLength() ? *found.getLength() : getLength();

@@ -120,7 +120,11 @@ std::string spec::describeStream(Value stream) {
   case AxisKind::tokens:
     return result + ", on scale " + std::to_string(type.getFactor());
   case AxisKind::input:
-    return result + ", on the axis of the input \"" + name.str() + "\"";
+    return result +
+           (getModel(stage).findInput(name) ? ", on the axis of the input \""
+                                            : ", on segments of an input, \"") +
+           name.str() + "\"" +
+           (type.getFactor() > 1 ? " by " + std::to_string(type.getFactor()) : "");
   case AxisKind::segments:
     return result + ", on segments \"" + name.str() + "\"" +
            (type.getFactor() > 1 ? " by " + std::to_string(type.getFactor()) : "");

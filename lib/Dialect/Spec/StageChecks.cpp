@@ -37,11 +37,11 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 // Axes
 //===----------------------------------------------------------------------===//
 
-/// Returns true for stages that support only streams of the tokens: rows of an input's axis have
-/// their own counts, so no stage on that axis groups or delays.
+/// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, GraphConvolutionOp, DropoutOp, AttendOp, BoundariesOp>(stage);
+              ProjectOp, GraphConvolutionOp, DropoutOp, AttendOp, BoundariesOp, ShiftOp, ShortenOp,
+              UpsampleOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to
@@ -67,7 +67,8 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
     return emitError(getKeyLoc(stage, ""))
            << "expected a stream of the tokens for " << word << ", found " << describeStream(input)
            << (isa<HeadOp>(stage) ? "; let a layer of the tokens read it with \"over\""
-                                  : "; on an input's axis use layers, norms, sums and dropout");
+                                  : "; on an input's axis use layers, norms, sums, "
+                                    "dropout, shift, shorten, upsample and boundaries");
   }
   auto layer = dyn_cast<LayerSettingsInterface>(stage);
   RelativeAttr relative = layer ? layer.getRelative().value_or(RelativeAttr()) : RelativeAttr();

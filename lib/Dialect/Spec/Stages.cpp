@@ -230,8 +230,7 @@ Type ShortenOp::computeResultType() {
     if (failed(verifyCutScale(*this, getInput(), segmentation))) {
       return {};
     }
-    return StreamType::get(getContext(), AxisKind::segments, segmentation.getName(), 1,
-                           input.getWidth());
+    return getSegmentStream(segmentation, input.getWidth());
   }
   if (!getFactor()) {
     emitMissingKey(*this, "factor");
@@ -288,8 +287,7 @@ Type UpsampleOp::computeResultType() {
   if (getSegments()) {
     auto segmentation = cast<SegmentationType>(getSegments().getType());
     StreamType outer = segmentation.getStream();
-    if (input.getAxis() != AxisKind::segments || input.getName() != segmentation.getName() ||
-        input.getFactor() != 1) {
+    if (withWidth(input, 1) != getSegmentStream(segmentation, 1)) {
       bool isOfThese = input.getName() == segmentation.getName();
       emitKeyError(*this, "segments")
           << "expected a stream of the segments that \"segments\" names, found "
@@ -317,7 +315,7 @@ Type UpsampleOp::computeResultType() {
 }
 void UpsampleOp::setDerivedDefaults() {
   if (getSegments() && !getBy()) {
-    setBy(1);
+    setBy(getMethod() == UpsampleMethod::own ? 0 : 1);
   }
 }
 

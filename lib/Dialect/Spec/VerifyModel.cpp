@@ -109,7 +109,7 @@ static LogicalResult verifyLineBatches(TrainingOp training) {
   bool hasLines = false;
   int64_t longest = model.getLength();
   for (auto input : model.getBody().getOps<InputOp>()) {
-    if (!input.isNumbers()) {
+    if (input.ownsAxis()) {
       hasLines = true;
       longest = std::max(longest, static_cast<int64_t>(*input.getLength()));
     }
@@ -136,18 +136,18 @@ static LogicalResult verifyLineBatches(TrainingOp training) {
   return success();
 }
 
-/// Fails if two segmentations have one name, or a model with segments has inputs.
+/// Fails if two segmentations have one name, or a model with segments of its tokens has inputs.
 static LogicalResult verifySegmentNames(ModelOp model) {
   bool hasInputs = llvm::any_of(model.getBody().getOps<InputOp>(),
                                 [](InputOp input) { return input.isTokens(); });
   llvm::StringSet<> names;
   for (auto cut : model.getBody().getOps<BoundariesOp>()) {
-    if (hasInputs) {
+    if (hasInputs && getStream(cut.getInput()).getAxis() != AxisKind::input) {
       return emitKeyError(cut, "name")
-             << "expected no segments in a model with named inputs, whose lines are filled up with "
-                "bytes that would count, found both; leave one out";
+             << "expected no segments of the tokens in a model with named inputs, whose lines are "
+                "filled up with bytes that would count, found both; leave one out";
     }
-    if (!names.insert(cut.getName()).second) {
+    if (!names.insert(cut.getName()).second || model.findInput(cut.getName())) {
       return emitKeyError(cut, "name")
              << "expected a name that no input and no earlier segments have, found "
              << quote(cut.getName()) << "; choose another";

@@ -8,8 +8,10 @@ sluice.axis @words segments of @s1 capacity 0
 module attributes {sluice.batch = 2 : i64, sluice.context = 8 : i64} {
   sluice.axis @given given 4 vocabulary 7
   sluice.scale @s1 on @given factor 1
-  // expected-error@+1 {{S-059: expected segments of a scale of the tokens that are predicted, or of their segments, found @s1}}
   sluice.axis @words segments of @s1 capacity 4
+  sluice.scale @w1 on @words factor 1
+  // expected-error@+1 {{S-059: expected segments of a scale of the tokens that are predicted, of their segments, or of a given axis, found @w1}}
+  sluice.axis @pairs segments of @w1 capacity 2
 }
 
 // -----
@@ -142,5 +144,15 @@ func.func @parts(%q: !sluice.seq<@w1, 4, f32>, %x: !sluice.seq<@s1, 4, f32>) {
   // expected-error@+1 {{S-148: expected one or more keys on the query's scale, and as many values, found 2 keys and 1 values}}
   %y = sluice.attend_parts %x keys(%x, %x) values(%x) heads 2
     : (!sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>, !sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @tokens
+sluice.scale @s1 on @tokens factor 1
+func.func @padding(%x: !sluice.seq<@s1, 2, f32>) {
+  // expected-error@+1 {{S-152: expected an input and a result of one type, on a given axis, found}}
+  %y = sluice.clear_padding %x fill 0.0 : (!sluice.seq<@s1, 2, f32>) -> !sluice.seq<@s1, 2, f32>
   return
 }

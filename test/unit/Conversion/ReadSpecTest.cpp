@@ -47,7 +47,8 @@ TEST(InnerSegments, MethodsAreVerified) {
       {"op": "embedding"}, {"op": "spacebyte", "layers": [1, 1, 1]},
       {"op": "shorten", "segments": "spacebyte", "method": "last"}, {"op": "upsample", "segments": "spacebyte"}, {"op": "head"}]})";
   EXPECT_EQ(readBad(text, "spec.json").format(),
-            "spec.json:3:60: expected \"average\", \"max\" or \"first\" for \"method\", as bits of "
+            "spec.json:3:60: expected \"average\", \"sum\", \"max\" or \"first\" for \"method\", "
+            "as bits of "
             "\"spacebyte\" begin segments, found \"last\"; write \"first\"");
 }
 

@@ -250,8 +250,39 @@ static const char *const encoders =
              {"op": "add", "with": "text"},
              {"op": "head", "tied": true}]})json";
 
+/// Words of an input, by its whitespace, by its own tokens and by threes: means, sums, last rows
+/// and maxima, layers on words, words back to their rows, and a decoder that reads words.
+static const char *const givenSegments =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
+  "inputs": {"source": {"context": 19}, "bits": {"context": 11, "vocabulary": 3}},
+  "defaults": {"heads": 3, "feed_forward": 20},
+  "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
+             {"op": "embedding", "input": "source", "positions": "learned"},
+             {"op": "layer", "mask": "bidirectional", "to": "rows"},
+             {"op": "boundaries", "name": "words", "rule": "whitespace"},
+             {"op": "shorten", "segments": "words", "to": "means"},
+             {"op": "shorten", "from": "rows", "segments": "words", "method": "last"},
+             {"op": "add", "with": "means"},
+             {"op": "layer", "mask": "bidirectional", "attention_dropout": 0.1, "to": "coarse"},
+             {"op": "project", "width": 16},
+             {"op": "upsample", "segments": "words", "method": "own", "to": "spread"},
+             {"op": "project", "from": "rows", "with": "spread", "to": "memory"},
+             {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
+             {"op": "shorten", "segments": "threes", "method": "max"},
+             {"op": "layer", "placement": "post", "to": "groups"},
+             {"op": "embedding", "input": "bits"},
+             {"op": "boundaries", "name": "marked", "rule": "bits", "bits": "bits"},
+             {"op": "shorten", "segments": "marked", "method": "sum"},
+             {"op": "norm", "to": "sums"},
+             {"op": "layer", "from": "text", "over": "coarse"},
+             {"op": "layer", "over": "memory"},
+             {"op": "layer", "over": "groups", "placement": "post"},
+             {"op": "layer", "over": "sums"},
+             {"op": "head", "tied": true}]})json";
+
 const std::vector<Family> &familiesOfInputs() {
-  static const std::vector<Family> all = {{"encoders", encoders}};
+  static const std::vector<Family> all = {{"encoders", encoders},
+                                          {"given_segments", givenSegments}};
   return all;
 }
 /// Biases by distance on two scales, fewer and more distances than positions, with rotation,

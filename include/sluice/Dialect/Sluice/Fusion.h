@@ -185,6 +185,8 @@ public:
   int64_t getScaleFactor(mlir::Value sequence) const;
   /// Binds a device scalar or constant table by place.
   mlir::Value bind(llvm::StringRef place, mlir::Type type);
+  /// Returns the number of valid rows of each text, [B] i64, on a given axis or on segments of one.
+  mlir::Value getCounts(SequenceType given);
   mlir::Operation *getScope() const { return scope; }
   /// Returns true if a step computes the rows of `op` that are due.
   bool isStep(mlir::Operation *op) const { return step && step->isScheduled(op); }

@@ -11,9 +11,6 @@ def Sluice_ShiftOp : Sluice_ForwardOp<"shift", [FusesAs<"Access">], ["isLazy", "
     ```mlir
     %y = sluice.shift %x by 1 : (!sluice.seq<@bytes, 8, f32>) -> !sluice.seq<@bytes, 8, f32>
     ```
-
-    Constraints:
-    - S-041: the sequence is not on a given axis (`--sluice-verify-model`).
   }];
   let arguments = (ins Sluice_Sequence:$input, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
@@ -36,7 +33,6 @@ def Sluice_StartOp : Sluice_ForwardOp<"start", [FusesAs<"Rows", ["getRowGroup"]>
     Constraints:
     - S-083: `by` is at least 1.
     - S-084: input and result have one scale and width, and `null` is one row of this width.
-    - S-041: the sequence is not on a given axis (`--sluice-verify-model`).
   }];
   let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$null, I64Attr:$by);
   let results = (outs Sluice_Sequence:$result);
@@ -57,6 +53,29 @@ def Sluice_StartBackwardOp : Sluice_BackwardOp<"start_backward", [FusesAs<"Rows"
   let arguments = (ins Sluice_Sequence:$gradient, I64Attr:$by);
   let results = (outs AnyRankedTensor:$null);
   let assemblyFormat = "$gradient `by` $by attr-dict `:` functional-type(operands, results)";
+}
+
+def Sluice_ClearPaddingOp : Sluice_ForwardOp<"clear_padding", [FusesAs<"Alone">],
+                                             ["getNeutralName"]> {
+  let summary = "y[p] = x[p] for positions of a given axis before each row's count, else `fill`";
+  let description = [{
+    Groups of a given axis read this, as the last group of a line may have positions past its count:
+    zeros add nothing to a sum, and minus infinity to a maximum.
+
+    Example:
+
+    ```mlir
+    %y = sluice.clear_padding %x fill 0.0
+        : (!sluice.seq<@source, 8, f32>) -> !sluice.seq<@source, 8, f32>
+    ```
+
+    Constraints:
+    - S-152: input and result have one type, on a given axis.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, F32Attr:$fill);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input `fill` $fill attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
 }
 
 def Sluice_ShortenOp : Sluice_ForwardOp<"shorten", [FusesAs<"Rows", ["getRowGroup"]>, SingleBlock,

@@ -46,6 +46,10 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
     rows of the axis, the run ends with an error that names row and count: nothing is truncated. No
     gradient passes.
 
+    On a given axis the row's own count closes the last segment: its last valid position has a bit,
+    whatever `bits` has there, and the positions after it have none. So every valid position is in a
+    segment.
+
     Example:
 
     ```mlir
@@ -65,15 +69,16 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
 }
 
 def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms"]> {
-  let summary = "Row m: the mean of segment m's rows; zeros if the segment is not closed";
+  let summary = "Row m: the mean of segment m's rows, or their sum; zeros if the segment is not "
+                "closed";
   let description = !strconcat([{
     Bits end segments: segment m has the rows e(m - 1) < q <= e(m), e(-1) = -1, and is closed if m <
     n. With `starts` bits begin segments: e(m) <= q < e(m + 1), closed if m + 1 < n. (Nawrot et al.
-    2023, equation 4.)
+    2023, equation 4.) With `sum` the rows are added up and not divided by their number.
 
-    The bits' gradient is straight-through: the gradient of the weights 1 - (m - g(t)), with the
-    support of the hard bits. g(t) is the number of bits before t (with `starts`: up to t, minus
-    one).
+    The bits of a sum have no gradient. The gradient of a mean's bits is straight-through: the
+    gradient of the weights 1 - (m - g(t)), with the support of the hard bits. g(t) is the number of
+    bits before t (with `starts`: up to t, minus one).
 
     Example:
 
@@ -87,7 +92,7 @@ def Sluice_PoolSegmentsOp : Sluice_SegmentsOp<"pool_segments", ["getSegmentTerms
   }], segmentationConstraints, segmentRowConstraints, bitConstraints);
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$bits, Sluice_Sequence:$counts,
                    Sluice_Sequence:$ends,
-                       UnitAttr:$starts);
+                       UnitAttr:$starts, UnitAttr:$sum);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
   let extraClassDeclaration = [{
@@ -101,6 +106,8 @@ def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", 
   let summary = "dx[t] = dy[m] / (rows of m), for t's segment m; zeros if the segment is not "
                 "closed";
   let description = [{
+    With `sum` there is no division.
+
     Example:
 
     ```mlir
@@ -110,7 +117,7 @@ def Sluice_PoolSegmentsBackwardOp : Sluice_BackwardOp<"pool_segments_backward", 
     ```
   }];
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
-                   UnitAttr:$starts);
+                   UnitAttr:$starts, UnitAttr:$sum);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = segmentsAssembly;
 }
@@ -174,10 +181,14 @@ def Sluice_SelectSegmentsBackwardOp : Sluice_BackwardOp<"select_segments_backwar
   let assemblyFormat = segmentsAssembly;
 }
 
-def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms"]> {
+def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentTerms",
+    "getNeutralName"]> {
   let summary = "z[t] = y[c(t) - by], zeros if y has no such row; stored. `by` = 1: the last "
                 "closed segment";
   let description = !strconcat([{
+    With `own` z[t] = y[c(t - 1) - by]: `by` = 0 is the position's own segment, which may still be
+    open there. Such a read leaks where the axis is predicted.
+
     Example:
 
     ```mlir
@@ -189,9 +200,10 @@ def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentT
     Constraints:
   }], segmentationConstraints, segmentRowConstraints);
   let arguments = (ins Sluice_Sequence:$input, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
-                   I64Attr:$by);
+                   I64Attr:$by, UnitAttr:$own);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "operands `by` $by (`own` $own^)? attr-dict `:` functional-type(operands, "
+                       "results)";
   let extraClassDeclaration = [{
     int64_t getSegmentsSpanned() { return static_cast<int64_t>(getBy()) + 1; }
   }];
@@ -200,7 +212,8 @@ def Sluice_SpreadSegmentsOp : Sluice_SegmentsOp<"spread_segments", ["getSegmentT
 
 def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backward",
                                                         [FusesAs<"Alone">, SegmentsInterface]> {
-  let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m";
+  let summary = "dy[m] = sum of dz[t] over the positions t with c(t) - by = m; with `own`, "
+                "c(t - 1) - by = m";
   let description = [{
     Example:
 
@@ -211,9 +224,10 @@ def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backwar
     ```
   }];
   let arguments = (ins Sluice_Sequence:$gradient, Sluice_Sequence:$counts, Sluice_Sequence:$ends,
-                   I64Attr:$by);
+                   I64Attr:$by, UnitAttr:$own);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "operands `by` $by attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "operands `by` $by (`own` $own^)? attr-dict `:` functional-type(operands, "
+                       "results)";
 }
 
 def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms",

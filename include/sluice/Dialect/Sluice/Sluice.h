@@ -159,7 +159,8 @@ mlir::Value convertSequence(mlir::OpBuilder &b, mlir::Location loc, mlir::Value 
 /// operand.
 mlir::Type getComputeType(mlir::Value weight);
 
-/// Returns true if a sequence is on a given axis (`sluice.axis`), looked up from `op`'s module.
+/// Returns true if a sequence is on a given axis (`sluice.axis`) or on segments of one, looked up
+/// from `op`'s module.
 bool isGiven(mlir::Operation *op, SequenceType type);
 
 /// Returns the axis of tokens below an axis of segments, directly or through other segments: `axis`

@@ -148,9 +148,10 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
 
     A *segmented* axis has the segments of the scale `segments`, defined by boundary bits
     (`sluice.segment`): at most `rows`, and each row of a batch has its own number n. All `rows` are
-    computed; rows m >= n do not affect scored rows. `least` declares a minimum distance of
-    boundaries: no op checks it, and no proof uses it. The ops between the two scales have
-    `segments` in their names.
+    computed; rows m >= n do not affect scored rows. Segments of a scale of a given axis are given
+    too, and a row of a batch has as many keys there as it has segments. `least` declares a minimum
+    distance of boundaries: no op checks it, and no proof uses it. The ops between the two scales
+    have `segments` in their names.
 
     Example:
 
@@ -166,7 +167,8 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
       below 2^31.
     - S-058: an axis of segments has a capacity of at least 1 and below 2^31, a minimum
       distance of at least 1, and is not given.
-    - S-059: segments are of a scale of the predicted tokens, or of their segments.
+    - S-059: segments are of a scale of the predicted tokens, of their segments, or of a
+      given axis.
     - S-151: streams are of a given axis, and each has a vocabulary, an i64 of at least 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity,
@@ -199,7 +201,6 @@ def Sluice_ScaleOp : Sluice_Op<"scale", [Symbol]> {
     Constraints:
     - S-001: `factor` is at least 0; 0 is the scale of one position, the result of
       `sluice.last`.
-    - S-041: the scale of a given axis has factor 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefAttr:$axis, I64Attr:$factor);
   let assemblyFormat = "$sym_name `on` $axis `factor` $factor attr-dict";

@@ -64,12 +64,13 @@ def Spec_ActivationFunction
 defvar shortenWords = ["average", "linear", "max", "convolution"];
 def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "Method that computes a coarse row",
                                     "shorten_method",
-                                    !listconcat(shortenWords, ["concatenate", "last", "first",
-                                                               "attention", "attention_linear"])>;
+                                    !listconcat(shortenWords, ["concatenate", "sum", "last",
+                                                               "first", "attention",
+                                                               "attention_linear"])>;
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fine rows",
                                      "upsample_method",
                                      ["repeat", "linear", "transposed", "split", "scatter",
-                                      "smooth", "attention", "attention_linear",
+                                      "smooth", "own", "attention", "attention_linear",
                                       "attention_repeat"]>;
 def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor",
                                     "initial", ["normal", "zeros", "identity", "ones"]>;
@@ -87,7 +88,8 @@ def Spec_DistanceUnit
                  "distances", ["tokens", "rows"]>;
 def Spec_SegmentRule
     : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
-                 "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"]>;
+                 "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",
+                         "bits"]>;
 def Spec_SegmentEdge
     : Spec_Words<"SegmentEdge", "Edge of a segment that a boundary bit marks", "at", ["end",
                  "start"]>;

@@ -195,7 +195,7 @@ def ShortenMethodKey
               "feature, a linear map of a window, or concatenated maps of its rows to width / "
               "factor columns each",
               "average"> {
-  let wordsWithSegments = ["average", "max", "last", "first"];
+  let wordsWithSegments = ["average", "sum", "max", "last", "first"];
 }
 def Spec_ShortenOp
     : Spec_StreamStage<
@@ -205,9 +205,9 @@ def Spec_ShortenOp
                       "number of rows that a group pools, up to its last row; not for \"linear\"",
                       "the factor">,
            SegmentsKey<"name of segments",
-                       "pools segments instead of groups: their averages or maxima, or their rows "
-                       "at boundary bits: \"method\": \"last\", or \"first\" for segments that "
-                       "begin at bits",
+                       "pools segments instead of groups: their averages, sums or maxima, or their "
+                       "rows at boundary bits: \"method\": \"last\", or \"first\" for segments "
+                       "that begin at bits",
                        "groups of the factor">,
            ResultWidthKey<"width of the result, for \"concatenate\"">,
            WordKey<"start", Spec_StartRows, ["zeros", "norm"],
@@ -229,7 +229,7 @@ def UpsampleMethodKey
               "repetition, a linear map to the group's features, sums of overlapping maps to a "
               "window, or a linear map of each row's share of the columns",
               "repeat"> {
-  let wordsWithSegments = ["repeat", "scatter", "smooth"];
+  let wordsWithSegments = ["repeat", "own", "scatter", "smooth"];
 }
 def Spec_UpsampleOp
     : Spec_StreamStage<
@@ -243,12 +243,13 @@ def Spec_UpsampleOp
            SegmentsKey<"name of segments",
                        "repeats rows of segments instead of groups, on the tokens that follow "
                        "them; \"method\": \"scatter\" writes them at boundary bits only, "
-                       "\"smooth\" adds a router's moving averages",
+                       "\"smooth\" adds a router's moving averages, and \"own\" gives each row of "
+                       "an input the row of its own segment",
                        "groups of the factor">,
            IntegerKey<"by",
                       "for segments: offset, in segments, from a token's own segment back to the "
                       "row that the token receives",
-                      "1: the last segment that ended", "0">,
+                      "1: the last segment that ended; for \"own\" 0", "0">,
            ResultWidthKey<"width of the result, for \"split\"">],
           (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments),
           [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
@@ -357,11 +358,12 @@ def SegmentsNameKey : TextKey<"name", "string", "name of the segments", "require
   let hint = "the name of the segments";
 }
 def RuleKey : WordKey<"rule", Spec_SegmentRule,
-                      ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate"],
+                      ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",
+                       "bits"],
                       "rule that sets boundary bits: ASCII whitespace, every factor-th position, "
                       "a space-like byte after a byte of another kind, labels from a file, high "
-                      "entropy of a loss, or high coding rate; with a predictor, the rule sets "
-                      "its labels",
+                      "entropy of a loss, high coding rate, or the tokens of an input on the same "
+                      "axis; with a predictor, the rule sets its labels",
                       "required without `predictor` and `ratio`", ""> {
   let hint = "what ends a segment, such as \"whitespace\"; or add a \"predictor\"";
 }
@@ -414,6 +416,9 @@ def CapacityKey
 defvar boundaryKeys =
     [SegmentsNameKey, RuleKey,
      IntegerKey<"factor", "positions per segment, for the rule every", "needed for that rule">,
+     TextKey<"bits", "name of an input",
+             "for the rule bits: tokens on the axis of the stream; each but 0 sets a bit",
+             "needed for that rule">,
      SegmentsLossKey,
      NumberKey<"rise", "number >= 0", "for the rule entropy: sets a bit if the entropy rises by "
                                       "more than this",

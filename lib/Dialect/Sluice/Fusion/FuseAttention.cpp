@@ -14,13 +14,10 @@ using namespace sluice;
 /// Returns the number of keys of each batch row, if it is given; else nothing.
 static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
   auto type = cast<SequenceType>(key.getType());
-  Operation *scope = emitter.getScope();
-  if (!isGiven(scope, type)) {
+  if (!isGiven(emitter.getScope(), type)) {
     return {};
   }
-  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(scope, type.getScale());
-  auto counts = RankedTensorType::get({getBatch(scope)}, emitter.b.getI64Type());
-  return {emitter.bind(givenPlace(scope, countsName(scale.getAxis())), counts)};
+  return {emitter.getCounts(type)};
 }
 
 /// Copies a scalar region, whose terminator becomes the dispatch dialect's.

@@ -56,7 +56,9 @@ template <typename T> int64_t Evaluator<T>::getCount(Value sequence, int64_t row
   auto scale =
       SymbolTable::lookupNearestSymbolFrom<ScaleOp>(module, sequenceType(sequence).getScale());
   auto counts = given.find(scale.getAxis());
-  return counts == given.end() ? getPositions(sequence) : counts->second[static_cast<size_t>(row)];
+  return counts == given.end() ? getPositions(sequence)
+                               : llvm::divideCeil(counts->second[static_cast<size_t>(row)],
+                                                  static_cast<int64_t>(scale.getFactor()));
 }
 
 template <typename T> void Evaluator<T>::setStep(int64_t length, Window rows) {

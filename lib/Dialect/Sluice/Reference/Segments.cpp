@@ -44,7 +44,11 @@ template <typename T> struct ReferenceSegmentation {
 
 /// counts[t] = bits up to t, ends[m] = the position of bit m
 template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator) {
-  auto isBit = [&](int64_t b, int64_t t) { return evaluator.at(op.getBits(), b, t, 0) > T(0.5); };
+  bool given = isGiven(op, op.getBits().getType());
+  auto isBit = [&](int64_t b, int64_t t) {
+    int64_t last = given ? evaluator.getCount(op.getBits(), b) - 1 : t + 1;
+    return t == last || (t < last && evaluator.at(op.getBits(), b, t, 0) > T(0.5));
+  };
   int64_t positions = 0; // in a step, available positions
   evaluator.forEachPosition(op.getCounts(), [&](int64_t, int64_t t) { positions = t + 1; });
   std::vector<std::vector<int64_t>> bits(evaluator.getSetting().rows);
@@ -58,6 +62,13 @@ template <typename T> static void evaluate(SegmentOp op, Evaluator<T> &evaluator
         evaluator.getPositions(op.getEnds())) {
       llvm::report_fatal_error("reference: more segments than the axis has rows");
     }
+  }
+  if (given) {
+    std::vector<int64_t> numbers;
+    for (const std::vector<int64_t> &of : bits) {
+      numbers.push_back(static_cast<int64_t>(of.size()));
+    }
+    evaluator.setCounts(getAxisName(op, op.getEnds().getType()), numbers);
   }
   evaluator.define(op.getCounts(), [&](int64_t b, int64_t t) {
     return std::vector<T>{static_cast<T>(std::ranges::upper_bound(bits[b], t) - bits[b].begin())};
@@ -83,7 +94,7 @@ template <typename T> static void evaluate(PoolSegmentsOp op, Evaluator<T> &eval
       }
     }
     for (T &number : y) {
-      number /= static_cast<T>(of.rows(m));
+      number /= op.getSum() ? T(1) : static_cast<T>(of.rows(m));
     }
     return y;
   });
@@ -99,7 +110,7 @@ template <typename T> static void evaluate(PoolSegmentsBackwardOp op, Evaluator<
     }
     std::vector<T> dx = evaluator.rowAt(op.getGradient(), b, m);
     for (T &number : dx) {
-      number /= static_cast<T>(of.rows(m));
+      number /= op.getSum() ? T(1) : static_cast<T>(of.rows(m));
     }
     return dx;
   });
@@ -147,12 +158,18 @@ template <typename T> static void evaluate(SelectSegmentsBackwardOp op, Evaluato
   });
 }
 
+/// Returns the segment of position t: c(t) - by, or with `own` c(t - 1) - by.
+template <typename T, typename Op>
+static int64_t findSpreadSegment(Op op, const ReferenceSegmentation<T> &of, int64_t t) {
+  int64_t count = !op.getOwn() ? of.count(t) : t == 0 ? 0 : of.count(t - 1);
+  return count - static_cast<int64_t>(op.getBy());
+}
+
 /// z[t] = y[c(t) - by]
 template <typename T> static void evaluate(SpreadSegmentsOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t t) {
-    int64_t m =
-        ReferenceSegmentation<T>(op, evaluator, b).count(t) - static_cast<int64_t>(op.getBy());
-    return evaluator.rowAt(op.getInput(), b, m);
+    ReferenceSegmentation<T> of(op, evaluator, b);
+    return evaluator.rowAt(op.getInput(), b, findSpreadSegment(op, of, t));
   });
 }
 
@@ -162,8 +179,7 @@ template <typename T> static void evaluate(SpreadSegmentsBackwardOp op, Evaluato
     ReferenceSegmentation<T> of(op, evaluator, b);
     std::vector<T> dy(reference::getColumns(op.getResult()));
     for (int64_t t = 0; t < of.positions; ++t) {
-      for (size_t c = 0; of.count(t) - static_cast<int64_t>(op.getBy()) == m && c < dy.size();
-           ++c) {
+      for (size_t c = 0; findSpreadSegment(op, of, t) == m && c < dy.size(); ++c) {
         dy[c] += evaluator.at(op.getGradient(), b, t, c);
       }
     }
@@ -181,6 +197,16 @@ template <typename T> static void evaluate(TotalOp op, Evaluator<T> &evaluator) 
       }
     }
     return y;
+  });
+}
+
+/// y[p] = x[p] before the row's count
+template <typename T> static void evaluate(ClearPaddingOp op, Evaluator<T> &evaluator) {
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
+    return p < evaluator.getCount(op.getInput(), b)
+               ? evaluator.rowAt(op.getInput(), b, p)
+               : std::vector<T>(reference::getColumns(op.getResult()),
+                                static_cast<T>(op.getFill().convertToFloat()));
   });
 }
 
@@ -209,6 +235,7 @@ SLUICE_REFERENCE(SelectSegmentsOp)
 SLUICE_REFERENCE(SelectSegmentsBackwardOp)
 SLUICE_REFERENCE(SpreadSegmentsOp)
 SLUICE_REFERENCE(SpreadSegmentsBackwardOp)
+SLUICE_REFERENCE(ClearPaddingOp)
 SLUICE_REFERENCE(TotalOp)
 SLUICE_REFERENCE(SumColumnsOp)
 SLUICE_REFERENCE(RepeatColumnsOp)

@@ -115,6 +115,13 @@ static LogicalResult verifyColumns(Operation *op, bool fits) {
 LogicalResult TotalOp::verify() {
   return verifyColumns(*this, getInput().getType().getWidth() == getResult().getType().getWidth());
 }
+LogicalResult ClearPaddingOp::verify() {
+  if (getInput().getType() != getResult().getType() || !isGiven(*this, getInput().getType())) {
+    return emitOpError("S-152: expected an input and a result of one type, on a given axis, found ")
+           << getInput().getType() << " and " << getResult().getType();
+  }
+  return success();
+}
 LogicalResult SumColumnsOp::verify() {
   return verifyColumns(*this, getResult().getType().getWidth() == 0);
 }
@@ -224,18 +231,24 @@ std::optional<IntegerSet> SpreadSegmentsOp::getRelation(unsigned operand) {
     return std::nullopt;
   }
   bool isCounts = operand == getCountsMutable().getOperandNumber();
-  return isCounts ? of.is(of.p) : of.is(of.term(0) - static_cast<int64_t>(getBy()), 1);
+  return isCounts ? of.is(of.p - (getOwn() ? 1 : 0))
+                  : of.is(of.term(0) - static_cast<int64_t>(getBy()), 1);
 }
 
 AffineExpr SpreadSegmentsOp::getLatest(unsigned operand) {
   Unknowns of(*this);
   bool isCounts = operand == getCountsMutable().getOperandNumber();
-  return isCounts ? of.p : of.term(0) - static_cast<int64_t>(getBy());
+  return isCounts ? of.p - (getOwn() ? 1 : 0) : of.term(0) - static_cast<int64_t>(getBy());
 }
 
 SegmentTerms SpreadSegmentsOp::getSegmentTerms(unsigned operand) {
   bool isInput = operand == getInputMutable().getOperandNumber();
-  return isInput ? SegmentTerms{{countTerm, getCounts(), Unknowns(*this).p}} : SegmentTerms{};
+  AffineExpr at = Unknowns(*this).p - (getOwn() ? 1 : 0);
+  return isInput ? SegmentTerms{{countTerm, getCounts(), at}} : SegmentTerms{};
+}
+
+std::string SpreadSegmentsOp::getNeutralName(unsigned) {
+  return getOwn() ? "own_segments" : "spread_segments";
 }
 
 std::optional<IntegerSet> TotalOp::getRelation(unsigned) {
@@ -243,6 +256,12 @@ std::optional<IntegerSet> TotalOp::getRelation(unsigned) {
   return of.where({of.q, getAffineSymbolExpr(0, getContext()) - 1 - of.q});
 }
 AffineExpr TotalOp::getLatest(unsigned) { return {}; }
+
+std::optional<IntegerSet> ClearPaddingOp::getRelation(unsigned) {
+  return Unknowns(*this).is(Unknowns(*this).p);
+}
+AffineExpr ClearPaddingOp::getLatest(unsigned) { return Unknowns(*this).p; }
+std::string ClearPaddingOp::getNeutralName(unsigned) { return "map"; }
 
 std::optional<IntegerSet> SumColumnsOp::getRelation(unsigned) {
   return Unknowns(*this).is(Unknowns(*this).p);
@@ -313,6 +332,7 @@ Cost SpreadSegmentsBackwardOp::getCost() {
   return facts::cost(*this, facts::elements(*this, getGradient()));
 }
 Cost TotalOp::getCost() { return facts::cost(*this, facts::elements(*this, getInput())); }
+Cost ClearPaddingOp::getCost() { return facts::cost(*this, 0); }
 Cost SumColumnsOp::getCost() { return facts::cost(*this, facts::elements(*this, getInput())); }
 Cost RepeatColumnsOp::getCost() { return facts::cost(*this, 0); }
 
@@ -328,7 +348,10 @@ LogicalResult SegmentOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArra
 LogicalResult PoolSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                             MutableArrayRef<Value> operands) {
   operands[0] = PoolSegmentsBackwardOp::create(b, getLoc(), getInput().getType(), results[0],
-                                               getCounts(), getEnds(), getStarts());
+                                               getCounts(), getEnds(), getStarts(), getSum());
+  if (getSum()) {
+    return success();
+  }
   operands[1] =
       PoolSegmentsBitsBackwardOp::create(b, getLoc(), getBits().getType(), getInput(), getResult(),
                                          results[0], getCounts(), getEnds(), getStarts());
@@ -346,7 +369,7 @@ LogicalResult SpreadSegmentsOp::buildBackward(OpBuilder &b, ArrayRef<Value> resu
                                               MutableArrayRef<Value> operands) {
   Value gradient = facts::withinLength(b, getLoc(), results[0]);
   operands[0] = SpreadSegmentsBackwardOp::create(b, getLoc(), getInput().getType(), gradient,
-                                                 getCounts(), getEnds(), getBy());
+                                                 getCounts(), getEnds(), getBy(), getOwn());
   return success();
 }
 
@@ -354,6 +377,14 @@ LogicalResult TotalOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                      MutableArrayRef<Value> operands) {
   operands[0] = TotalOp::create(b, getLoc(), getInput().getType(),
                                 facts::withinLength(b, getLoc(), results[0]));
+  return success();
+}
+
+LogicalResult ClearPaddingOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
+                                            MutableArrayRef<Value> operands) {
+  operands[0] =
+      ClearPaddingOp::create(b, getLoc(), getInput().getType(),
+                             facts::withinLength(b, getLoc(), results[0]), b.getF32FloatAttr(0));
   return success();
 }
 

@@ -29,6 +29,54 @@ template <typename Op> struct Within {
 } // namespace
 
 //===----------------------------------------------------------------------===//
+// Given axes
+//===----------------------------------------------------------------------===//
+
+/// The host passes the counts of a given axis. The scan computes the numbers of its segments, and
+/// @prefill stores them for @step.
+Value DispatchEmitter::getCounts(SequenceType given) {
+  int64_t batch = getBatch(scope), factor = getFactor(scope, given);
+  std::string name = getAxisName(scope, given);
+  auto i64 = RankedTensorType::get({batch}, b.getI64Type());
+  auto column = RankedTensorType::get({batch, 1}, b.getI64Type());
+  Value numbers;
+  if (!isSegmented(scope, given)) {
+    numbers = bind(givenPlace(scope, countsName(name)), i64);
+    if (factor == 1) {
+      return numbers;
+    }
+    numbers = plan::ViewOp::create(b, column, numbers);
+  }
+  for (auto cut : scope->getParentOfType<func::FuncOp>().getOps<SegmentOp>()) {
+    if (getAxisName(scope, cut.getEnds().getType()) == name) {
+      numbers = get(cut.getEnds()).getDefiningOp<dispatch::SegmentScanOp>().getTotals();
+    }
+  }
+  if (!numbers) {
+    Value closed = bind("state:" + plan::closedName(name), i64.clone(b.getI32Type()));
+    numbers = plan::ViewOp::create(b, column.clone(b.getI32Type()), closed);
+  }
+  RowPass pass(*this);
+  Value number = pass.first(numbers, 0);
+  if (number.getType().isInteger(32)) {
+    number = arith::ExtSIOp::create(pass.b, pass.b.getI64Type(), number);
+  }
+  if (factor > 1) { // the last group may lack rows
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantOp::create(pass.b, pass.b.getI64IntegerAttr(value));
+    };
+    number = arith::AddIOp::create(pass.b, number, constant(factor - 1));
+    number = arith::DivSIOp::create(pass.b, number, constant(factor));
+  }
+  Value counts =
+      pass.finish(number, column, dispatch::DomainAttr::get(b.getContext(), batch, 1, 0));
+  if (step) { // counts change only when a line is taken
+    setExtent(counts.getDefiningOp(), StepValues::DispatchExtent::Whole);
+  }
+  return plan::ViewOp::create(b, i64, counts);
+}
+
+//===----------------------------------------------------------------------===//
 // Boundaries
 //===----------------------------------------------------------------------===//
 
@@ -85,14 +133,65 @@ static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpa
   plan::StoreOp::create(emitter.b, "scalar:" + plan::lengthName(axis), stored);
 }
 
+/// Selects by the position p after the current one and the row's count n: `number` where the
+/// predicate holds, else `other`.
+static Value selectByCount(RowPass &pass, arith::CmpIPredicate isIt, Value counts, float number,
+                           Value other) {
+  ImplicitLocOpBuilder &b = pass.b;
+  Value next =
+      arith::AddIOp::create(b, dispatch::PositionOp::create(b, b.getI32Type()), createI32(b, 1));
+  Value constant = arith::ConstantOp::create(b, b.getF32FloatAttr(number));
+  if (auto row = dyn_cast<RankedTensorType>(other.getType())) {
+    constant = tensor::SplatOp::create(b, row, constant);
+  }
+  return arith::SelectOp::create(b, arith::CmpIOp::create(b, isIt, next, counts), constant, other);
+}
+
+/// Loads the row's count on a given axis, as an i32.
+static Value loadCount(RowPass &pass, Value sequence, DispatchEmitter &emitter) {
+  Value counts = emitter.getCounts(cast<SequenceType>(sequence.getType()));
+  auto column = RankedTensorType::get({cast<RankedTensorType>(counts.getType()).getDimSize(0), 1},
+                                      emitter.b.getI64Type());
+  Value count = pass.first(plan::ViewOp::create(emitter.b, column, counts), 0);
+  return arith::TruncIOp::create(pass.b, pass.b.getI32Type(), count);
+}
+
+LogicalResult ClearPaddingOp::emitDispatches(DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  Value row = pass.row(getInput()), count = loadCount(pass, getInput(), emitter);
+  return pass.finish(
+      selectByCount(pass, arith::CmpIPredicate::sgt, count, getFill().convertToFloat(), row),
+      getResult());
+}
+
+/// Returns the bits of a given axis up to each text's own count: its last position has a bit, and
+/// the positions after it have none.
+static Value closeByCount(SegmentOp op, RankedTensorType type, DispatchEmitter &emitter) {
+  RowPass pass(emitter);
+  ImplicitLocOpBuilder &b = pass.b;
+  Value bit = pass.row(op.getBits()), count = loadCount(pass, op.getBits(), emitter);
+  if (isa<RankedTensorType>(bit.getType())) {
+    bit = dispatch::ReduceOp::create(b, b.getF32Type(), dispatch::ReduceKind::Add, bit);
+  }
+  Value closed = selectByCount(pass, arith::CmpIPredicate::eq, count, 1, bit);
+  return pass.finish(selectByCount(pass, arith::CmpIPredicate::sgt, count, 0, closed), type,
+                     emitter.getRowDomain(op.getCounts()));
+}
+
 LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
   RankedTensorType counts = emitter.getTensorType(getCounts());
   auto totals = RankedTensorType::get({counts.getDimSize(0), 2}, emitter.b.getI32Type());
-  auto scan = dispatch::SegmentScanOp::create(
-      emitter.b, counts, emitter.getTensorType(getEnds()), totals, emitter.get(getBits()),
-      emitter.getRowDomain(getCounts()), StringAttr(), StringAttr());
+  bool given = isGiven(*this, getBits().getType());
+  Value bits = given ? closeByCount(*this, counts.clone(emitter.b.getF32Type()), emitter)
+                     : emitter.get(getBits());
+  auto scan = dispatch::SegmentScanOp::create(emitter.b, counts, emitter.getTensorType(getEnds()),
+                                              totals, bits, emitter.getRowDomain(getCounts()),
+                                              StringAttr(), StringAttr());
   emitter.set(getCounts(), scan.getCounts());
   emitter.set(getEnds(), scan.getEnds());
+  if (given) { // it has a row for each position, so that the host has nothing to compare
+    return success();
+  }
   auto spare = static_cast<int64_t>(getSpare());
   Value needed = spare > 0 ? withSpare(scan.getTotals(), spare, emitter) : scan.getTotals();
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
@@ -113,7 +212,7 @@ LogicalResult PoolSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   int64_t behind = getStarts() ? 0 : 1;
   Value before = pass.end(getEnds(), -behind), last = pass.end(getEnds(), 1 - behind);
   Value sum = pass.sum(getInput(), before, last, behind);
-  Value mean = scaleRow(pass.b, sum, computeShare(pass.b, before, last));
+  Value mean = getSum() ? sum : scaleRow(pass.b, sum, computeShare(pass.b, before, last));
   Value isClosed = isClosedSegment(pass.b, last, countPositions(getCounts(), emitter));
   return pass.finish(selectRow(pass.b, isClosed, mean), getResult());
 }
@@ -124,12 +223,17 @@ LogicalResult SelectSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   return pass.finish(pass.gather(getInput(), end, 0, /*whole=*/false), getResult());
 }
 
-/// c(t) - by = m exactly if e(m + by - 1) <= t < e(m + by).
+/// c(t) - by = m exactly if e(m + by - 1) <= t < e(m + by), and c(t - 1) - by = m one row later.
 LogicalResult SpreadSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   auto by = static_cast<int64_t>(getBy());
   Value first = pass.end(getEnds(), by - 1), last = pass.end(getEnds(), by);
-  return pass.finish(pass.sum(getGradient(), first, last, 0), getResult());
+  Value sum = pass.sum(getGradient(), first, last, getOwn() ? 1 : 0);
+  if (getOwn()) { // an open segment's range has rows past the last valid one
+    Value isClosed = isClosedSegment(pass.b, last, countPositions(getCounts(), emitter));
+    sum = selectRow(pass.b, isClosed, sum);
+  }
+  return pass.finish(sum, getResult());
 }
 
 //===----------------------------------------------------------------------===//
@@ -138,7 +242,7 @@ LogicalResult SpreadSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter)
 
 LogicalResult SpreadSegmentsOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
-  Value count = pass.count(getCounts(), 0);
+  Value count = pass.count(getCounts(), getOwn() ? -1 : 0);
   return pass.finish(pass.gather(getInput(), count, -static_cast<int64_t>(getBy()), /*whole=*/true),
                      getResult());
 }
@@ -147,7 +251,7 @@ LogicalResult PoolSegmentsBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   RowPass pass(emitter);
   Within of(*this, pass, emitter);
   Value row = pass.gather(getGradient(), of.index, of.offset, /*whole=*/true);
-  Value share = scaleRow(pass.b, row, computeShare(pass.b, of.before, of.last));
+  Value share = getSum() ? row : scaleRow(pass.b, row, computeShare(pass.b, of.before, of.last));
   return pass.finish(selectRow(pass.b, of.isClosed, share), getResult());
 }
 
