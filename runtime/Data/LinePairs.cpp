@@ -186,7 +186,8 @@ GivenLines InputLines::at(int64_t index) const {
     int64_t rows = std::ssize(all.at(on)) - (given.at(on).hasEnd ? 1 : 0);
     std::string wrong;
     std::vector<int32_t> &ends = all[name];
-    for (auto [u, v] : parseEdges(toText(lines.whole(index)), wrong).value()) {
+    Edges pairs = parseEdges(toText(lines.whole(index)), wrong).value();
+    for (auto [u, v] : pairs) {
       if (v < rows) { // else of a row that was cut
         ends.insert(ends.end(), {u, v});
       }

@@ -102,8 +102,8 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
     const Region &region = input(prefix + name, Type::i32, {rows, given.capacity});
     bool isOfBatch = prefix.empty();
     int64_t ownRows = isOfBatch ? shape().rows : rows,
-            capacity = isOfBatch ? shape().given.at(given.on.empty() ? name : given.on)
-                                 : given.capacity;
+            capacity =
+                isOfBatch ? shape().given.at(given.on.empty() ? name : given.on) : given.capacity;
     all[name] = {capacity,
                  {reinterpret_cast<int32_t *>(device->host() + region.offset),
                   static_cast<size_t>(ownRows * capacity)},

@@ -30,9 +30,9 @@ EpochSteps countSteps(TrainingOptions &options, const Plan &plan, int64_t epochs
                    static_cast<int64_t>(start.position.index) - epochs * result.rows;
   // An update may have rows of two epochs, but each batch of lines by length has lines of one.
   int64_t updates = passed >= 0 ? 0
-                                : opened.source->countBatches(
-                                      start.position, epochs,
-                                      isByLength ? plan.model.batch : result.rowsOfUpdate);
+                                : opened.source->countBatches(start.position, epochs,
+                                                              isByLength ? plan.model.batch
+                                                                         : result.rowsOfUpdate);
   int64_t each = isByLength ? plan.accumulate : 1;
   result.steps = start.step + (updates + each - 1) / each;
   result.isOver = passed >= (isByLength ? 1 : result.rowsOfUpdate); // else the last step read these

@@ -18,8 +18,8 @@ BatchShape getBatchShape(const Plan &plan, size_t number);
 
 /// Reads the shapes of batches, without their entries, into a plan whose inputs were read.
 void readShapes(const StrictJson &json, Plan &plan);
-/// Checks that the arena holds the inputs, outputs and numbers of rows of every shape. `json` is the
-/// place of an error.
+/// Checks that the arena holds the inputs, outputs and numbers of rows of every shape. `json` is
+/// the place of an error.
 void checkShapes(const StrictJson &json, const Plan &plan);
 
 /// Returns the rows of the largest batch.
