@@ -77,8 +77,8 @@ def Sluice_Dialect : Dialect {
                           "::mlir::IntegerAttr":$vocabulary, "::mlir::IntegerAttr":$width,
                           "::mlir::IntegerAttr":$seed, "::mlir::StringAttr":$name,
                           "::mlir::DictionaryAttr":$training, "::mlir::IntegerAttr":$accumulate,
-                          "::mlir::IntegerAttr":$draw_parts, "::mlir::IntegerAttr":$group, "::mlir::ArrayAttr":$names,
-                          "::mlir::ArrayAttr":$gradients_of);
+                          "::mlir::IntegerAttr":$draw_parts, "::mlir::IntegerAttr":$group,
+                          "::mlir::ArrayAttr":$names, "::mlir::ArrayAttr":$gradients_of);
 }
 
 include "sluice/Dialect/Sluice/Origin.td"
