@@ -71,9 +71,9 @@ void StepEntries::findAxesAhead(func::FuncOp prefill) {
     FlatSymbolRefAttr axis = findSegmentAxis(cut);
     int64_t more = std::max<int64_t>(1, static_cast<int64_t>(cut.getSpare()));
     bool isAhead = llvm::any_of(commits, [&](const std::pair<StateOp, ScheduleOp> &commit) {
-      ScheduleOp schedule = commit.second;
+      ScheduleOp schedule = commit.second; // null for values of a given axis
       auto type = cast<SequenceType>(StateOp(commit.first).getType());
-      return schedule.getSegmentsAttr() == axis &&
+      return schedule && schedule.getSegmentsAttr() == axis &&
              !isWithin(schedule, getFactor(context.module, type), more);
     });
     if (isAhead) {

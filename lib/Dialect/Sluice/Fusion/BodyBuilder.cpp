@@ -267,7 +267,7 @@ Value sluice::getListSum(BodyBuilder &body, StringRef place, Value sequence, int
   int64_t factor = getDomainFactor(body.scope, type, body.axis);
   AffineExpr p = getAffineDimExpr(0, context);
   auto number = [](Value argument) -> int64_t {
-    return argument ? cast<BlockArgument>(argument).getArgNumber() : -1;
+    return argument ? int64_t(cast<BlockArgument>(argument).getArgNumber()) : -1;
   };
   Value own;
   if (factors) {
