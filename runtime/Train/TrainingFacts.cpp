@@ -103,7 +103,8 @@ void RowCounts::add(const Plan &plan, const BatchInputs &inputs, int64_t lines) 
   // Kernels of an axis without lengths compute all of its rows.
   auto count = [&](const std::string &axis, bool hasLengths, std::span<const int64_t> lengths,
                    int64_t capacity) {
-    for (int64_t length : lengths.first(static_cast<size_t>(lines))) {
+    size_t own = std::min(lengths.size(), static_cast<size_t>(lines)); // none of a second stream
+    for (int64_t length : lengths.first(own)) {
       int64_t rows = hasLengths ? std::min(length, capacity) : capacity;
       axes[axis].computed += rows;
       axes[axis].padding += std::max<int64_t>(0, rows - length);
