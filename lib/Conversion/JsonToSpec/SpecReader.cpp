@@ -175,7 +175,7 @@ InputOp SpecReader::readInput(const Fields &fields, const std::string &name, Pos
   auto contents = cast<InputContentsAttr>(attributes.get("type")).getValue();
   bool isNumbers = contents == InputContents::numbers;
   if (contents == InputContents::edges) {
-    fields.need("on", object.find("on")->hint);
+    fields.need("on", "the name of an input of tokens");
   } else if (isNumbers && isOfTokens) {
     fields.need("role", object.find("role")->hint);
     auto role = cast<InputUseAttr>(attributes.get("role")).getValue();
