@@ -367,7 +367,9 @@ Value sluice::countClosed(StepContext &context, RowsBuilder &each, ValueRange co
   Value kept = arith::SelectOp::create(each.body, isThere, numbers, none);
   Value most = toI64(each, dispatch::ReduceOp::create(each.body, context.b.getI32Type(),
                                                       dispatch::ReduceKind::Max, kept));
-  return arith::SelectOp::create(each.body, isAbove(each, take, 0), most, constant(each.body, -1));
+  return cut.isGiven ? most
+                     : arith::SelectOp::create(each.body, isAbove(each, take, 0), most,
+                                               constant(each.body, -1));
 }
 
 /// Records the segmentations of @prefill, whose counts are its last results; `due` maps each count
@@ -402,7 +404,11 @@ void sluice::commitClosed(StepContext &context, ValueRange counts) {
         AccessKind::Flat, context.b.getI64Type());
     Value now =
         counts.empty() ? constant(each.body, 0) : countClosed(context, each, counts, i, take);
-    Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
+    // A line without a prompt commits its inputs alone.
+    Value isTaken = cut.isGiven ? arith::CmpIOp::create(each.body, arith::CmpIPredicate::ne, take,
+                                                        constant(each.body, 0))
+                                : isAbove(each, take, 0);
+    Value next = arith::SelectOp::create(each.body, isTaken, now, closed);
     each.result(toI32(each, next), AccessKind::Flat, context.perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
     plan::StoreOp::create(context.b, context.module.getLoc(), placeOfClosed(cut.axis),
