@@ -155,6 +155,9 @@ bool Deriver::collect() {
     if (!isFinal && (!isLive || isLazy(&op) || !isa<CausalFlowInterface>(op))) {
       continue;
     }
+    if (auto cut = dyn_cast<SegmentOp>(op); cut && isGiven(&op, cut.getBits().getType())) {
+      live.insert(cut.getCounts()); // the number of keys, whatever reads it
+    }
     SmallVector<StepRead> reads;
     for (unsigned result = 0; result < op.getNumResults(); ++result) {
       reads.clear();
