@@ -185,6 +185,11 @@ static LogicalResult verifyNormStart(ShortenOp op) {
   if (op.getStart() != StartRows::norm) {
     return success();
   }
+  if (getStream(op.getInput()).getAxis() == AxisKind::input) {
+    return emitKeyError(op, "start")
+           << "expected \"start\": \"norm\" only on the tokens that are predicted, found it on "
+           << describeStream(op.getInput()) << "; leave it out";
+  }
   auto shift = op.getInput().getDefiningOp<ShiftOp>();
   bool isPooled =
       !op.getSegments() && !op.getWindow() &&
@@ -269,6 +274,10 @@ static LogicalResult verifyUpsampleWindow(UpsampleOp op) {
 
 LogicalResult UpsampleOp::verify() {
   if (getSegments()) {
+    if (getMethod() == UpsampleMethod::own && isWritten(*this, "by")) {
+      return emitKeyError(*this, "by") << "expected no \"by\" with \"method\": \"own\", whose "
+                                          "rows are of their own segments, found one; leave it out";
+    }
     return failure(failed(verifyDerived(*this, {"by"})) || failed(verifySegmentsAlone(*this)) ||
                    failed(verifyAxis(*this, getInput())) ||
                    failed(verifySelection(*this, getCut(getSegments()))));
