@@ -92,7 +92,9 @@ BatchInputs InputView::promptInputs() {
 }
 
 std::span<int64_t> InputView::textCounts(const std::string &name) {
-  return countsIn(textPrefix + name + ".count", plan().generationRows());
+  std::string place = textPrefix + name + ".count";
+  return plan().inputs.contains(place) ? countsIn(place, plan().generationRows())
+                                       : std::span<int64_t>();
 }
 
 std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &prefix,
@@ -172,8 +174,8 @@ void InputView::sendInputs(const std::string &entry) {
   } else if (entry == "step") {
     send("text", text().size_bytes());
     for (const auto &[name, given] : plan().given) {
-      if (given.on.empty()) {
-        send(textPrefix + name + ".count", textCounts(name).size_bytes());
+      if (std::span<int64_t> counts = textCounts(name); !counts.empty()) {
+        send(textPrefix + name + ".count", counts.size_bytes());
       }
     }
   } else if (isScored || entry == "predict") {

@@ -143,12 +143,13 @@ void Predictor::step(std::span<const Turn> turns) {
     executor.text()[static_cast<size_t>(at)] = turn.text.back();
     take[static_cast<size_t>(turn.row)] = 1;
     for (const auto &[name, input] : executor.plan().given) {
-      if (!input.on.empty()) {
-        continue; // no count of its own
+      std::span<int64_t> counts = executor.textCounts(name);
+      if (counts.empty()) {
+        continue; // no step reads its rows, or it has no count of its own
       }
       auto line = turn.given ? turn.given->find(name) : noLines.end();
       bool isThere = turn.given && line != turn.given->end();
-      executor.textCounts(name)[static_cast<size_t>(turn.row)] =
+      counts[static_cast<size_t>(turn.row)] =
           isThere ? std::min(std::ssize(line->second), input.capacity) : 0;
     }
   }

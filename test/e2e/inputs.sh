@@ -214,7 +214,8 @@ with open(sys.argv[1] + "/words.txt", "w") as lines:
 END
 succeeds "words: check" "$sluice" check "$words" --certificate "$work/words.cert"
 succeeds "words: certified" "$root/build/bin/sluice-certify" "$words" "$work/words.cert"
-succeeds "words: with their step" grep -q 'and step by step' "$work/out"
+cp "$work/out" "$work/words.certified"
+succeeds "words: with their step" grep -q 'and step by step' "$work/words.certified"
 sed 's/"own"/"repeat"/' "$words" > "$work/repeat.json"
 exits 2 "words: the last word that ended is no method of an input" "$sluice" check "$work/repeat.json"
 reports "the remedy" 'expected "own" for "method" on the axis of an input, .*write "own"'
@@ -227,6 +228,16 @@ written() { words generate --weights "$work/words-run" --temperature 0 --json --
 succeeds "words: generate" written "$work/few.txt"
 cp "$work/out" "$work/words.json"
 succeeds "words: generate --no-cache" written "$work/few.txt" --no-cache
-succeeds "words: writes the same" cmp "$work/out" "$work/words.json"
-succeeds "words: eval" words eval --weights "$work/words-run" --data "$work/few.txt" --input "source=$work/few.txt"
+cp "$work/out" "$work/words.recomputed"
+succeeds "words: writes the same" cmp "$work/words.recomputed" "$work/words.json"
+grep -v '"over": "memory"' "$words" | sed 's/"layer", "over": "coarse"/"layer", "from": "text", "over": "coarse"/; s/"norm", "to": "memory"/"norm"/' > "$work/coarse.json"
+succeeds "words: compile a decoder that reads words alone" "$sluice" compile "$work/coarse.json" -t "$targets" -o "$work/words.sla"
+succeeds "words: train it" words train --data "$work/words.txt" --input "source=$work/words.txt" --out "$work/coarse-run" --steps 30 --threads 2
+written() { words generate --weights "$work/coarse-run" --temperature 0 --json --input "source=$1" "${@:2}"; }
+succeeds "words: generate from words alone" written "$work/few.txt"
+cp "$work/out" "$work/words.json"
+succeeds "words: generate from words alone, --no-cache" written "$work/few.txt" --no-cache
+cp "$work/out" "$work/words.recomputed"
+succeeds "words: writes the same from words alone" cmp "$work/words.recomputed" "$work/words.json"
+succeeds "words: eval" words eval --weights "$work/coarse-run" --data "$work/few.txt" --input "source=$work/few.txt"
 finish

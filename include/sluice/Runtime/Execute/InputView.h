@@ -30,7 +30,7 @@ public:
   /// Returns the named inputs of `prompt`, one row.
   BatchInputs promptInputs();
   /// Returns the number of tokens of a named input for each row of generation. The host writes it
-  /// before `step`.
+  /// before `step`. Empty if no step reads the input's rows: it may read rows made of them alone.
   std::span<int64_t> textCounts(const std::string &name);
   /// Returns `text` [rows of generation, context + 1], row-major: the tokens that each row has
   /// read. The host appends the next token before `step`.
