@@ -13,7 +13,8 @@ write_spec() {
   "defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 },
   "stages": [ { "op": "embedding", "positions": "learned", "to": "text" },
     { "op": "embedding", "input": "source", "positions": "learned", "dropout": 0.1 }, { "op": "layer", "mask": "bidirectional" },
-    { "op": "norm", "to": "memory" }, { "op": "layer", "from": "text" }, { "op": "loss", "name": "early", "factor": 0.5 },
+    { "op": "norm", "to": "memory" }, { "op": "layer", "from": "text", "relative": { "bias": 2 } },
+    { "op": "loss", "name": "early", "factor": 0.5 },
     { "op": "layer", "over": "memory" }, { "op": "head" } ],
   "training": { $3 "learning_rate": 0.01, "epsilon": 0.01, "clip": 0.5, "schedule": { "kind": "constant", "warmup": 0, "steps": 3 } } }
 SPEC

@@ -125,6 +125,8 @@ static Value buildSumOfParts(AttentionBackwardOp op, Value parts, Type table,
     place = llvm::formatv("constant:clipped.{0}.{1}.{2}.{3}", terms.distance.offset, rows,
                           distances, columns)
                 .str();
+  } else if (getDrawParts(op->getParentOfType<ModuleOp>()) > 1) { // of another shape of batches
+    place += "." + std::to_string(columns);
   }
   auto index = RankedTensorType::get({type.getDimSize(0), columns}, emitter.b.getI32Type());
   auto every = dispatch::DomainAttr::get(emitter.b.getContext(), type.getDimSize(0),
