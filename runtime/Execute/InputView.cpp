@@ -92,9 +92,15 @@ BatchInputs InputView::promptInputs() {
 }
 
 std::span<int64_t> InputView::textCounts(const std::string &name) {
-  std::string place = textPrefix + name + ".count";
-  return plan().inputs.contains(place) ? countsIn(place, plan().generationRows())
-                                       : std::span<int64_t>();
+  return givenCounts(textPrefix + name + ".count", plan().generationRows());
+}
+
+std::span<int64_t> InputView::givenCounts(const std::string &name, int64_t rows) {
+  if (plan().inputs.contains(name)) {
+    return countsIn(name, rows);
+  }
+  unreadCounts[name].resize(static_cast<size_t>(rows));
+  return unreadCounts[name];
 }
 
 std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &prefix,
@@ -111,7 +117,7 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
                   static_cast<size_t>(ownRows * capacity)},
                  {}};
     if (given.on.empty()) {
-      all[name].counts = {countsIn(prefix + name + ".count", rows).data(),
+      all[name].counts = {givenCounts(prefix + name + ".count", rows).data(),
                           static_cast<size_t>(ownRows)};
     }
   }
@@ -157,11 +163,16 @@ void InputView::sendInputs(const std::string &entry) {
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
+  auto sendCounts = [&](const std::string &name, std::span<int64_t> counts) {
+    if (plan().inputs.contains(name)) {
+      send(name, counts.size_bytes());
+    }
+  };
   auto sendGiven = [&](const std::string &prefix, int64_t rows) {
     for (const auto &[name, given] : givenIn(prefix, rows)) {
       send(prefix + name, given.tokens.size_bytes());
       if (!given.counts.empty()) {
-        send(prefix + name + ".count", given.counts.size_bytes());
+        sendCounts(prefix + name + ".count", given.counts);
       }
     }
     for (const EdgeInput &edges : getEdgeInputs(plan())) {
@@ -174,8 +185,8 @@ void InputView::sendInputs(const std::string &entry) {
   } else if (entry == "step") {
     send("text", text().size_bytes());
     for (const auto &[name, given] : plan().given) {
-      if (std::span<int64_t> counts = textCounts(name); !counts.empty()) {
-        send(textPrefix + name + ".count", counts.size_bytes());
+      if (given.on.empty()) {
+        sendCounts(textPrefix + name + ".count", textCounts(name));
       }
     }
   } else if (isScored || entry == "predict") {
