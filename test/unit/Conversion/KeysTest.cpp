@@ -62,6 +62,7 @@ Needs getNeeds(const std::string &word) {
       {"replace", {{"with", R"("a")"}, {"block", "2"}}},
       {"attention", {{"query", R"("a")"}, {"key", R"("a")"}, {"value", R"("a")"}, {"heads", "2"}}},
       {"attend", {{"from", R"("a")"}, {"over", R"("s")"}, {"segments", R"("w")"}, {"heads", "2"}}},
+      {"graph_convolution", {{"edges", R"("e")"}}},
       {"dropout", {{"rate", "0.5"}}},
       {"loss", {{"name", R"("bag")"}}},
       {"boundaries", {{"name", R"("words")"}, {"rule", R"("whitespace")"}}},
@@ -84,11 +85,16 @@ KeyPlace getPlace(const ObjectInfo &stage) {
     before += R"({"op": "boundaries", "name": "w", "rule": "whitespace"}, )"
               R"({"op": "shorten", "segments": "w", "to": "s"}, )";
   }
+  std::string settings = stage.find("local") ? R"(, "defaults": {"heads": 2})" : "";
+  std::string next;
+  if (word == "graph_convolution") {
+    settings = R"(, "inputs": {"s": {"context": 8}, "e": {"on": "s", "type": "edges"}})";
+    before += R"({"op": "embedding", "input": "s"}, )";
+    next = R"(, {"op": "norm", "from": "a"})";
+  }
   std::string after =
-      R"(, {"op": "head")" + std::string(word == "top_down" ? R"(, "first": 1})" : "}");
-  bool hasLocalLayers = stage.find("local") != nullptr;
-  return {head + (hasLocalLayers ? R"(, "defaults": {"heads": 2})" : "") + R"(, "stages": [)" +
-              before + "{",
+      next + R"(, {"op": "head")" + std::string(word == "top_down" ? R"(, "first": 1})" : "}");
+  return {head + settings + R"(, "stages": [)" + before + "{",
           "}" + (word == "head" ? "" : after) + "]}", needs, &stage.keys};
 }
 
@@ -260,7 +266,8 @@ TEST(Keys, AreDocumented) {
         withDefault |= names && row.find(key.otherwise) != std::string::npos;
       }
       bool inside = key.name == "window" || key.name == "base" || key.name == "kind" ||
-                    key.name == "steps"; // written as JSON there
+                    key.name == "steps" || key.name == "signed_bias" ||
+                    key.name == "vectors"; // written as JSON there
       EXPECT_TRUE(described || inside) << name;
       EXPECT_TRUE(withDefault || inside) << name << " by default " << key.otherwise;
       EXPECT_FALSE(key.meaning.empty() || key.type.empty() || key.otherwise.empty()) << name;
