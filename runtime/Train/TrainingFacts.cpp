@@ -111,6 +111,10 @@ void RowCounts::add(const Plan &plan, const BatchInputs &inputs) {
   };
   if (!inputs.lengths.empty()) {
     count("tokens", true, inputs.lengths, plan.model.context);
+  } else if (!inputs.padding.empty()) {
+    axes["tokens"].computed += std::ssize(inputs.padding);
+    axes["tokens"].padding +=
+        std::ranges::count_if(inputs.padding, [](float mark) { return mark != 0; });
   }
   for (const auto &[name, given] : inputs.given) {
     count(name, plan.scalars.contains(plan.lengthName(name)), given.counts, given.capacity);
