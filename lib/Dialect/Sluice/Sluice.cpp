@@ -194,7 +194,7 @@ LogicalResult AxisOp::verify() {
     auto vocabulary = dyn_cast<IntegerAttr>(stream.getValue());
     if (!getCapacity() || !vocabulary || !vocabulary.getType().isInteger(64) ||
         vocabulary.getInt() < 1) {
-      return emitOpError("S-150: expected streams of a given axis with a vocabulary of at least 1, "
+      return emitOpError("S-151: expected streams of a given axis with a vocabulary of at least 1, "
                          "an i64, each, found otherwise for ")
              << stream.getName();
     }

@@ -498,12 +498,12 @@ func.func @start_with_another_row(%x: !sluice.seq<@fine, 4, f32>, %r: tensor<3xf
 
 // -----
 
-// expected-error@+1 {{S-150: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
+// expected-error@+1 {{S-151: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
 sluice.axis @target streams {class = 2 : i64}
 
 // -----
 
-// expected-error@+1 {{S-150: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
+// expected-error@+1 {{S-151: expected streams of a given axis with a vocabulary of at least 1, an i64, each, found otherwise for "class"}}
 sluice.axis @source given 5 vocabulary 7 streams {class = 0 : i64}
 
 // -----

@@ -165,7 +165,7 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
     - S-058: an axis of segments has a capacity of at least 1 and below 2^31, a minimum
       distance of at least 1, and is not given.
     - S-059: segments are of a scale of the predicted tokens, or of their segments.
-    - S-150: streams are of a given axis, and each has a vocabulary, an i64 of at least 1.
+    - S-151: streams are of a given axis, and each has a vocabulary, an i64 of at least 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$capacity,
                    OptionalAttr<I64Attr>:$vocabulary,
