@@ -145,7 +145,8 @@ static void listRelative(LayerOp op, WeightList &list, int64_t queries, int64_t 
     bool isVectors = relative.getTerms() == RelativeTerms::vectors;
     list.add("attention.relative.table",
              {2 * relative.getDistances() + 1, isVectors ? *op.getHeadSize() : *op.getHeads()},
-             isVectors ? InitialValues::normal : InitialValues::zeros, embeddingDeviation);
+             isVectors ? InitialValues::normal : InitialValues::zeros,
+             isVectors ? embeddingDeviation : 0);
   }
   if (!op.isXl()) {
     return;
