@@ -78,7 +78,15 @@ BatchInputs InputView::inputs() {
 BatchInputs InputView::promptInputs() { return {prompt(), givenIn(promptPrefix, 1), {}}; }
 
 std::span<int64_t> InputView::textCounts(const std::string &name) {
-  return countsIn(textPrefix + name + ".count", plan().generationRows());
+  return givenCounts(textPrefix + name + ".count", plan().generationRows());
+}
+
+std::span<int64_t> InputView::givenCounts(const std::string &name, int64_t rows) {
+  if (plan().inputs.contains(name)) {
+    return countsIn(name, rows);
+  }
+  unreadCounts[name].resize(static_cast<size_t>(rows));
+  return unreadCounts[name];
 }
 
 std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &prefix,
@@ -89,7 +97,7 @@ std::map<std::string, BatchInputs::Given> InputView::givenIn(const std::string &
     all[name] = {given.capacity,
                  {reinterpret_cast<int32_t *>(device->host() + region.offset),
                   static_cast<size_t>(rows * given.capacity)},
-                 given.on.empty() ? countsIn(prefix + name + ".count", rows)
+                 given.on.empty() ? givenCounts(prefix + name + ".count", rows)
                                   : std::span<int64_t>()};
   }
   return all;
@@ -112,11 +120,16 @@ void InputView::sendInputs(const std::string &entry) {
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
   }
+  auto sendCounts = [&](const std::string &name, std::span<int64_t> counts) {
+    if (plan().inputs.contains(name)) {
+      send(name, counts.size_bytes());
+    }
+  };
   auto sendGiven = [&](const std::string &prefix, int64_t rows) {
     for (const auto &[name, given] : givenIn(prefix, rows)) {
       send(prefix + name, given.tokens.size_bytes());
       if (!given.counts.empty()) {
-        send(prefix + name + ".count", given.counts.size_bytes());
+        sendCounts(prefix + name + ".count", given.counts);
       }
     }
   };
@@ -127,7 +140,7 @@ void InputView::sendInputs(const std::string &entry) {
     send("text", text().size_bytes());
     for (const auto &[name, given] : plan().given) {
       if (given.on.empty()) {
-        send(textPrefix + name + ".count", textCounts(name).size_bytes());
+        sendCounts(textPrefix + name + ".count", textCounts(name));
       }
     }
   } else if (isScored || entry == "predict") {

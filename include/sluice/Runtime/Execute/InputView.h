@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Execute/ArenaView.h"
 
 #include <initializer_list>
+#include <vector>
 
 namespace sluice::runtime {
 
@@ -50,6 +51,13 @@ private:
   std::span<int32_t> tokensIn(const std::string &name, int64_t rows);
   std::span<int64_t> countsIn(const std::string &name, int64_t rows);
   std::map<std::string, BatchInputs::Given> givenIn(const std::string &prefix, int64_t rows);
+
+  /// Returns the counts of a named input, which the plan does not have if no launch reads them: a
+  /// prompt's where no layer before a state reads the input, a text's where no layer of the tokens
+  /// does.
+  std::span<int64_t> givenCounts(const std::string &name, int64_t rows);
+
+  std::map<std::string, std::vector<int64_t>> unreadCounts; ///< by name, for the host to write
 };
 
 } // namespace sluice::runtime
