@@ -51,12 +51,11 @@ size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
               "an earlier loss of the tokens' scale");
   size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
   std::vector<size_t> rows = {make("map", path + ".entropy", {x})};
-  bool spikes = fields.find("spike");
   int64_t most = fields.integer("spike", 1, fields.find("rise") ? 1 : 0);
   for (int64_t by = 1; by <= most; ++by) {
     rows.push_back(earlier(path + ".entropy.before." + std::to_string(by), rows[0], by));
   }
-  if (spikes) {
+  if (fields.find("spike")) {
     rows.push_back(convertToScale(rows[0], make("position", path + ".rule.first", {})));
   }
   return make("map", path + ".rule", rows);

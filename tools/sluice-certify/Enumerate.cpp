@@ -45,11 +45,8 @@ public:
   /// Given values have their own length, independent of the tokens' length.
   int64_t computeLength(size_t value) const {
     constexpr int64_t givenLength = 3;
-    if (graph.values[value].isGiven) {
-      return givenLength;
-    }
-    int64_t factor = graph.values[value].factor;
-    return (length + factor - 1) / factor;
+    const ModelValue &of = graph.values[value];
+    return ((of.isGiven ? givenLength : length) + of.factor - 1) / of.factor;
   }
 
   /// Returns null if nothing is stored; lazy values are read through.
