@@ -14,7 +14,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   // FORMED-LABEL: func.func @forward
   // FORMED-DAG: plan.bind "input:source" : tensor<2x5xi32>
   // FORMED-DAG: plan.bind "input:class" : tensor<2x5xi32>
-  // FORMED: plan.bind "input:source.count"
+  // FORMED-DAG: plan.bind "input:source.count"
   // FORMED-NOT: input:class.count
   func.func @forward(%t: !sluice.seq<@s1, 0, i32>, %s: !sluice.seq<@e1, 0, i32>, %c: !sluice.seq<@e1, 0, i32>)
       -> !sluice.seq<@s1, 8, f32> {
