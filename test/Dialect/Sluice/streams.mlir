@@ -23,7 +23,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
     %x = sluice.embed %t, %table : (!sluice.seq<@s1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@s1, 8, f32>
     %w = sluice.embed %s, %table : (!sluice.seq<@e1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@e1, 8, f32>
     %d = sluice.embed %c, %classes : (!sluice.seq<@e1, 0, i32>, tensor<2x8xf32>) -> !sluice.seq<@e1, 8, f32>
-    %k = sluice.map %w, %d {
+    %k = sluice.map (%w, %d) {
     ^bb0(%a: f32, %b: f32):
       %sum = arith.addf %a, %b : f32
       sluice.yield %sum : f32
