@@ -64,7 +64,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   sluice.axis @source given 5 vocabulary 9
   sluice.scale @e1 on @source factor 1
   func.func @lookup(%s: !sluice.seq<@e1, 0, i32>, %table: tensor<7x8xf32>) {
-    // expected-error@+1 {{S-043: expected a row for each of the 9 tokens of the given axis @source, found 7}}
+    // expected-error@+1 {{S-043: expected a row for each of the 9 tokens of the given input @source, found 7}}
     %x = sluice.embed %s, %table : (!sluice.seq<@e1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@e1, 8, f32>
     return
   }

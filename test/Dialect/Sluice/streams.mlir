@@ -14,7 +14,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   // FORMED-LABEL: func.func @forward
   // FORMED-DAG: plan.bind "input:source" : tensor<2x5xi32>
   // FORMED-DAG: plan.bind "input:class" : tensor<2x5xi32>
-  // FORMED: plan.bind "input:source.count"
+  // FORMED-DAG: plan.bind "input:source.count"
   // FORMED-NOT: input:class.count
   func.func @forward(%t: !sluice.seq<@s1, 0, i32>, %s: !sluice.seq<@e1, 0, i32>, %c: !sluice.seq<@e1, 0, i32>)
       -> !sluice.seq<@s1, 8, f32> {
@@ -23,7 +23,7 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
     %x = sluice.embed %t, %table : (!sluice.seq<@s1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@s1, 8, f32>
     %w = sluice.embed %s, %table : (!sluice.seq<@e1, 0, i32>, tensor<7x8xf32>) -> !sluice.seq<@e1, 8, f32>
     %d = sluice.embed %c, %classes : (!sluice.seq<@e1, 0, i32>, tensor<2x8xf32>) -> !sluice.seq<@e1, 8, f32>
-    %k = sluice.map %w, %d {
+    %k = sluice.map (%w, %d) {
     ^bb0(%a: f32, %b: f32):
       %sum = arith.addf %a, %b : f32
       sluice.yield %sum : f32

@@ -230,7 +230,7 @@ static const char *const convolutions =
 static const char *const encoders =
     R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
   "inputs": {"source": {"context": 19, "vocabulary": 23}, "hint": {"context": 5},
-             "tag": {"on": "source", "vocabulary": 3}},
+             "tag": {"on": "source", "vocabulary": 5}},
   "defaults": {"heads": 3, "key_value_heads": 1, "feed_forward": 20},
   "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
              {"op": "embedding", "input": "tag", "to": "tags"},
