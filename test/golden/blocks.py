@@ -1,7 +1,15 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Blocks of docs/spec.md, one row at a time: `concatenate`, `split`, `replace`; and `project`."""
+import math
+
 import torch
 import torch.nn.functional as F
+
+
+def activated(kind, x):
+    if kind == "gelu_tanh":
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+    return {"none": lambda y: y, "relu": F.relu, "gelu": F.gelu}[kind](x)
 
 
 class Blocks:
@@ -21,9 +29,11 @@ class Blocks:
         return method in ("concatenate", "split") or stage["op"] == "project"
 
     def projected(self, prefix, stage, x, streams):
-        """W x + V z + b, each of its own width."""
+        """act(W x + V z + b), each of its own width."""
         y = self.linear(prefix, x.rows())
-        return y + self.linear(prefix + "with.", streams[stage["with"]].rows()) if "with" in stage else y
+        if "with" in stage:
+            y = y + self.linear(prefix + "with.", streams[stage["with"]].rows())
+        return activated(stage.get("activation", "none"), y)
 
     def with_ngrams(self, prefix, stage, x, tokens):
         """The mean of x and rows of tables: that of size n is ((x[t - n + 1] a + x[t - n + 2]) a + ...) + x[t] mod 2^31, then

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from attend import Attend
 from attention import Attention
-from blocks import Blocks
+from blocks import Blocks, activated
 from hashes import Hashes
 from predictors import Predictors
 from segments import Segments
@@ -270,12 +270,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
 
     def feed_forward(self, name, x, s):
         inner, kind = self.linear(name + "in.", x), s["activation"]
-        if kind == "swiglu":
-            inner = F.silu(self.linear(name + "gate.", x)) * inner
-        elif kind == "gelu_tanh":
-            inner = 0.5 * inner * (1 + torch.tanh(math.sqrt(2 / math.pi) * (inner + 0.044715 * inner ** 3)))
-        else:
-            inner = {"relu": F.relu, "gelu": F.gelu}[kind](inner)
+        inner = F.silu(self.linear(name + "gate.", x)) * inner if kind == "swiglu" else activated(kind, inner)
         return self.linear(name + "out.", inner)
 
     def layer(self, prefix, x, over, s, f, g, streams, counts=None):
@@ -392,8 +387,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             coarse = self.linear(scale["upsample"], coarse).unflatten(1, (-1, self.width))[:, place]
         weight = torch.cat((self.weights[scale["project"] + "weight"], self.weights[scale["project"] + "with.weight"]), 1)
         row = F.linear(torch.cat((row, coarse), 1), weight, self.weights.get(scale["project"] + "bias"))
-        kind = stage.get("projection_activation", "none")
-        return row if kind == "none" else {"gelu": F.gelu, "relu": F.relu}[kind](row)
+        return activated(stage.get("projection_activation", "none"), row)
 
     def logits(self, tokens):
         """tokens [B, N] -> [B, N, V]; what else is minimized is in `others`."""
