@@ -174,6 +174,20 @@ static double countBytes(RankedTensorType type, AccessAttr access, dispatch::Dom
   return elements * type.getElementTypeBitWidth() / 8;
 }
 
+/// Returns the additions of a range, at most one per row of the source or entry of the list, and
+/// the products with its weights.
+static double countRange(dispatch::RowsOp op, RankedTensorType type, AccessAttr access) {
+  if (access.getKind() != AccessKind::Range) {
+    return 0;
+  }
+  if (!access.isListed()) {
+    return double(type.getNumElements());
+  }
+  auto list = cast<RankedTensorType>(op.getInputs()[unsigned(access.getList())].getType());
+  int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
+  return double(list.getNumElements() * width) * (access.getWeight() >= 0 ? 2 : 1);
+}
+
 Work target::computeWork(dispatch::RowsOp op) {
   Work work;
   int64_t launchRows = op.getDomain().getLaunchRows();
@@ -182,7 +196,7 @@ Work target::computeWork(dispatch::RowsOp op) {
     auto type = cast<RankedTensorType>(input.getType());
     auto access = cast<AccessAttr>(op.getAccesses()[i]);
     work.bytes += countBytes(type, access, op.getDomain());
-    work.flops += access.getKind() == AccessKind::Range ? double(type.getNumElements()) : 0;
+    work.flops += countRange(op, type, access);
     sequence |= type.getRank() == 3;
   }
   for (auto [i, output] : llvm::enumerate(op.getOutputs())) {

@@ -127,6 +127,16 @@ TEST(Cost, MapsStoreOnlyOperandsOfTheDerivative) {
   EXPECT_EQ(estimateCost(map("%z = arith.mulf %x, %r : f32")).savedBytes, 2 * 4 * (3 * 4 * 2));
 }
 
+TEST(Cost, GraphSumCountsTheEntriesOfItsLists) {
+  // Two entries per edge and 3 * 16 rows of 2 columns: a product and a sum each, and `left`.
+  std::string x = "!sluice.seq<@g1, 2, f32>", n = "!sluice.seq<@g1, 0, f32>";
+  Cost cost = estimateCost("(%x: " + x + ", %n: " + n +
+                           ") { %y = sluice.graph_sum %x left(%n) right(%n) over \"links\" "
+                           "capacity 5 : (" +
+                           x + ", " + n + ", " + n + ") -> " + x + " return }");
+  EXPECT_EQ(cost.flops, 2 * (3 * 10 * 2 + 3 * 16 * 2) + 3 * 16 * 2);
+}
+
 TEST(Cost, PositionsCostNothing) {
   Cost cost = estimateCost(
       "(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "

@@ -31,11 +31,30 @@ int64_t extent(Operation *op, const reference::Evaluator<double> &evaluator, Val
   return evaluator.getPositions(result) + (lazy ? 9 : 0);
 }
 
+/// Lists of `sluice.degrees` for 120 edges: each of 16 rows is a neighbour of each other one.
+std::vector<int32_t> getAllEdges() {
+  std::vector<int32_t> lists;
+  for (int batchRow = 0; batchRow < rows; ++batchRow) {
+    for (int32_t p = 0; p < 16; ++p) {
+      lists.push_back(15 * (p + 1));
+    }
+    for (int32_t p = 0; p < 16; ++p) {
+      for (int32_t q = 0; q < 16; ++q) {
+        if (p != q) {
+          lists.push_back(q);
+        }
+      }
+    }
+  }
+  return lists;
+}
+
 /// All results of `op`, one vector per (row, position).
 std::vector<std::vector<Doubles>> observe(Operation *op, func::FuncOp function,
                                           const Arguments &arguments, RuntimeValues setting) {
   reference::Evaluator<double> evaluator(function->getParentOfType<ModuleOp>(), setting);
   arguments.set(evaluator, function);
+  evaluator.edges["all"] = getAllEdges();
   EXPECT_TRUE(succeeded(evaluator.evaluate(function)));
   std::vector<std::vector<Doubles>> all(setting.rows);
   for (int64_t b = 0; b < setting.rows; ++b) {
@@ -324,6 +343,28 @@ const RelationCase cases[] = {
      "sluice.yield %z : i32 } : (" TOKENS ") -> " TOKENS " return %y : " TOKENS " }"},
     {"sum_columns", RESCALE("sum_columns", "", SEQ("s2", 3), SEQ("s2", 0))},
     {"repeat_columns", RESCALE("repeat_columns", "", SEQ("s2", 0), SEQ("s2", 3))},
+    {"clear_padding",
+     "(%x: " SEQ("g1", 2) ") -> " SEQ("g1", 2) " { %y = sluice.clear_padding %x fill 0.0 : (" SEQ(
+         "g1", 2) ") -> " SEQ("g1", 2) " return %y : " SEQ("g1", 2) " }"},
+    {"degrees",
+     "() -> " SEQ("g1", 0) " { %y = sluice.degrees over \"all\" capacity 120 : () -> " SEQ(
+         "g1", 0) " return %y : " SEQ("g1", 0) " }"},
+    {"graph_sum",
+     "(%x: " SEQ("g1", 2) ", %l: " SEQ("g1", 0) ", %r: " SEQ("g1", 0) ") -> " SEQ(
+         "g1", 2) " { %y = sluice.graph_sum %x left(%l) right(%r) over \"all\" capacity 120 : "
+                  "(" SEQ("g1",
+                          2) ", " SEQ("g1",
+                                      0) ", " SEQ("g1",
+                                                  0) ") -> " SEQ("g1",
+                                                                 2) " return %y : " SEQ("g1",
+                                                                                        2) " }"},
+    {"graph_mean", "(%x: " SEQ("g1", 2) ", %l: " SEQ("g1", 0) ") -> " SEQ(
+                       "g1", 2) " { %y = sluice.graph_sum %x left(%l) over \"all\" capacity 120 : "
+                                "(" SEQ("g1",
+                                        2) ", " SEQ("g1",
+                                                    0) ") -> " SEQ("g1",
+                                                                   2) " return %y : " SEQ("g1",
+                                                                                          2) " }"},
     {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(
                  "s3", 2) ") -> " SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
     {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ(
