@@ -93,6 +93,10 @@ CudaRun buildLaunch(mlir::Operation *op, int64_t shortened) {
   auto model = op->getParentOfType<mlir::ModuleOp>();
   launch.length = model->getAttrOfType<mlir::IntegerAttr>("sluice.context").getInt() - shortened;
   launch.rows = std::max<int64_t>(domain.getBatch() - (shortened ? 1 : 0), 1);
+  for (int64_t b = 0; domain.getAxis() && b < domain.getBatch(); ++b) {
+    int64_t whole = domain.getPositions() * std::max<int64_t>(domain.getFactor(), 1);
+    launch.lengths.push_back(std::max<int64_t>(whole - shortened - (shortened ? b % 3 : 0), 0));
+  }
   for (mlir::Type operand : op->getOperandTypes()) {
     auto type = llvm::cast<mlir::RankedTensorType>(operand);
     int64_t count = type.getNumElements();
