@@ -9,26 +9,51 @@
 #include "sluice/Explain/Reach.h"
 #include "sluice/Explain/Verdict.h"
 
+#include "llvm/ADT/StringMap.h"
+
 using namespace mlir;
 using namespace sluice;
 
-/// Returns the name of the stage that an op of a layer, or of one of its blocks, belongs to. A
-/// stage "attention" alone has separate maps of keys and values, and a layer always has attention.
-static std::string getBlockWord(Operation *op) {
-  StringRef stage = getOriginStage(op);
-  bool hasAttention = false;
-  for (Operation &other : *op->getBlock()) {
-    StringRef part = getOriginStage(&other) == stage ? getOriginPart(&other) : StringRef();
-    if (part == "attention.key") {
-      return "attention";
+namespace {
+
+/// Names of the stages whose ops a layer, or one of its blocks, has in one function.
+class BlockWords {
+public:
+  explicit BlockWords(Operation *any) : block(any->getBlock()) {}
+
+  /// Returns "layer", "attention" or "feed_forward". A stage "attention" alone has separate maps of
+  /// keys and values, and a layer always has attention.
+  std::string get(Operation *op) {
+    if (words.empty()) {
+      collect();
     }
-    hasAttention |= part.starts_with("attention.");
+    return words.lookup(getOriginStage(op));
   }
-  return hasAttention ? "layer" : "feed_forward";
-}
+
+private:
+  void collect() {
+    for (Operation &op : *block) {
+      OriginAttr origin = getOrigin(&op);
+      if (!origin) {
+        continue;
+      }
+      std::string &word = words.try_emplace(origin.getStage(), "feed_forward").first->second;
+      if (origin.getPart() == "attention.key") {
+        word = "attention";
+      } else if (origin.getPart().starts_with("attention.") && word != "attention") {
+        word = "layer";
+      }
+    }
+  }
+
+  Block *block;
+  llvm::StringMap<std::string> words; ///< by stage
+};
+
+} // namespace
 
 /// Returns the name of an op in specs; without a spec, the name of the op.
-static std::string getWordFor(Operation *op) {
+static std::string getWordFor(Operation *op, BlockWords &words) {
   StringRef part = getOriginPart(op);
   if (isa<FoldOp>(op) && part == "fold") {
     return "shorten (linear)";
@@ -47,7 +72,7 @@ static std::string getWordFor(Operation *op) {
     return "attention";
   }
   if (isLayer && !isa<AttentionOp>(op)) {
-    return getBlockWord(op);
+    return words.get(op);
   }
   return isa<MapOp>(op) && !part.empty() ? part.str() : op->getName().stripDialect().str();
 }
@@ -55,7 +80,8 @@ static std::string getWordFor(Operation *op) {
 /// Describes a position: "position 3 of the shorten at a.json:7:5".
 static std::string describeValue(Value value, int64_t position) {
   Operation *op = value.getDefiningOp();
-  return "position " + std::to_string(position) + " of the " + getWordFor(op) + " at " +
+  BlockWords words(op);
+  return "position " + std::to_string(position) + " of the " + getWordFor(op, words) + " at " +
          spec::toString(getOpLocation(op));
 }
 
@@ -101,9 +127,10 @@ std::string sluice::describe(const FoundLeak &leak) {
 std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
   std::vector<CausalStep> steps;
   StringRef stage; // stage of the last step
+  BlockWords words(leak.loss);
   for (size_t i = leak.path.size() - 1; i-- > 0;) {
     Operation *op = leak.path[i].first.getDefiningOp();
-    CausalStep step = {getOpLocation(op), getWordFor(op), leak.path[i + 1].second,
+    CausalStep step = {getOpLocation(op), getWordFor(op, words), leak.path[i + 1].second,
                        leak.path[i].second};
     StringRef own = getOriginStage(op);
     bool isSame = !steps.empty() && !own.empty() && own == stage;
