@@ -28,10 +28,18 @@ std::optional<FoundLeak> sluice::findLeakAt(func::FuncOp function, int64_t lengt
 std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length, bool missing,
                                             int64_t firstRow, int64_t *budget) {
   ReadWalk walk(plan, length, missing, budget);
+  std::optional<ReadWalk> present; // reads of positions that exist
   for (CrossEntropyOp loss : getLossOps(plan.function)) {
     int64_t allowed = latestAllowed(loss), scored = static_cast<int64_t>(loss.getFirst());
     for (int64_t row = std::max(firstRow, scored); row < length; ++row) {
+      const ReadWalk *used = &walk;
       ReadWalk::ReachedToken reach = walk.at(loss.getInput(), row);
+      // With a target that is not after its row, a position that exists whenever the row does is no
+      // leak, but may hide one.
+      if (missing && reach.token <= row && reach.token > std::max<int64_t>(row + allowed, -1)) {
+        used = present ? &*present : &present.emplace(plan, length, /*missing=*/false, budget);
+        reach = used->at(loss.getInput(), row);
+      }
       if (reach.token <= std::max<int64_t>(row + allowed, -1)) {
         continue;
       }
@@ -40,7 +48,7 @@ std::optional<FoundLeak> sluice::findLeakAt(const ReadPlan &plan, int64_t length
       leak.witness.length = length;
       leak.witness.row = row;
       leak.witness.token = reach.token;
-      leak.path = walk.pathFrom(loss.getInput(), row);
+      leak.path = used->pathFrom(loss.getInput(), row);
       if (!isa<BlockArgument>(leak.path.back().first)) {
         leak.witness.length =
             std::min(length, reach.token); // excludes the position at the end of the path

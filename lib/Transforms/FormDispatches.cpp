@@ -136,6 +136,7 @@ void Former::measureLines() {
     std::string name = getAxisName(source, type);
     bool isCounted = isGiven(source, type) || (hasLines && source.getSymName() != "prefill");
     if (isCounted && !mixed.contains(name) && measured.insert(name).second) {
+      emitter.b.setLoc((*argument.user_begin())->getLoc());
       storeTextLengths(name, type, emitter);
     }
   }

@@ -29,7 +29,7 @@ succeeds "compile" "$sluice" compile "$root/models/tiny/vanilla.json" -o "$work/
 "$readelf" -d "$work/model.sla" > "$work/dynamic"
 lacks "an artifact links no library" 'NEEDED' "$work/dynamic"
 "$nm" -D "$work/model.sla" > "$work/symbols"
-succeeds "the artifact defines its kernels" grep -Eq ' [tTD] .*([0-9a-f]+_cpu_avx2|sluice_plan)' "$work/symbols"
+succeeds "the artifact defines its kernels" grep -Eq ' [tTD] .*([0-9a-f]+_cpu_avx(2|512)|sluice_plan)' "$work/symbols"
 {
   echo "listed"
   grep ' U ' "$work/symbols" || true

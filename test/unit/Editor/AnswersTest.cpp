@@ -210,8 +210,8 @@ TEST(CodeActions, OfferTheAdvisedEdit) {
 }
 
 TEST(Completion, OffersAbsentKeys) {
-  std::vector<std::string> keys = {"from",   "to",     "frozen",   "share",
-                                   "method", "window", "segments", "width"};
+  std::vector<std::string> keys = {"from",   "to",       "frozen", "share", "method",
+                                   "window", "segments", "width",  "start"};
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, |})" + rest), keys);
   EXPECT_EQ(labels(head + R"({"op": "shorten", "factor": 4, "me|"})" + rest), keys);
   EXPECT_EQ(labels(head + "{|"), std::vector<std::string>{"op"});
