@@ -58,11 +58,12 @@ static SmallVector<RowRead> flowReads(CausalFlowInterface op) {
 
 /// Returns the axis of a value's rows if they are segments, and the distance of its rows on that
 /// axis; 0 if the rows are counted neither in tokens nor in segments. Given values count as one
-/// row.
+/// row, and so do rows of their segments.
 static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
   Operation *op = value.getOwner();
   if (auto sequence = dyn_cast<SequenceType>(value.getType())) {
-    std::string axis = isSegmented(op, sequence) ? getAxisName(op, sequence) : "";
+    bool isNamed = isSegmented(op, sequence) && !isGiven(op, sequence);
+    std::string axis = isNamed ? getAxisName(op, sequence) : "";
     return {axis, getDomainFactor(op, sequence, axis)};
   }
   dispatch::DomainAttr domain = dispatch::getRowDomain(value);
@@ -73,8 +74,9 @@ static std::pair<std::string, int64_t> getRowDomain(OpResult value) {
     return {"", domain.getFactor()};
   }
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, domain.getAxis());
-  if (axis && !axis.getSegments()) { // each text has its own number of tokens, or of given rows
-    return {"", axis.getCapacity() ? 0 : domain.getFactor()};
+  AxisOp root = getRootAxis(axis); // each text has its own number of tokens, or of given rows
+  if (root && (root == axis || root.getCapacity())) {
+    return {"", root.getCapacity() ? 0 : domain.getFactor()};
   }
   return {domain.getAxis().str(), domain.getFactor()};
 }
@@ -104,10 +106,16 @@ void ReadGraph::addSegmentations(func::FuncOp function) {
     }
   }
   for (Operation &op : function.getBody().front()) {
+    // Segments of a given axis have no numbers here, so that their rows are read whole; the host
+    // needs no count of them.
     if (auto segment = dyn_cast<SegmentOp>(op)) {
+      if (isGiven(segment, segment.getEnds().getType())) {
+        continue;
+      }
       add(cast<OpResult>(segment.getCounts()), cast<OpResult>(segment.getEnds()));
       axes[getAxisName(&op, segment.getEnds().getType())] = segmentations.size();
-    } else if (auto scan = dyn_cast<dispatch::SegmentScanOp>(op)) {
+    } else if (auto scan = dyn_cast<dispatch::SegmentScanOp>(op);
+               scan && axisOfScan.contains(scan)) {
       add(cast<OpResult>(scan.getCounts()), cast<OpResult>(scan.getEnds()));
       axes[axisOfScan.lookup(scan)] = segmentations.size();
     }

@@ -47,6 +47,8 @@ bool MaskTable::allows(IntegerSet mask, int64_t p, int64_t q, int64_t n) {
 
 /// Rows of a segment axis at every length; the axis is larger than the enumerated bits.
 static constexpr int64_t mostSegments = 12;
+/// Rows of a given axis: any token of an encoder, not the target's tokens.
+static constexpr int64_t givenLength = 7;
 
 static bool isRead(Operation *op) {
   return isa<ShiftOp, UpsampleOp, UnfoldOp, LastOp>(op); // no storage of their own
@@ -199,9 +201,8 @@ Computation Enumeration::computeSegmentRow(OpResult result, int64_t p) const {
 }
 
 int64_t Enumeration::positions(Value value) const {
-  constexpr int64_t otherLength = 7; // any token of an encoder, not the target's tokens
   Scale scale = findScale(value);
-  int64_t tokens = scale.isTarget ? length : scale.rows > 0 ? scale.rows : otherLength;
+  int64_t tokens = scale.isTarget ? length : scale.rows > 0 ? scale.rows : givenLength;
   return scale.factor == 0 ? 1 : (tokens + scale.factor - 1) / scale.factor;
 }
 
@@ -466,8 +467,8 @@ int64_t SegmentStrings::countEndPlaces(size_t cut, const SegmentEnds &ends, int6
       return static_cast<int64_t>(ends[i].size());
     }
   }
-  int64_t factor = getFactor(cuts[cut], type);
-  return (length + factor - 1) / factor;
+  int64_t factor = getFactor(own, type);
+  return ((isGiven(own, type) ? givenLength : length) + factor - 1) / factor;
 }
 
 std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends) {
@@ -477,7 +478,10 @@ std::optional<Violation> SegmentStrings::extend(int64_t length, SegmentEnds ends
   }
   int64_t places = countEndPlaces(cut, ends, length);
   ends.emplace_back();
-  for (int64_t bits = 0; bits < (int64_t{1} << places); ++bits) {
+  // A bit closes the last segment of a given axis.
+  bool isClosed = isGiven(cuts[cut], cuts[cut].getBits().getType());
+  for (int64_t bits = isClosed ? int64_t{1} << (places - 1) : 0; bits < (int64_t{1} << places);
+       ++bits) {
     ends.back().clear();
     for (int64_t p = 0; p < places; ++p) {
       if (bits >> p & 1) {
