@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-MASK = 2**64 - 1
+from order import MASK, mix, permute
+
 SUPPORTED = {"heads", "activation", "rotary"}
 
 
@@ -180,26 +181,6 @@ def load_checkpoint(folder, join):
 
 
 # The order of training data, as docs/running.md gives it.
-
-def mix(x):
-    x = (x + 0x9E3779B97F4A7C15) & MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    return x ^ (x >> 31)
-
-
-def permute(index, count, key):
-    half = max(1, ((count - 1).bit_length() + 1) // 2)
-    low = (1 << half) - 1
-    while True:
-        left, right = index >> half, index & low
-        for turn in range(6):
-            left, right = right, left ^ (mix(key ^ mix((right + (turn << 56)) & MASK)) & low)
-        index = left << half | right
-        if index < count:
-            return index
-
-
 def batch_of_step(data, spec, step):
     """[B, N + 1] of step `step`, counted from 1, of one file; the epoch must not have ended."""
     context, batch, seed = spec["context"], spec["batch"], spec.get("seed", 0)

@@ -17,7 +17,8 @@ namespace {
 /// Requirements of a model on its capacities.
 struct CapacityLimits {
   int64_t period = 1; ///< capacities are multiples of it: of the factors of all streams
-  int64_t least = 1;  ///< least capacity: tables by distance have no rows for larger distances
+  int64_t least = 1;  ///< minimum capacity: a layer has at least as many distances as its table of
+                      ///< biases, but tables of signed distances are clipped
 };
 } // namespace
 
@@ -31,9 +32,11 @@ static CapacityLimits getLimits(const ParsedSpec &spec) {
         limits.period = std::lcm(limits.period, std::max<int64_t>(1, stream.getFactor()));
       }
     }
-    auto weight = dyn_cast<spec::WeightOp>(stage);
-    if (weight && weight.getSymName().ends_with("attention.relative.table")) {
-      distances = std::max(distances, weight.getShape().front());
+    auto layer = dyn_cast<spec::LayerOp>(stage);
+    spec::RelativeAttr relative =
+        layer ? layer.getRelative().value_or(spec::RelativeAttr()) : spec::RelativeAttr();
+    if (relative && relative.getTerms() == spec::RelativeTerms::bias) {
+      distances = std::max(distances, std::min(relative.getDistances(), layer.getDistanceCount()));
     }
   }
   limits.least = distances * limits.period;

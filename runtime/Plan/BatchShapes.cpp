@@ -65,6 +65,16 @@ void readShapes(const StrictJson &json, Plan &plan) {
   }
 }
 
+/// Returns the capacity of the input ON whose rows the plan's input edges.ON.NAME connects; the end
+/// for other inputs.
+static auto findInputOfEdges(const BatchShape &shape, const std::string &place) {
+  constexpr std::string_view prefix = "edges.";
+  size_t dot = place.rfind('.');
+  bool isEdges = place.starts_with(prefix) && dot >= prefix.size();
+  return isEdges ? shape.given.find(place.substr(prefix.size(), dot - prefix.size()))
+                 : shape.given.end();
+}
+
 void checkShapes(const StrictJson &json, const Plan &plan) {
   auto require = [&](const auto &places, const std::string &name, int64_t elements, Type type) {
     auto found = places.find(name);
@@ -91,6 +101,22 @@ void checkShapes(const StrictJson &json, const Plan &plan) {
     for (const auto &[name, input] : plan.given) {
       int64_t capacity = shape.given.at(input.on.empty() ? name : input.on);
       require(plan.inputs, name, shape.rows * capacity, Type::i32);
+    }
+    for (const auto &[name, region] : plan.inputs) {
+      auto on = findInputOfEdges(shape, name);
+      if (on != shape.given.end() && region.shape.size() == 2) {
+        int64_t entries = region.shape.back() - plan.given.at(on->first).capacity;
+        require(plan.inputs, name, shape.rows * (on->second + entries), Type::i32);
+      }
+    }
+    for (const SegmentFacts &segments : plan.segments) {
+      require(plan.scalars, segments.counts, 2 * shape.rows, Type::i32);
+      require(plan.scalars, segments.length, shape.rows, Type::i64);
+    }
+    for (const auto &[name, scalar] : plan.scalars) {
+      if (name.starts_with("length.")) { // rows of each line on an axis
+        require(plan.scalars, name, shape.rows, Type::i64);
+      }
     }
     for (const auto &[name, region] : plan.outputs) {
       if (region.shape == std::vector{plan.model.batch, plan.model.context}) {

@@ -226,14 +226,15 @@ std::vector<ReferenceShape> Model::shapes() const {
   return result;
 }
 
-/// Sets the edges of the reference: each row but the last one, with the row before it and row 0.
+/// Sets the edges of the reference: each row but the last one, with the row before it and row 0, as
+/// many as the input can hold.
 static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &input,
                      const std::vector<int64_t> &counts) {
   runtime::BatchInputs::EdgeLists into = executor.inputs().edges.at(input.name);
   auto size = static_cast<size_t>(into.rows + into.entries);
   for (size_t row = 0; row < counts.size(); ++row) {
     runtime::Edges edges;
-    for (int32_t q = 1; q + 1 < counts[row]; ++q) {
+    for (int32_t q = 1; q + 1 < counts[row] && std::ssize(edges) + 2 <= input.capacity; ++q) {
       edges.emplace_back(0, q);
       if (q > 1) {
         edges.emplace_back(q - 1, q);

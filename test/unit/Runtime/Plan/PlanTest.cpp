@@ -493,6 +493,37 @@ TEST(Plan, RejectsWrongProducts) {
           "128 hexadecimal digits");
 }
 
+/// A plan with two shapes of batches, and an input whose lists of edges take 512 bytes in the
+/// second.
+Json planWithShapes(int64_t bytesOfEdges) {
+  Json plan = bigramPlan();
+  int64_t end = plan["memory"]["arena_bytes"];
+  plan["memory"]["arena_bytes"] = end + 320 + bytesOfEdges;
+  plan["inputs"]["source"] = {{"offset", end}, {"type", "i32"}, {"shape", {4, 16}}};
+  plan["inputs"]["source.count"] = {{"offset", end + 256}, {"type", "i64"}, {"shape", {4}}};
+  plan["inputs"]["edges.source.links"] = {
+      {"offset", end + 320}, {"type", "i32"}, {"shape", {4, 24}}};
+  plan["given"]["source"] = {{"vocabulary", 9}};
+  plan["training"]["batch_tokens"] = 64;
+  Json entries = {{"gradient", plan["entries"]["gradient"]},
+                  {"evaluate", plan["entries"]["evaluate"]}};
+  plan["shapes"] = {
+      {{"rows", 4}, {"context", 16}, {"inputs", {{"source", 16}}}},
+      {{"rows", 8}, {"context", 8}, {"inputs", {{"source", 8}}}, {"entries", std::move(entries)}}};
+  return plan;
+}
+
+TEST(Plan, ReadsShapesOfBatches) {
+  Plan plan = parsePlan(planWithShapes(512).dump(), "art");
+  ASSERT_EQ(plan.shapes.size(), 2U);
+  EXPECT_EQ(plan.shapes[1].given.at("source"), 8);
+  EXPECT_TRUE(plan.entries.contains("gradient.1"));
+  std::string message = userError([&] { parsePlan(planWithShapes(448).dump(), "art"); });
+  EXPECT_NE(message.find("\"edges.source.links\" inside the arena with each shape"),
+            std::string::npos)
+      << message;
+}
+
 // cuBLASLt requires that operands start at multiples of 64 bytes.
 TEST(Plan, AlignsProducts) {
   Json plan = planWithProduct();
