@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# BLEU and ROUGE of files; rejected input.
+# BLEU and ROUGE of files and of the lines that a model generates; rejected input.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
+targets=cpu-avx2
 reports() {
   if grep -qE -- "$2" "$work/err"; then pass "$1"; else fail "$1" "expected '$2' in:" "$(tail -n 5 "$work/err")"; fi
 }
@@ -71,4 +72,36 @@ rejects "tokens of ROUGE" 'expected --metric bleu with --tokenize, found --metri
 rejects "an empty text between sentences" '--sentences: expected a text inside a line' score "$work/text" "$work/text" --metric rouge --sentences ''
 rejects "a line end between sentences" 'found "\\u000a"; a line is one text' score "$work/text" "$work/text" --metric rouge --sentences $'\n'
 
+# Lines that a model with a tokenizer generates.
+python3 - "$work" << 'PYTHON'
+import random, sys
+draw = random.Random(3)
+lines = [" ".join(draw.choice("abcdefgh") * 2 for _ in range(draw.randint(4, 5))) for _ in range(400)]
+open(f"{sys.argv[1]}/train.txt", "w").write("\n".join(lines) + "\n")
+open(f"{sys.argv[1]}/source.txt", "w").write("\n".join(lines[:20]) + "\n")
+PYTHON
+succeeds "a tokenizer" "$sluice" tokenizer --data "$work/train.txt" --vocabulary 280 -o "$work/lines.tok"
+succeeds "compile" "$sluice" compile "$root/models/tiny/copy.json" --set vocabulary=300 -t "$targets" -o "$work/copy.sla"
+succeeds "train" "$sluice" train "$work/copy.sla" --data "$work/train.txt" --input "source=$work/train.txt" --tokenizer "$work/lines.tok" \
+  --cpu-target "$targets" --steps 60 --out "$work/run"
+model=("$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --input "source=$work/source.txt")
+succeeds "generate" "$sluice" generate "${model[@]}" --temperature 0 --json
+python3 -c 'import json, sys
+for line in sys.stdin: print(json.loads(line)["text"])' < "$work/out" > "$work/generated.txt"
+sed 's/[^ ]* [^ ]*$/xx/' "$work/generated.txt" > "$work/changed.txt"
+for metric in bleu rouge; do
+  succeeds "$metric of the file" "$sluice" score "$work/generated.txt" "$work/changed.txt" "$work/source.txt" --metric "$metric" --json
+  cp "$work/out" "$work/score.json"
+  succeeds "$metric of the model" "$sluice" eval "${model[@]}" --metric "$metric" --reference "$work/changed.txt" "$work/source.txt" --json
+  cp "$work/out" "$work/eval.json"
+  holds "is the same" '(all(f[1][key] == value for key, value in f[0].items()) and f[1]["proof"] == "proved" and "/60/" in f[1]["weights"] and
+    (0 < f[0]["bleu"] < 100 if f[0]["metric"] == "bleu" else 0 < f[0]["rouge2"] < 1))' "$work/score.json" "$work/eval.json"
+done
+evaluate=(eval "${model[@]}")
+rejects "a metric without references" 'expected --reference FILE with --metric, found none' "${evaluate[@]}" --metric bleu
+rejects "references without a metric" 'expected --metric with --reference, found none' "${evaluate[@]}" --reference "$work/source.txt"
+rejects "a metric with --data" 'expected no --data with --metric' "${evaluate[@]}" --metric bleu --reference "$work/source.txt" --data "$work/source.txt"
+rejects "tokens without a metric" 'expected --metric bleu with --tokenize, found none' "${evaluate[@]}" --data "$work/source.txt" --tokenize none
+rejects "references of other lines" 'two: expected as many lines as .*source\.txt has, 20, found 2' "${evaluate[@]}" --metric bleu --reference "$work/two"
+rejects "neither" 'sluice eval: expected --data, found none' "${evaluate[@]}"
 finish
