@@ -3,6 +3,7 @@
 
 #include "Report/Chart.h"
 #include "Report/Html.h"
+#include "sluice/Runtime/Analyze/Bleu.h"
 #include "sluice/Runtime/Analyze/WordModel.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Generate/Generator.h"
@@ -341,7 +342,7 @@ SampleResult measureSamples(Executor &executor, const std::vector<ByteFile> &cou
     }
     bleu.add(reference.add(prompt, whole), completions);
   }
-  result.refBleu = bleu.compute();
+  result.refBleu = bleu.compute(BleuSmoothing::None).bleu / 100;
   result.written = own.result();
   result.reference = reference.result();
   return result;

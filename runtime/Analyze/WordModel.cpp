@@ -4,31 +4,21 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 namespace sluice::runtime {
 namespace {
-
-using Words = std::vector<std::string>;
 
 Words gramAt(const Words &words, size_t at, size_t n) {
   auto first = words.begin() + static_cast<ptrdiff_t>(at);
   return {first, first + static_cast<ptrdiff_t>(n)};
 }
 
-std::map<Words, int64_t> countGrams(const Words &words, size_t n) {
-  std::map<Words, int64_t> counts;
-  for (size_t at = 0; at + n <= words.size(); ++at) {
-    ++counts[gramAt(words, at, n)];
-  }
-  return counts;
-}
-
 } // namespace
 
-std::vector<std::string> splitWords(std::string_view text) {
+Words splitWords(std::string_view text) {
   constexpr std::string_view between = " \t\n\v\f\r";
   Words words;
   for (size_t at = text.find_first_not_of(between); at != std::string_view::npos;) {
@@ -37,6 +27,19 @@ std::vector<std::string> splitWords(std::string_view text) {
     at = text.find_first_not_of(between, end);
   }
   return words;
+}
+
+GramCounts countGrams(std::span<const std::string> words, size_t n) {
+  GramCounts counts;
+  for (size_t at = 0; at + n <= words.size(); ++at) {
+    std::string gram = words[at];
+    for (const std::string &word : words.subspan(at + 1, n - 1)) {
+      gram += ' ';
+      gram += word;
+    }
+    ++counts[std::move(gram)];
+  }
+  return counts;
 }
 
 WordModel::WordModel(int order) : order(static_cast<size_t>(order)), orders(this->order) {
@@ -111,43 +114,6 @@ double WordModel::bits(const Words &words, size_t first) const {
     sum -= std::log2(probability(all.substr(at - kept, kept), all[at]));
   }
   return sum;
-}
-
-void CorpusBleu::add(const Words &text, const std::vector<Words> &references) {
-  for (size_t n = 1; n <= 4; ++n) {
-    std::map<Words, int64_t> known; // maximum count of each gram in one reference
-    for (const Words &reference : references) {
-      for (const auto &[gram, count] : countGrams(reference, n)) {
-        int64_t &most = known[gram];
-        most = std::max(most, count);
-      }
-    }
-    for (const auto &[gram, count] : countGrams(text, n)) {
-      auto found = known.find(gram);
-      matched[n - 1] += double(std::min(count, found == known.end() ? 0 : found->second));
-      all[n - 1] += double(count);
-    }
-  }
-  auto distance = [&](size_t size) {
-    size_t larger = std::max(size, text.size());
-    return std::pair(larger - std::min(size, text.size()), size); // shorter one in ties
-  };
-  std::pair<size_t, size_t> closest = {SIZE_MAX, 0};
-  for (const Words &reference : references) {
-    closest = std::min(closest, distance(reference.size()));
-  }
-  referenceWords += double(closest.second);
-}
-
-double CorpusBleu::compute() const {
-  double logs = 0;
-  for (size_t n = 0; n < 4; ++n) {
-    if (matched[n] == 0) {
-      return 0;
-    }
-    logs += std::log(matched[n] / all[n]) / 4;
-  }
-  return std::exp(logs + std::min(0.0, 1 - referenceWords / all[0]));
 }
 
 std::array<double, 4> repeats(const Words &words) {

@@ -163,6 +163,8 @@ exits 1 "analyze uses that checkpoint's weights" cmp "$work/frequency-1.json" "$
 refuses "analyze of a missing step" 'checkpoint of step 9' "$sluice" analyze frequency "$art" --weights "$work/run" --step 9 --data "$work/data.txt"
 refuses "a file of a run as artifact" 'run\.json: expected .*, found JSON; it is a part of a run; name the artifact that the run was trained from' \
   "$sluice" inspect "$work/run/run.json"
+refuses "a metric of a model without inputs" 'expected a model with named inputs with --metric' \
+  "$sluice" eval "$art" --weights "$work/run" --metric bleu --reference "$work/data.txt"
 refuses "a stride larger than the window" '--stride: expected a stride from 1 to the window of 32, found 33; 0 takes half the window' \
   "${evaluate[@]}" --weights "$work/run" --stride 33
 refuses "a directory as held-out text" 'found a directory; name the files in it, as in .*/\*' "$sluice" ngram --train "$work/data.txt" --test "$work/run"

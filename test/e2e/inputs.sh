@@ -77,6 +77,9 @@ succeeds "generate" writes --input "source=$work/some.txt"
 python3 -c 'import json, sys; [print(json.loads(line)["text"]) for line in sys.stdin]' < "$work/out" > "$work/copied.txt"
 cp "$work/out" "$work/cached.json"
 succeeds "writes each line of the source" cmp "$work/copied.txt" "$work/some.txt"
+succeeds "a metric of these lines" "$sluice" eval "$work/copy.sla" --cpu-target "$targets" --weights "$work/run" --metric rouge --json \
+  --input "source=$work/some.txt" --reference "$work/some.txt"
+holds "is that of a copy" 'f[0]["rouge1"] == f[0]["rougeLsum"] == 1' "$work/out"
 succeeds "generate --no-cache" writes --input "source=$work/some.txt" --no-cache
 cp "$work/out" "$work/recomputed.json"
 succeeds "writes the same" cmp "$work/recomputed.json" "$work/cached.json"

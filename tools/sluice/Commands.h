@@ -31,6 +31,7 @@ void registerBench(CLI::App &program);
 void registerInspect(CLI::App &program);
 void registerReport(CLI::App &program);
 void registerNgram(CLI::App &program);
+void registerScore(CLI::App &program);
 void registerTokenizer(CLI::App &program);
 
 } // namespace sluice::cli

@@ -2,8 +2,10 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "TextMetric.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Execute/HeldOut.h"
+#include "sluice/Runtime/Generate/GenerateLines.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
@@ -20,7 +22,8 @@ using namespace sluice::runtime;
 struct EvalFlags {
   std::string artifact, weights, perToken, images, tokenizer;
   WeightNames names;
-  std::vector<std::string> data, inputs, labels;
+  std::vector<std::string> data, inputs, labels, references;
+  MetricFlags metric;
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
@@ -176,6 +179,83 @@ std::vector<int64_t> factorsToScore(const EvalFlags &flags, Executor &executor) 
   return factors;
 }
 
+/// Checks the flags of --metric, which has references in place of the text of --data.
+void checkMetric(const EvalFlags &flags, const CLI::App &command) {
+  checkMetricFlags(command, flags.metric);
+  if (flags.metric.metric.empty()) {
+    if (!flags.references.empty()) {
+      throw UserError("sluice eval: expected --metric with --reference, found none; give --metric "
+                      "bleu or rouge, or score the text itself with --data");
+    }
+    if (flags.data.empty()) {
+      throw CLI::RequiredError("--data");
+    }
+    return;
+  }
+  for (const char *flag :
+       {"--data", "--labels", "--images", "--window", "--stride", "--tokens", "--per-token"}) {
+    if (command.count(flag) > 0) {
+      throw UserError(std::string("sluice eval: expected no ") + flag +
+                      " with --metric, which generates a line for each line of --input and scores "
+                      "it against --reference, found it; leave one of them out");
+    }
+  }
+  if (flags.references.empty()) {
+    throw UserError("sluice eval: expected --reference FILE with --metric, found none; give the "
+                    "lines to compare with, one for each line of --input");
+  }
+}
+
+/// Opens the lines that the model generates from.
+InputLines openInputs(const EvalFlags &flags, const Plan &plan, const ReadingOptions &reading) {
+  InputFiles files = parseInputFiles("--input", flags.inputs);
+  if (plan.given.empty()) {
+    throw UserError(showPath(flags.artifact) +
+                    ": expected a model with named inputs with --metric, for whose lines it "
+                    "generates lines, found one without; write texts with sluice generate and "
+                    "score them with sluice score");
+  }
+  requireInputs(plan, files, "--input");
+  return {files, plan, reading};
+}
+
+/// Generates a line for each line of the inputs, and scores them against the references.
+void runMetric(const EvalFlags &flags) {
+  std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
+  const Plan &plan = executor->plan();
+  executor->chooseFactor(flags.factor);
+  ReadingOptions reading{
+      .isRaw = flags.raw,
+      .encoder = findEncoder(flags.tokenizer, flags.weights, plan.model.vocabulary, flags.step),
+      .tokenizer = readTokenizerHash(flags.weights, flags.step)};
+  InputLines inputs = openInputs(flags, plan, reading);
+  for (const auto &[name, lines] : inputs.byName()) {
+    if (std::string cut = lines.describeCut("the input " + name); !cut.empty()) {
+      printNotice(cut);
+    }
+  }
+  std::vector<TextLines> references =
+      readReferences(flags.references, flags.raw, inputs.count(),
+                     showPath(inputs.byName().begin()->second.files().front().path.native()));
+  Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
+  Progress progress;
+  TextLines texts{"generated lines",
+                  generateLines(*executor, inputs, reading.encoder,
+                                [&](double share) { progress.draw(share, "generating"); })};
+  progress.clear();
+  noteInvalidText(texts);
+  nlohmann::ordered_json result = computeMetric(flags.metric, texts, references);
+  if (!flags.json) {
+    std::cout << describeMetric(result) << "\nweights         " << showPath(weights.native())
+              << std::endl;
+    return;
+  }
+  result["leak_allowed"] = plan.verdict != "proved";
+  result["proof"] = plan.verdict;
+  result["weights"] = weights.string();
+  printJson(result);
+}
+
 void runEval(const EvalFlags &flags) {
   checkOutputs({{"--per-token", flags.perToken, FileKind::Npy}},
                joinPaths({{flags.artifact, flags.weights}, flags.data, flags.inputs, flags.labels}),
@@ -224,7 +304,8 @@ void runEval(const EvalFlags &flags) {
 void registerEval(CLI::App &program) {
   auto flags = std::make_shared<EvalFlags>();
   CLI::App *command = program.add_subcommand(
-      "eval", "Measure bits per byte and per character of text that a model has not seen");
+      "eval", "Measure bits per byte and per character of text that a model has not seen, or "
+              "BLEU or ROUGE of the lines that it generates");
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
   command
@@ -233,12 +314,11 @@ void registerEval(CLI::App &program) {
           "Text to score: files whose bytes are token ids, also gzip or zstd; - is standard "
           "input. Or token ids: .npy files of uint16 or int32, or uint16:FILE")
       ->type_name("FILE")
-      ->default_str("")
-      ->required();
+      ->default_str("");
   command
       ->add_option("--input", flags->inputs,
-                   "A file for a named input of the model: its line i belongs to line i of --data; "
-                   "may be given several times")
+                   "A file for a named input of the model: its line i belongs to line i of --data, "
+                   "or of each --reference; may be given several times")
       ->type_name("NAME=FILE")
       ->default_str("")
       ->allow_extra_args(false);
@@ -256,11 +336,21 @@ void registerEval(CLI::App &program) {
                    "Write the loss of every scored token, nats in the order of the text, as an "
                    "array of f32 (.npy)")
       ->type_name("FILE");
+  addMetricFlags(*command, flags->metric);
+  command
+      ->add_option("--reference", flags->references,
+                   "With --metric, in place of --data: for each line of --input the likeliest line "
+                   "is generated, token by token, and scored against line i of these files")
+      ->type_name("FILE")
+      ->default_str("");
   addForce(*command, flags->force);
   addFactor(*command, flags->factor, "score with this one alone; default: each");
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);
-  command->callback([flags] { runEval(*flags); });
+  command->callback([flags, command] {
+    checkMetric(*flags, *command);
+    flags->metric.metric.empty() ? runEval(*flags) : runMetric(*flags);
+  });
 }
 
 } // namespace sluice::cli

@@ -54,6 +54,7 @@ void registerCommands(CLI::App &program) {
   cli::registerInspect(program);
   cli::registerReport(program);
   cli::registerNgram(program);
+  cli::registerScore(program);
   cli::registerTokenizer(program);
   for (CLI::App *command : program.get_subcommands(nullptr)) {
     cli::checkValues(*command);

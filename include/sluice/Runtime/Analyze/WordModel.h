@@ -1,9 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Statistics of texts as sequences of words: n-gram perplexity, BLEU, repeated n-grams.
+// Statistics of texts as sequences of words: n-gram perplexity, counts of n-grams, repeated
+// n-grams.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,8 +13,16 @@
 
 namespace sluice::runtime {
 
+using Words = std::vector<std::string>;
+
 /// Returns the words of a text: maximal runs without whitespace (bytes 9 to 13 and 32).
-std::vector<std::string> splitWords(std::string_view text);
+Words splitWords(std::string_view text);
+
+/// Occurrences by n-gram. A space separates the words of a gram.
+using GramCounts = std::unordered_map<std::string, int64_t>;
+
+/// Counts the n-grams, n >= 1, of words without spaces.
+GramCounts countGrams(std::span<const std::string> words, size_t n);
 
 /// Interpolated Kneser-Ney smoothing over words (Chen and Goodman 1999, section 3.3), with one
 /// discount per order, D = n1 / (n1 + 2 n2). In the highest order c(h w) is the number of
@@ -26,13 +36,13 @@ public:
   explicit WordModel(int order);
 
   /// Counts every word after its history in `words`. Call it once.
-  void train(const std::vector<std::string> &words);
+  void train(const Words &words);
 
   /// Returns P(word | the last order - 1 words of history).
-  double probability(const std::vector<std::string> &history, const std::string &word) const;
+  double probability(const Words &history, const std::string &word) const;
   /// Returns the sum of -log2 P over the words from index `first` on, each given the words before
   /// it.
-  double bits(const std::vector<std::string> &words, size_t first = 0) const;
+  double bits(const Words &words, size_t first = 0) const;
   size_t vocabulary() const { return ids.size(); }
 
 private:
@@ -45,7 +55,7 @@ private:
     std::unordered_map<Gram, Follow> follows; // by history
     double discount = 0;
   };
-  Gram getIds(const std::vector<std::string> &words) const;
+  Gram getIds(const Words &words) const;
   double probability(const Gram &history, char32_t word) const;
 
   size_t order;
@@ -53,24 +63,8 @@ private:
   std::vector<GramOrder> orders;                 // [n - 1]: grams of n words
 };
 
-/// BLEU of a corpus (Papineni et al. 2002), without smoothing: the geometric mean of the clipped
-/// precisions of 1- to 4-grams, counted over all texts, times the brevity penalty. The count of a
-/// gram is clipped to its maximum in one reference. The reference length of a text is the closest
-/// one, the shorter one in a tie.
-class CorpusBleu {
-public:
-  void add(const std::vector<std::string> &text,
-           const std::vector<std::vector<std::string>> &references);
-  /// Returns a value from 0 to 1; 0 if no gram of some size matches.
-  double compute() const;
-
-private:
-  std::array<double, 4> matched{}, all{}; // [n - 1]: grams of n words
-  double referenceWords = 0;
-};
-
 /// Returns the shares of the n-grams of a text, n = 1 to 4, that occurred in it before; 0 if it has
 /// no n-grams.
-std::array<double, 4> repeats(const std::vector<std::string> &words);
+std::array<double, 4> repeats(const Words &words);
 
 } // namespace sluice::runtime

@@ -199,7 +199,7 @@ TEST_F(CommandLine, FullOrClosedOutputFails) {
   for (const char *words :
        {"generate bigram.slc -w run -n 3", "eval bigram.slc -w run --data heldout",
         "inspect bigram.slc", "inspect bigram.slc --json", "ngram --train text --test heldout",
-        "--help"}) {
+        "score text text", "--help"}) {
     EXPECT_EQ(status(std::string(words) + " >/dev/full"), 1) << words;
     EXPECT_EQ(status(std::string(words) + " >&-"), 1) << words;
     EXPECT_NE(readFile(folder / "err.txt").find("standard output"), std::string::npos) << words;
