@@ -226,7 +226,8 @@ std::vector<ReferenceShape> Model::shapes() const {
   return result;
 }
 
-/// Sets the edges of the reference: each row but the last one, with the row before it and row 0.
+/// Sets the edges of the reference: each row but the last one, with the row before it and row 0, up
+/// to the capacity.
 static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &input,
                      const std::vector<int64_t> &counts) {
   runtime::BatchInputs::EdgeLists into = executor.inputs().edges.at(input.name);
@@ -239,6 +240,7 @@ static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &inpu
         edges.emplace_back(q - 1, q);
       }
     }
+    edges.resize(std::min(edges.size(), static_cast<size_t>(into.entries / 2)));
     runtime::writeEdgeLists(edges, into.rows, into.lists.subspan(row * size, size));
   }
 }
