@@ -24,6 +24,8 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 16 : i64} {
   sluice.scale @one on @tokens factor 0
   sluice.axis @segments segments of @s1 capacity 17
   sluice.scale @w1 on @segments factor 1
+  sluice.axis @given given 9 vocabulary 7
+  sluice.scale @g1 on @given factor 1
   func.func @f)mlir";
 
 DialectModel::DialectModel(const std::string &function) {

@@ -292,6 +292,7 @@ const RelationCase cases[] = {
     {"shift_1", RESCALE("shift", "by 1", SEQ("s1", 2), SEQ("s1", 2))},
     {"shift_3_coarse", RESCALE("shift", "by 3", SEQ("s4", 2), SEQ("s4", 2))},
     {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
+    {"clear_padding", RESCALE("clear_padding", "fill 0.0", SEQ("g1", 2), SEQ("g1", 2))},
     {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
     {"start_1", START("by 1", "s1")},
     {"start_3_coarse", START("by 3", "s4")},
