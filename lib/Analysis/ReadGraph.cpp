@@ -161,6 +161,7 @@ void ReadGraph::addArguments(func::FuncOp function) {
       std::string name = "tokens" + (number > 0 ? " " + std::to_string(number) : std::string());
       add(argument,
           {name, "", "tokens", function.getLoc(), getDomainFactor(function, type), false, true});
+      values.back().isWhole = isGiven(function, type);
     }
   }
 }
@@ -269,6 +270,10 @@ void ReadGraph::setAxis(GraphValue &description, OpResult value,
     description.factor = other->factor;
   } else {
     description.factor = 0;
+    auto sequence = dyn_cast<SequenceType>(value.getType());
+    dispatch::DomainAttr domain = dispatch::getRowDomain(value);
+    description.isWhole =
+        sequence ? isGiven(value.getOwner(), sequence) : domain && domain.getPositions() > 1;
   }
 }
 
@@ -305,8 +310,8 @@ static bool isAmongSegments(Operation &op) {
 }
 
 /// Returns the read of an operand; none if the operand has no rows of sequences (parameters,
-/// tables). Returns a read of the whole operand if numbers other than counts or ends select its
-/// rows.
+/// tables). Returns a read of the whole operand if it has no numbered rows, or if numbers other
+/// than counts or ends select its rows.
 std::optional<ReadGraph::GraphRead> ReadGraph::buildRead(Operation &op,
                                                          const SegmentRead &read) const {
   auto source = indices.find(op.getOperand(read.read.operand));
@@ -316,7 +321,8 @@ std::optional<ReadGraph::GraphRead> ReadGraph::buildRead(Operation &op,
   GraphRead known;
   static_cast<RowRead &>(known) = read.read;
   known.source = source->second;
-  bool isKnown = values[known.source].factor != 0 || !isAmongSegments(op);
+  const GraphValue &of = values[known.source];
+  bool isKnown = of.factor != 0 || !(of.isWhole || isAmongSegments(op));
   for (const SegmentRead::Term &term : read.terms) {
     auto number = numbers.find(term.of);
     if (number != numbers.end()) {

@@ -59,14 +59,16 @@ static std::optional<std::string_view> translate(const std::string &found) {
   struct Translation {
     std::string_view other, name;
   };
-  constexpr Translation translations[] = {
-      {"silu", "swiglu"},        {"swish", "swiglu"},          {"gelunew", "gelu_tanh"},
-      {"gelufast", "gelu_tanh"}, {"mean", "average"},          {"conv", "convolution"},
-      {"full", "bidirectional"}, {"autoregressive", "causal"}, {"adamw8bit", "adamw"},
-      {"bfloat16", "bf16"},      {"float32", "f32"},           {"sine", "sinusoidal"},
-      {"rope", "rotary"},        {"lr", "learning_rate"},      {"layernorm", "norm"},
-      {"pool", "shorten"},       {"downsample", "shorten"},    {"mlp", "feed_forward"},
-      {"ffn", "feed_forward"}};
+  constexpr Translation translations[] = {{"silu", "swiglu"},        {"swish", "swiglu"},
+                                          {"gelunew", "gelu_tanh"},  {"gelufast", "gelu_tanh"},
+                                          {"mean", "average"},       {"conv", "convolution"},
+                                          {"full", "bidirectional"}, {"autoregressive", "causal"},
+                                          {"adamw8bit", "adamw"},    {"bfloat16", "bf16"},
+                                          {"float32", "f32"},        {"sine", "sinusoidal"},
+                                          {"rope", "rotary"},        {"lr", "learning_rate"},
+                                          {"layernorm", "norm"},     {"pool", "shorten"},
+                                          {"downsample", "shorten"}, {"mlp", "feed_forward"},
+                                          {"ffn", "feed_forward"},   {"pieces", "bits"}};
   for (const Translation &each : translations) {
     if (each.other == found) {
       return each.name;

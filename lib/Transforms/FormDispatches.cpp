@@ -380,7 +380,7 @@ LogicalResult Former::emit(const DispatchGroup &group) {
     result = cast<FusionInterface>(group.ops.front()).emitDispatches(emitter);
   }
   if (auto segment = dyn_cast<SegmentOp>(group.ops.front());
-      segment && !isGiven(segment, segment.getEnds().getType())) {
+      segment && (!axis.empty() || !isGiven(segment, segment.getEnds().getType()))) {
     measured.insert(getAxisName(segment, cast<SequenceType>(segment.getEnds().getType())));
   }
   bool isBackward = backward.contains(group.ops.front());

@@ -195,7 +195,8 @@ SmallVector<int64_t> sluice::chooseBuckets(ModuleOp module) {
   module.walk([&](dispatch::KernelInterface dispatch) {
     StringAttr name = dispatch.getDomain().getAxis();
     auto axis = name ? module.lookupSymbol<AxisOp>(name) : AxisOp();
-    if (axis && axis.getSegments()) {
+    AxisOp root = getRootAxis(axis);
+    if (axis && axis.getSegments() && !(root && root.getCapacity())) { // the host bounds no others
       axes.insert(name.getValue());
     }
   });

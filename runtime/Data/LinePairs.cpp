@@ -117,7 +117,8 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
     if (!input.on.empty()) {
       auto paths = files.find(name);
       streams.try_emplace(name, name, input, inputs.at(input.on),
-                          paths == files.end() ? std::vector<Path>() : paths->second, reading);
+                          paths == files.end() ? std::vector<Path>() : paths->second, reading,
+                          plan.model.seed);
     }
   }
   constexpr int64_t byteValues = 256;

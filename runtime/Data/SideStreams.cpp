@@ -2,10 +2,12 @@
 #include "sluice/Runtime/Data/SideStreams.h"
 
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -27,6 +29,26 @@ static void markSplitWords(std::vector<int32_t> &ends) {
   }
 }
 
+/// Permutes the lengths of words, whose last tokens have bits, by `key`; the last word keeps its
+/// length unless it is one of the others.
+static void shuffleWords(std::vector<int32_t> &ends, bool keepsLast, uint64_t key) {
+  std::vector<size_t> lengths;
+  for (size_t first = 0, i = 0; i < ends.size(); ++i) {
+    if (ends[i] != 0) {
+      lengths.push_back(i + 1 - std::exchange(first, i + 1));
+    }
+  }
+  size_t words = lengths.size();
+  for (size_t i = words == 0 || !keepsLast ? words : words - 1; i > 1; --i) { // Fisher and Yates
+    std::swap(lengths[i - 1], lengths[mix64(key ^ mix64(i)) % i]);
+  }
+  std::ranges::fill(ends, 0);
+  size_t end = 0;
+  for (size_t length : lengths) {
+    ends[(end += length) - 1] = 1;
+  }
+}
+
 static void requireRule(const std::string &name, const GivenInput &stream, bool isEncoded) {
   std::string start = "the input \"" + name + "\": expected ";
   if (stream.rule == "pieces" && !isEncoded) {
@@ -41,8 +63,8 @@ static void requireRule(const std::string &name, const GivenInput &stream, bool 
 }
 
 SideStream::SideStream(const std::string &name, const GivenInput &stream, const Lines &axis,
-                       const std::vector<Path> &files, const ReadingOptions &reading)
-    : name(name), stream(stream), encoder(reading.encoder) {
+                       const std::vector<Path> &files, const ReadingOptions &reading, int64_t seed)
+    : name(name), stream(stream), encoder(reading.encoder), seed(static_cast<uint64_t>(seed)) {
   requireRule(name, stream, axis.isEncoded());
   if (isComputed(stream)) {
     return;
@@ -114,9 +136,12 @@ std::vector<int32_t> SideStream::at(int64_t index, std::span<const int32_t> line
   }
   if (stream.derived == "word_split") {
     markSplitWords(tokens);
+  } else if (stream.derived == "shuffled_end") {
+    shuffleWords(tokens, /*keepsLast=*/!hasEnd, mix64(seed) + static_cast<uint64_t>(index));
   }
   if (hasEnd) { // a word of one token
-    tokens.push_back(stream.derived == "word_end" ? 1 : 0);
+    bool isBitOfEnd = stream.derived == "word_end" || stream.derived == "shuffled_end";
+    tokens.push_back(isBitOfEnd ? 1 : 0);
   }
   return tokens;
 }

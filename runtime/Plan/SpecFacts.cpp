@@ -75,7 +75,7 @@ static InputFacts readInput(const StrictJson &json) {
   json.keys({"name"}, {"end", "derived", "rule"});
   InputFacts facts{json.at("name").string(), json.has("end") && json.at("end").boolean(), "", ""};
   if (json.has("derived")) {
-    facts.derived = json.at("derived").matchChoice({"word_end", "word_split"});
+    facts.derived = json.at("derived").matchChoice({"word_end", "word_split", "shuffled_end"});
     facts.rule = json.at("rule").matchChoice({"pieces", "whitespace", "file"});
   }
   return facts;

@@ -54,6 +54,8 @@ succeeds "eval" score "$work/file.sla" --input "tag=$work/tags" --input "split=$
 holds "derived bits are those of the file" 'f[0]["nats"] == f[1]["nats"]' "$work/right.json" "$work/out"
 succeeds "eval of other bits" score "$work/file.sla" --input "tag=$work/tags" --input "split=$work/zeros"
 holds "bits count" 'f[0]["nats"] != f[1]["nats"]' "$work/right.json" "$work/out"
+exits 2 "bits of another length" score "$work/file.sla" --input "tag=$work/tags" --input "split=$work/short"
+reports "the places of both lines" 'short:60: expected [0-9]+ tokens, one for each token of .*text:60, found 1; write one for each byte of the line'
 
 writes() { "$sluice" generate "$1" --cpu-target "$targets" --weights "$work/run" --temperature 0 --json "${@:2}"; }
 head -n 3 "$work/text" > "$work/some"
@@ -82,7 +84,12 @@ reports "whose bits follow" 'expected no file for the input "split", whose bits 
 # With a tokenizer, whose pieces are words and their parts.
 succeeds "train a tokenizer" "$sluice" tokenizer --data "$work/text" --vocabulary 270 --kind bpe -o "$work/text.tok"
 sed -e 's/"vocabulary": 256/"vocabulary": 270/' -e 's/"whitespace"/"pieces"/' -e '/"tag"/d' -e 's/"rule": "pieces" },/"rule": "pieces" }/' \
-  -e '/"op": "add", "with": "class"/d' -e 's/"input": "split", "to": "class"/"input": "split"/' "$spec" > "$work/pieces.json"
+  -e '/"op": "add", "with": "class"/d' -e 's/"input": "split", "to": "class"/"input": "split"/' \
+  -e 's/^  "inputs": {/&\n    "ends": { "on": "source", "derived": "word_end", "rule": "pieces" },/' \
+  -e 's/^.*"mask": "bidirectional" },/&\n{ "op": "boundaries", "name": "word", "rule": "bits", "bits": "ends" },\
+    { "op": "shorten", "segments": "word" },\n{ "op": "upsample", "segments": "word", "method": "own" },/' "$spec" > "$work/pieces.json"
+succeeds "check words of pieces" "$sluice" check "$work/pieces.json" --certificate "$work/pieces.cert"
+succeeds "certify them" "$root/build/bin/sluice-certify" "$work/pieces.json" "$work/pieces.cert"
 succeeds "compile" "$sluice" compile "$work/pieces.json" -t "$targets" -o "$work/pieces.sla"
 pieces() { "$sluice" train "$work/pieces.sla" --cpu-target "$targets" --data "$work/text" --input "source=$work/text" "$@"; }
 exits 2 "pieces without a tokenizer" pieces --steps 1 --out "$work/none"

@@ -54,6 +54,7 @@ public:
     size_t axis = 0;                ///< 0: tokens; 1 + i: segments of segmentation i
     size_t measuredBy = 0;          ///< the axis whose rows the factors of its reads count
     bool isEnds = false;            ///< all rows from the first one without an end are equal
+    bool isWhole = false;           ///< rows without numbers, such as given ones: all count as one
   };
   /// A length, and the positions of the bits of each segmentation.
   struct SegmentLayout {

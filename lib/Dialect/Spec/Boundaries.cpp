@@ -290,8 +290,9 @@ static LogicalResult verifyReadsBytes(BoundariesOp op) {
     return emitKeyError(op, "rule")
            << "expected a vocabulary of at most 256, whose tokens are bytes, for the rule "
            << quote(stringifySegmentRule(*op.getRule())) << ", which reads bytes, found "
-           << vocabulary
-           << "; take the rule \"every\", \"entropy\" or \"labels\", or a vocabulary of bytes";
+           << vocabulary << "; take the rule "
+           << (given ? "\"bits\" or \"every\"" : "\"every\", \"entropy\" or \"labels\"")
+           << ", or a vocabulary of bytes";
   }
   return success();
 }

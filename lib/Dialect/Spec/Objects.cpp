@@ -136,8 +136,9 @@ static LogicalResult verifyStreamKeys(InputOp input) {
   return emitKeyError(input, given)
          << "expected " << quote(other) << " with " << quote(given) << ", found " << quote(given)
          << " alone; "
-         << (input.getDerived() ? "add \"rule\": \"pieces\", \"whitespace\" or \"file\""
-                                : "add \"derived\": \"word_end\" or \"word_split\"");
+         << (input.getDerived()
+                 ? "add \"rule\": \"pieces\", \"whitespace\" or \"file\""
+                 : "add \"derived\": \"word_end\", \"word_split\" or \"shuffled_end\"");
 }
 
 static LogicalResult verifyEdgesInput(InputOp op) {

@@ -40,7 +40,7 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, GraphConvolutionOp, DropoutOp, AttendOp, BoundariesOp, ShiftOp, ShortenOp,
+              ProjectOp, GraphConvolutionOp, DropoutOp, BoundariesOp, ShiftOp, ShortenOp,
               UpsampleOp>(stage);
 }
 

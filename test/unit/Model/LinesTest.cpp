@@ -142,7 +142,8 @@ void expectOwnRows(const std::string &artifact, const std::string &target) {
   }
 }
 
-/// Lines longer than a tile of rows and than a block of attention, with a coarse scale.
+/// Lines longer than a tile of rows and than a block of attention, with a coarse scale and words
+/// and groups of the input.
 std::string makeSpec(const Folder &folder, const std::string &more) {
   return folder.write("lines.json", R"({"sluice": 1, "vocabulary": 48, "context": 70, "batch": 4,
       "width": 32, "inputs": {"source": {"context": 40, "vocabulary": 21}},
@@ -150,8 +151,15 @@ std::string makeSpec(const Folder &folder, const std::string &more) {
                                         more + R"("stages": [
         {"op": "embedding", "positions": "learned", "to": "text"},
         {"op": "embedding", "input": "source", "positions": "learned"},
-        {"op": "layer", "mask": "bidirectional"}, {"op": "layer"}, {"op": "norm", "to": "memory"},
-        {"op": "layer", "from": "text", "relative": "xl", "to": "fine"},
+        {"op": "layer", "mask": "bidirectional"}, {"op": "layer", "to": "rows"},
+        {"op": "boundaries", "name": "words", "rule": "whitespace"},
+        {"op": "shorten", "segments": "words"},
+        {"op": "layer", "mask": "bidirectional", "to": "coarse"},
+        {"op": "upsample", "segments": "words", "method": "own"}, {"op": "add", "with": "rows"},
+        {"op": "shorten", "factor": 3, "to": "thirds"}, {"op": "upsample", "factor": 3},
+        {"op": "add", "with": "rows"}, {"op": "norm", "to": "memory"},
+        {"op": "layer", "from": "text", "over": "coarse"}, {"op": "layer", "over": "thirds"},
+        {"op": "layer", "relative": "xl", "to": "fine"},
         {"op": "shift", "by": 3}, {"op": "shorten", "factor": 4},
         {"op": "layer", "over": "memory"}, {"op": "upsample", "factor": 4},
         {"op": "add", "with": "fine"}, {"op": "layer", "over": "memory", "key_value_heads": 1},

@@ -250,11 +250,13 @@ static const char *const encoders =
              {"op": "add", "with": "text"},
              {"op": "head", "tied": true}]})json";
 
-/// Words of an input, by its whitespace, by its own tokens and by threes: means, sums, last rows
-/// and maxima, layers on words, words back to their rows, and a decoder that reads words.
+/// Segments of inputs, by whitespace, by tokens of the input or of another one on its axis, and by
+/// threes: means, sums, last rows and maxima, layers on words, words back to their rows, and a
+/// decoder that reads words.
 static const char *const givenSegments =
     R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
-  "inputs": {"source": {"context": 19}, "bits": {"context": 11, "vocabulary": 3}},
+  "inputs": {"source": {"context": 19}, "bits": {"context": 11, "vocabulary": 3},
+             "ends": {"on": "source", "vocabulary": 2}},
   "defaults": {"heads": 3, "feed_forward": 20},
   "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
              {"op": "embedding", "input": "source", "positions": "learned"},
@@ -270,6 +272,8 @@ static const char *const givenSegments =
              {"op": "boundaries", "name": "threes", "rule": "every", "factor": 3},
              {"op": "shorten", "segments": "threes", "method": "max"},
              {"op": "layer", "placement": "post", "to": "groups"},
+             {"op": "boundaries", "from": "rows", "name": "ended", "rule": "bits", "bits": "ends"},
+             {"op": "shorten", "from": "rows", "segments": "ended", "to": "endings"},
              {"op": "embedding", "input": "bits"},
              {"op": "boundaries", "name": "marked", "rule": "bits", "bits": "bits"},
              {"op": "shorten", "segments": "marked", "method": "sum"},
@@ -277,14 +281,45 @@ static const char *const givenSegments =
              {"op": "layer", "from": "text", "over": "coarse"},
              {"op": "layer", "over": "memory"},
              {"op": "layer", "over": "groups", "placement": "post"},
+             {"op": "layer", "over": "endings"},
              {"op": "layer", "over": "sums"},
              {"op": "head", "tied": true}]})json";
 
+/// Groups of an input's rows, whose number no group divides: every method in both directions,
+/// windows, shifts and projections between scales, and a decoder that reads groups.
+static const char *const givenGroups =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 24,
+  "inputs": {"source": {"context": 19}},
+  "defaults": {"heads": 3, "feed_forward": 20},
+  "stages": [{"op": "embedding", "positions": "sinusoidal", "to": "text"},
+             {"op": "embedding", "input": "source", "positions": "learned"},
+             {"op": "layer", "mask": "bidirectional", "to": "rows"},
+             {"op": "shift", "by": 2},
+             {"op": "shorten", "factor": 3, "method": "max", "to": "maxima"},
+             {"op": "shorten", "from": "rows", "factor": 3, "window": 4},
+             {"op": "project", "with": "maxima"},
+             {"op": "layer", "mask": "bidirectional", "to": "threes"},
+             {"op": "shorten", "factor": 2, "method": "convolution", "to": "sixes"},
+             {"op": "upsample", "factor": 2, "method": "linear"},
+             {"op": "add", "with": "threes"},
+             {"op": "upsample", "factor": 3, "window": 6, "method": "transposed"},
+             {"op": "project", "with": "rows", "activation": "gelu_tanh", "to": "fine"},
+             {"op": "shorten", "factor": 4, "method": "concatenate"},
+             {"op": "norm"},
+             {"op": "upsample", "factor": 4, "method": "split"},
+             {"op": "add", "with": "fine"},
+             {"op": "norm", "to": "memory"},
+             {"op": "layer", "from": "text", "over": "sixes"},
+             {"op": "layer", "over": "threes"},
+             {"op": "layer", "over": "memory"},
+             {"op": "head", "tied": true}]})json";
+
 const std::vector<Family> &familiesOfInputs() {
-  static const std::vector<Family> all = {{"encoders", encoders},
-                                          {"given_segments", givenSegments}};
+  static const std::vector<Family> all = {
+      {"encoders", encoders}, {"given_segments", givenSegments}, {"given_groups", givenGroups}};
   return all;
 }
+
 /// Biases by distance on two scales, fewer and more distances than positions, with rotation,
 /// grouped heads, a window and dropout.
 static const char *const relativeBias =

@@ -222,7 +222,9 @@ INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
                                            Family{"PhrasesOfWords", phrasesOfWords}),
                          [](const auto &info) { return std::string(info.param.name); });
 
-INSTANTIATE_TEST_SUITE_P(Inputs, Stepped, ::testing::Values(Family{"Encoders", encoders}),
+INSTANTIATE_TEST_SUITE_P(Inputs, Stepped,
+                         ::testing::Values(Family{"Encoders", encoders}, familiesOfInputs()[1],
+                                           familiesOfInputs()[2]),
                          [](const auto &info) { return std::string(info.param.name); });
 
 std::string generateText(Executor &executor, const std::string &prompt, int64_t count,

@@ -117,9 +117,10 @@ def Spec_InputOp
                    "input whose axis has this input's tokens, one for each token there, or whose "
                    "rows the edges connect",
                    "none">,
-           WordKey<"derived", Spec_DerivedBits, ["word_end", "word_split"],
-                   "with on: bits in place of data: 1 at the last token of a word, or at each "
-                   "token of a word of several",
+           WordKey<"derived", Spec_DerivedBits, ["word_end", "word_split", "shuffled_end"],
+                   "with on: bits in place of data: 1 at the last token of a word, at each token "
+                   "of a word of several, or at the last token after the words' lengths are "
+                   "permuted",
                    "none", "">,
            WordKey<"rule", Spec_WordRule, ["pieces", "whitespace", "file"],
                    "with derived: where words end: by the tokenizer's pieces, by the whitespace of "

@@ -120,7 +120,7 @@ def Spec_GraphMethod : Spec_Words<"GraphMethod", "Weights of a row and its neigh
 def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",
-                                  "derived_bits", ["word_end", "word_split"]>;
+                                  "derived_bits", ["word_end", "word_split", "shuffled_end"]>;
 def Spec_WordRule
     : Spec_Words<"WordRule", "Rule by which words end", "word_rule", ["pieces", "whitespace",
                  "file"]>;

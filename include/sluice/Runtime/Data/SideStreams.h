@@ -17,9 +17,10 @@ bool isComputed(const GivenInput &stream);
 class SideStream {
 public:
   /// Reads and checks `files`, empty if the stream is computed. Throws UserError, with the place,
-  /// if a line does not have a token for each token of the line of the input, or has others.
+  /// if a line does not have a token for each token of the line of the input, or has others. The
+  /// seed and a line's index determine the order of lengths that are shuffled.
   SideStream(const std::string &name, const GivenInput &stream, const Lines &axis,
-             const std::vector<Path> &files, const ReadingOptions &reading);
+             const std::vector<Path> &files, const ReadingOptions &reading, int64_t seed);
 
   /// Returns a token for each token of `line`, the beginning of line `index` of the input. With
   /// `hasEnd` the line's last token is the added line end.
@@ -35,6 +36,7 @@ private:
   GivenInput stream;
   std::shared_ptr<const TextEncoder> encoder;
   std::unique_ptr<Lines> file;
+  uint64_t seed;
 };
 
 } // namespace sluice::runtime

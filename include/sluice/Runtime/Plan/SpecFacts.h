@@ -68,7 +68,7 @@ struct BoundaryFacts {
 struct InputFacts {
   std::string name;
   bool hasEnd = false;       ///< a line end follows each line
-  std::string derived, rule; ///< "word_end" or "word_split", and the rule; empty: from a file
+  std::string derived, rule; ///< a word such as "word_end", and the rule; empty: from a file
 };
 
 struct SpecFacts {

@@ -104,30 +104,31 @@ static int64_t rowsOfAllGroups(Operation *scope, StringRef axis) {
   return rows;
 }
 
-/// Stores the number of rows of the segments' axis for each batch row: its segments, one for a
+/// Stores the number of rows of the segments' axis for each batch row: its segments, `open` for a
 /// segment that is still open, and padding to complete groups, because groups on the axis are
-/// loaded whole. The number is limited to the rows of the axis and to the host's capacity, if it
-/// passes one (not 0): the host then detects that more are needed. `needed`, [B, 2], has numbers of
-/// segments.
-static void storeLengths(Value needed, int64_t rows, StringRef axis, bool hasSpare,
+/// loaded whole. The number is limited to the rows of the axis. `needed`, [B, 2], has numbers of
+/// segments. With `isHosted` it is also limited to the host's capacity, if the host passes one (not
+/// 0): the host then detects that more are needed.
+static void storeLengths(Value needed, int64_t rows, StringRef axis, int64_t open, bool isHosted,
                          DispatchEmitter &emitter) {
   RowPass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
   auto number = [&](int64_t number) { return createI32(b, static_cast<int32_t>(number)); };
   Value segments = pass.first(needed, 0);
-  Value room = pass.element(emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())),
-                            AccessKind::Scalar);
-  int64_t open = hasSpare ? 0 : 1, group = rowsOfAllGroups(emitter.getScope(), axis);
+  int64_t group = rowsOfAllGroups(emitter.getScope(), axis);
   Value begun = arith::AddIOp::create(b, segments, number(open + group - 1));
   Value whole = arith::SubIOp::create(b, begun, arith::RemSIOp::create(b, begun, number(group)));
   Value length =
       arith::ExtSIOp::create(b, b.getI64Type(), arith::MinSIOp::create(b, whole, number(rows)));
-  Value none = arith::ConstantOp::create(b, b.getI64IntegerAttr(0));
-  Value isBounded = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, room, none);
-  Value bounded = arith::MinSIOp::create(b, length, room);
+  if (isHosted) {
+    Value room = pass.element(
+        emitter.bind("scalar:room", RankedTensorType::get({}, b.getI64Type())), AccessKind::Scalar);
+    Value none = arith::ConstantOp::create(b, b.getI64IntegerAttr(0));
+    Value isBounded = arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, room, none);
+    length = arith::SelectOp::create(b, isBounded, arith::MinSIOp::create(b, length, room), length);
+  }
   int64_t batch = cast<RankedTensorType>(needed.getType()).getDimSize(0);
-  Value stored = pass.finish(arith::SelectOp::create(b, isBounded, bounded, length),
-                             RankedTensorType::get({batch, 1}, b.getI64Type()),
+  Value stored = pass.finish(length, RankedTensorType::get({batch, 1}, b.getI64Type()),
                              dispatch::DomainAttr::get(b.getContext(), batch, 1, 0));
   stored.getDefiningOp<dispatch::RowsOp>().setLabel("segments");
   plan::StoreOp::create(emitter.b, "scalar:" + plan::lengthName(axis), stored);
@@ -189,15 +190,20 @@ LogicalResult SegmentOp::emitDispatches(DispatchEmitter &emitter) {
                                               StringAttr(), StringAttr());
   emitter.set(getCounts(), scan.getCounts());
   emitter.set(getEnds(), scan.getEnds());
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
+      emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
+  int64_t rows = emitter.getTensorType(getEnds()).getDimSize(1);
   if (given) { // it has a row for each position, so that the host has nothing to compare
+    if (scan.getDomain().getAxis()) {
+      storeLengths(scan.getTotals(), rows, scale.getAxis(), /*open=*/0, /*isHosted=*/false,
+                   emitter);
+    }
     return success();
   }
   auto spare = static_cast<int64_t>(getSpare());
   Value needed = spare > 0 ? withSpare(scan.getTotals(), spare, emitter) : scan.getTotals();
-  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(
-      emitter.getScope(), cast<SequenceType>(getEnds().getType()).getScale());
   plan::StoreOp::create(emitter.b, "scalar:" + plan::countsName(scale.getAxis()), needed);
-  storeLengths(needed, emitter.getTensorType(getEnds()).getDimSize(1), scale.getAxis(), spare > 0,
+  storeLengths(needed, rows, scale.getAxis(), /*open=*/spare > 0 ? 0 : 1, /*isHosted=*/true,
                emitter);
   return success();
 }

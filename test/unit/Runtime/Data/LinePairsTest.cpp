@@ -152,6 +152,36 @@ TEST_F(SideStreamsTest, EndIsAWordAlone) {
   EXPECT_EQ(derive(2, "word_split", "whitespace"), (Ids{1, 1, 1, 1, 1, 0}));
 }
 
+/// Lengths of 9 words, the last of which keeps its own unless a line end follows.
+TEST_F(SideStreamsTest, ShuffledEndsPermuteLengths) {
+  writeFile(folder / "source",
+            "a bc def gh i jkl m no pqrs\n" + std::string("a bc def gh i jkl m no pqrs\n"));
+  plan.given["source"].capacity = 30;
+  auto lengths = [&](const std::string &derived, int64_t line) {
+    std::vector<int64_t> all;
+    int64_t next = 0;
+    for (int32_t bit : derive(line, derived, "whitespace")) {
+      ++next;
+      if (bit != 0) {
+        all.push_back(std::exchange(next, 0));
+      }
+    }
+    return all;
+  };
+  std::vector<int64_t> own = lengths("word_end", 0), shuffled = lengths("shuffled_end", 0);
+  EXPECT_EQ(own.size(), 9u);
+  EXPECT_NE(shuffled, own);
+  EXPECT_EQ(shuffled.back(), own.back());
+  EXPECT_TRUE(std::ranges::is_permutation(shuffled, own));
+  EXPECT_EQ(lengths("shuffled_end", 0), shuffled);
+  EXPECT_NE(lengths("shuffled_end", 1), shuffled);
+  plan.model.seed = 7;
+  EXPECT_NE(lengths("shuffled_end", 0), shuffled);
+  plan.given["source"].hasEnd = true;
+  EXPECT_EQ(lengths("shuffled_end", 0).back(), 1);
+  EXPECT_TRUE(std::ranges::is_permutation(lengths("shuffled_end", 0), lengths("word_end", 0)));
+}
+
 TEST_F(SideStreamsTest, FilesHaveATokenForEachToken) {
   writeFile(folder / "tag", "0123\n\n01231230\n3210\n");
   writeFile(folder / "ids", "5 99 7 0\n\n1 2 3 4 5 6 7 8\n1 2 3 4");
