@@ -41,7 +41,8 @@ double cli::flopsOfStep(Executor &executor) {
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.getLaunches(entry)) {
       const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      Share share = launch.axis.empty() ? Share{1, 1} : filled.at(launch.axis);
+      auto found = filled.find(launch.axis); // none for axes of lines, whose rows are all filled
+      Share share = found == filled.end() ? Share{1, 1} : found->second;
       flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
                (kernel.kind == "attention" ? share.pairs : share.rows);
     }
