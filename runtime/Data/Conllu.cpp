@@ -15,7 +15,7 @@ namespace {
 constexpr size_t fieldCount = 10; // ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
 constexpr size_t idField = 0, formField = 1, headField = 6, depsField = 8;
 
-using Fields = std::array<std::string_view, fieldCount>;
+using ConlluFields = std::array<std::string_view, fieldCount>;
 
 /// Reads one sentence after another.
 class ConlluParser {
@@ -50,8 +50,8 @@ private:
     return line;
   }
 
-  Fields splitFields(std::string_view line) const {
-    Fields fields;
+  ConlluFields splitFields(std::string_view line) const {
+    ConlluFields fields;
     size_t count = 0;
     for (std::string_view left = line;;) {
       std::string_view field = left.substr(0, left.find('\t'));
@@ -82,7 +82,7 @@ private:
   }
 
   /// Adds a line of a sentence: a word, a multiword token, or an empty node.
-  void addWord(const Fields &fields) {
+  void addWord(const ConlluFields &fields) {
     if (firstLine == 0) {
       firstLine = lineNumber;
     }
@@ -116,7 +116,7 @@ private:
   }
 
   /// Records the heads of word `id`: HEAD, and of DEPS as in "2:nsubj|4:conj".
-  void addHeads(int32_t id, const Fields &fields) {
+  void addHeads(int32_t id, const ConlluFields &fields) {
     if (fields[headField] != "_") {
       addHead(id, fields[headField]);
     }
@@ -157,7 +157,7 @@ private:
            std::to_string(count) + "; correct the ids");
     }
     Edges edges;
-    for (const Head &head : heads) {
+    for (const HeadOfWord &head : heads) {
       lineNumber = head.line;
       if (head.head > count) {
         fail("a head among the " + std::to_string(count) + " words of the sentence, found " +
@@ -180,7 +180,7 @@ private:
     tokenEnd = 0;
   }
 
-  struct Head {
+  struct HeadOfWord {
     int32_t id, head;
     size_t line;
   };
@@ -192,7 +192,7 @@ private:
   int32_t tokenEnd = 0; ///< last id of the current multiword token
   std::vector<std::string> words;
   std::vector<int32_t> wordOf; ///< of each syntactic word, its index in `words`
-  std::vector<Head> heads;
+  std::vector<HeadOfWord> heads;
   std::vector<ConlluSentence> sentences;
 };
 
