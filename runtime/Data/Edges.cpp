@@ -18,14 +18,21 @@ std::vector<EdgeInput> getEdgeInputs(const Plan &plan) {
     std::string on = place.substr(edgesPrefix.size(), dot - edgesPrefix.size());
     auto rows = plan.given.find(on);
     if (rows != plan.given.end() && region.shape.size() == 2) {
+      const std::string &axis = rows->second.on.empty() ? on : rows->second.on;
       int64_t positions = rows->second.capacity;
-      all.push_back({place.substr(dot + 1), on, positions, (region.shape[1] - positions) / 2});
+      all.push_back(
+          {place.substr(dot + 1), on, axis, positions, (region.shape[1] - positions) / 2});
     }
   }
   return all;
 }
 
 std::string edgesInput(const EdgeInput &edges) { return edgesPrefix + edges.on + "." + edges.name; }
+
+int64_t countWords(std::span<const int32_t> bits) {
+  auto ends = std::ranges::count_if(bits, [](int32_t bit) { return bit != 0; });
+  return ends + (!bits.empty() && bits.back() == 0 ? 1 : 0);
+}
 
 /// Parses "0-3".
 static std::optional<std::pair<int32_t, int32_t>> parseEdge(std::string_view word) {

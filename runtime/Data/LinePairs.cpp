@@ -79,7 +79,7 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
                       "=FILE, as the model has the edges \"" + each.name +
                       "\", found none; give a file with a line of edges such as 0-3 1-2 for each "
                       "line of \"" +
-                      each.on + "\"");
+                      each.axis + "\"");
     }
   }
 }
@@ -134,24 +134,31 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
 
 static std::string toText(const Lines::Line &line) { return {line.begin(), line.end()}; }
 
+int64_t InputLines::countRows(const EdgeInput &input, int64_t index,
+                              std::span<const int32_t> line) const {
+  return input.connectsWords() ? countWords(streams.at(input.on).at(index, line, /*hasEnd=*/false))
+                               : std::ssize(line);
+}
+
 void InputLines::checkEdges(const EdgeInput &input) const {
-  const Lines &lines = edgeLines.at(input.name), &on = inputs.at(input.on);
+  const Lines &lines = edgeLines.at(input.name), &on = inputs.at(input.axis);
+  std::string noun = input.connectsWords() ? "word" : "row";
   lines.requireCount(on.count(), showPath(on.files().front().path.native()));
   for (int64_t i = 0; i < lines.count(); ++i) {
     std::string wrong;
     std::optional<Edges> found = parseEdges(toText(lines.whole(i)), wrong);
     if (!found) {
-      throw UserError(lines.describePlace(i) +
-                      ": expected edges between two different rows, as in 0-3 1-2, found " +
-                      showText(wrong) + "; write two row numbers with - between them");
+      throw UserError(lines.describePlace(i) + ": expected edges between two different " + noun +
+                      "s, as in 0-3 1-2, found " + showText(wrong) + "; write two " + noun +
+                      " numbers with - between them");
     }
-    int64_t rows = on.measure(i);
+    int64_t rows = countRows(input, i, on.whole(i));
     auto outside = std::ranges::find_if(*found, [&](auto edge) { return edge.second >= rows; });
     if (outside != found->end()) {
       throw UserError(lines.describePlace(i) + ": expected edges between the " +
-                      std::to_string(rows) + " rows of " + on.describePlace(i) +
+                      std::to_string(rows) + " " + noun + "s of " + on.describePlace(i) +
                       ", counted from 0, found " + std::to_string(outside->first) + "-" +
-                      std::to_string(outside->second) + "; correct the row");
+                      std::to_string(outside->second) + "; correct the " + noun);
     }
     if (std::ssize(*found) > input.capacity) {
       throw UserError(lines.describePlace(i) + ": expected at most " +
@@ -183,8 +190,10 @@ GivenLines InputLines::at(int64_t index) const {
     all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
   }
   for (const auto &[name, lines] : edgeLines) {
-    const std::string &on = edges.at(name).on;
-    int64_t rows = std::ssize(all.at(on)) - (given.at(on).hasEnd ? 1 : 0);
+    const EdgeInput &input = edges.at(name);
+    std::span<const int32_t> line = all.at(input.axis);
+    line = line.first(line.size() - (given.at(input.axis).hasEnd ? 1 : 0));
+    int64_t rows = countRows(input, index, line);
     std::string wrong;
     std::vector<int32_t> &ends = all[name];
     Edges pairs = parseEdges(toText(lines.whole(index)), wrong).value();

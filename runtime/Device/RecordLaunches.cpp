@@ -139,10 +139,11 @@ private:
     }
   }
 
-  /// Sets a chain of the first half of the rows, and edges of row 0 to each of them.
+  /// Sets a chain of the first half of the rows, and edges of row 0 to each of them. A line has
+  /// fewer words than rows.
   void setEdges(const EdgeInput &input) {
     Edges edges;
-    for (int64_t row = 1; row < input.rows / 2; ++row) {
+    for (int64_t row = 1; row < input.rows / (input.connectsWords() ? 8 : 2); ++row) {
       edges.emplace_back(row - 1, row);
       edges.emplace_back(0, row);
     }

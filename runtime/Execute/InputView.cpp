@@ -133,7 +133,7 @@ std::map<std::string, BatchInputs::EdgeLists> InputView::edgesIn(const std::stri
         input(prefix + edgesInput(edges), Type::i32, {rows, edges.rows + entries});
     bool isOfBatch = prefix.empty();
     int64_t ownRows = isOfBatch ? shape().rows : rows,
-            positions = isOfBatch ? shape().given.at(edges.on) : edges.rows;
+            positions = isOfBatch ? shape().given.at(edges.axis) : edges.rows;
     all[edges.name] = {positions,
                        entries,
                        {reinterpret_cast<int32_t *>(device->host() + region.offset),

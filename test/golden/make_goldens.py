@@ -76,6 +76,11 @@ def make_inputs(spec):
         shape = (STEPS, spec["batch"], given["context"])
         data["given." + name] = random.integers(0, given["vocabulary"], shape, dtype=np.int32)
         data["count." + name] = random.integers(0, given["context"] + 1, shape[:2], dtype=np.int32)
+    for name, given in spec.get("inputs", {}).items():
+        if "on" in given and given.get("type") != "edges":  # tokens on another input's axis
+            shape = data["given." + given["on"]].shape
+            data["given." + name] = random.integers(0, given["vocabulary"], shape, dtype=np.int32)
+            data["count." + name] = data["count." + given["on"]]
     if own:
         data["scored"] = random.integers(1, spec["context"] + 1, shape[:2], dtype=np.int32)
     return weights, data

@@ -15,6 +15,7 @@ from blocks import Blocks, activated
 from hashes import Hashes
 from predictors import Predictors
 from segments import Segments
+from umst import Umst
 from weights import SharedTensors, Weights
 
 LAYER_DEFAULTS = {
@@ -43,7 +44,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
+class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Umst, Weights):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -54,6 +55,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         self.shared, self.biases = "", {}
         self.ends = {}  # by segmentation: a list of positions for each row of the batch
         self.begins, self.chances = {}, {}  # by segmentation: whether bits begin segments; a router's p
+        self.bits = {}  # by segmentation of an input: the bits [B, N] that end segments
         self.lengths, self.bits_before = {}, {}  # by segmentation: rows that were cut; bits of a predictor before each
         self.cuts = {}  # by segmentation: the one that it cuts again, None of the tokens
         self.is_training, self.closest = True, math.inf
@@ -411,8 +413,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
             table, kind, counts = self.weights[prefix + "token.weight"], stage.get("positions", "none"), None
             if "input" in stage:
                 tokens, counts = self.given[stage["input"]]
-            x = self.with_ngrams(prefix, stage, table[tokens], tokens)
-            return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype), 1, counts=counts)
+            x = stage.get("scale", 1) * self.with_ngrams(prefix, stage, table[tokens], tokens)
+            return Stream(x if kind == "none" else x + self.positions(prefix, kind, x.dtype)[:x.shape[1]], 1, counts=counts)
         if op == "shift" and stage.get("start") == "null":
             x, by = source.rows(), stage["by"]
             null = self.weights[prefix + "start.weight"].expand(x.shape[0], by, -1)
@@ -435,6 +437,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Weights):
         x = source.rows()
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
+        if op == "umst":
+            return Stream(self.umst(prefix, stage, x, self.bits[stage["segments"]], source.counts), 1, counts=source.counts)
         if op == "attend":
             return Stream(self.attend(prefix, stage, x, streams[stage["over"]].rows()), 1)
         if op == "spread":

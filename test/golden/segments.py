@@ -96,6 +96,9 @@ class Segments:
     def cut(self, prefix, stage, source, tokens):
         """Ends of a rule; or where a predictor's probability rounds to 1, with the rule as labels, if there is one."""
         self.begins[stage["name"]], self.lengths[stage["name"]] = stage.get("at") == "start", source.rows().shape[1]
+        if stage.get("rule") == "bits":
+            self.bits[stage["name"]] = self.given[stage["bits"]][0]
+            return
         if "ratio" in stage:
             self.route(prefix, stage, source.rows(), tokens)
             return

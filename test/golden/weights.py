@@ -48,7 +48,7 @@ class Weights:
     def declare(self, prefix, stage):
         op, d = stage["op"], self.width
         self.frozen |= {prefix} if stage.get("frozen", False) else set()
-        if self.declare_block(prefix, stage) or self.declare_attend(prefix, stage):
+        if self.declare_block(prefix, stage) or self.declare_attend(prefix, stage) or self.declare_umst(prefix, stage):
             return
         if op == "embedding":
             own = self.spec["inputs"][stage["input"]] if "input" in stage else self.spec

@@ -4,13 +4,12 @@
 //
 // Each candidate c repeats with a rise: c(p + period) = c(p) + rise, for every integer p. So along
 // the points r + period t of one residue it is a line in t, and "left is above -1 and above every
-// candidate of the right" is an interval of t, found by dividing. One period of residues, each
-// with its whole line, decides; one period of points would not: max(p - 10, 0) <= max(p - 11, 0)
-// holds up to 10 and fails at 11.
-// Longer periods (several coprime factors) take elimination with floors as integers (Segments.cpp).
+// candidate of the right" is an interval of t. One period of residues decides, not one of points:
+// max(p - 10, 0) <= max(p - 11, 0) holds up to 10 and fails at 11.
+// Longer periods (several coprime factors) take elimination with floors as integers (Graph.cpp).
 #include "Bound.h"
 #include "Certify.h"
-#include "Segments.h"
+#include "Graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -29,8 +28,10 @@ constexpr int mostTerms = 256;
 
 int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
 
-[[noreturn]] void refuseEnd() {
-  throw Refusal("expected a bound without ends of segments here, found one with e(...)");
+void requireNoEnd(const Expression &expression) {
+  if (expression.kind == Expression::End || expression.kind == Expression::Count) {
+    throw Refusal("expected a bound without ends of segments here, found one with e(...)");
+  }
 }
 
 /// c(p + period) = c(p) + rise; a period of 0 if it is longer than `longestPeriod`.
@@ -52,57 +53,21 @@ const std::string longPeriod = "a limit of this checker: a period of more than "
                                std::to_string(longestPeriod) + " positions is not enumerated";
 
 BoundShape findShape(const Expression &expression) {
-  switch (expression.kind) {
-  case Expression::Constant:
-    return {1, 0};
-  case Expression::Variable:
-    return {1, 1};
-  case Expression::Sum: {
-    BoundShape x = findShape(expression.parts[0]), y = findShape(expression.parts[1]);
-    BoundShape sum = aligned(x, y);
+  if (expression.parts.empty()) {
+    return {1, expression.kind == Expression::Variable ? 1 : 0};
+  }
+  BoundShape x = findShape(expression.parts[0]);
+  if (expression.kind == Expression::Sum) {
+    BoundShape y = findShape(expression.parts[1]), sum = aligned(x, y);
     return {sum.period, plus(sum.rise, aligned(y, x).rise)};
   }
-  case Expression::Multiple: {
-    BoundShape x = findShape(expression.parts[0]);
+  if (expression.kind == Expression::Multiple) {
     return {x.period, times(x.rise, expression.number)};
   }
-  case Expression::Floor: {
-    BoundShape x = findShape(expression.parts[0]);
-    x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
-    return {x.period, x.rise / expression.number};
-  }
-  case Expression::End:
-  case Expression::Count:
-    refuseEnd();
-  }
-  return {};
+  requireNoEnd(expression);
+  x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
+  return {x.period, x.rise / expression.number};
 }
-
-/// Integers t that satisfy the demands so far.
-class Interval {
-public:
-  explicit Interval(bool everywhere)
-      : first(everywhere ? std::numeric_limits<int64_t>::min() : 0) {}
-
-  /// Requires offset + slope t >= 0.
-  void demand(int64_t offset, int64_t slope) {
-    if (slope > 0) { // t >= ceil(-offset / slope)
-      first = std::max(first, times(floorDivide(offset, slope), -1));
-    } else if (slope < 0) { // t <= floor(offset / -slope)
-      last = std::min(last, floorDivide(offset, times(slope, -1)));
-    } else if (offset < 0) {
-      last = std::numeric_limits<int64_t>::min();
-      first = std::numeric_limits<int64_t>::max();
-    }
-  }
-  /// Returns the t of the interval that is nearest to 0.
-  std::optional<int64_t> nearest() const {
-    return first > last ? std::nullopt : std::optional(std::clamp<int64_t>(0, first, last));
-  }
-
-private:
-  int64_t first, last = std::numeric_limits<int64_t>::max();
-};
 
 } // namespace
 
@@ -124,22 +89,13 @@ Expression certify::makeFloor(Expression inner, int64_t divisor) {
 }
 
 int64_t Expression::at(int64_t p) const {
-  switch (kind) {
-  case Constant:
-    return number;
-  case Variable:
-    return p;
-  case Sum:
-    return plus(parts[0].at(p), parts[1].at(p));
-  case Multiple:
-    return times(number, parts[0].at(p));
-  case Floor:
-    return floorDivide(parts[0].at(p), number);
-  case End:
-  case Count:
-    refuseEnd();
-  }
-  return 0;
+  requireNoEnd(*this);
+  int64_t first = parts.empty() ? 0 : parts[0].at(p);
+  return kind == Constant   ? number
+         : kind == Variable ? p
+         : kind == Sum      ? plus(first, parts[1].at(p))
+         : kind == Multiple ? times(number, first)
+                            : floorDivide(first, number);
 }
 
 Expression Expression::of(const Expression &inner) const {
@@ -243,10 +199,7 @@ Expression Line::atom() {
   int64_t number = isEnd || isCount ? natural() : 1;
   need("(");
   Expression inner = sum();
-  if (isFloor) {
-    need("/");
-    number = natural();
-  }
+  number = isFloor && (need("/"), true) ? natural() : number;
   need(")");
   if (number < 1 && isFloor) {
     fail("a divisor of at least 1 before this");
@@ -292,9 +245,8 @@ int64_t certify::firstAtLeast(const Expression &function, int64_t least) {
 
 /// Returns true if no part of a function falls. May miss a function whose falls cancel out.
 static bool isBuiltOfRising(const Expression &function) {
-  bool isRising = function.kind == Expression::Constant || function.kind == Expression::Variable ||
-                  function.kind == Expression::Sum || function.kind == Expression::Floor ||
-                  (function.kind == Expression::Multiple && function.number >= 0);
+  bool isRising = function.kind <= Expression::Floor &&
+                  (function.kind != Expression::Multiple || function.number >= 0);
   return isRising && std::all_of(function.parts.begin(), function.parts.end(), isBuiltOfRising);
 }
 
@@ -330,13 +282,21 @@ std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right,
       continue;
     }
     for (int64_t r = 0; r < period; ++r) {
-      Interval above(everywhere);
+      // The t for which all conditions hold at r + period t.
+      int64_t first = everywhere ? std::numeric_limits<int64_t>::min() : 0;
+      int64_t last = std::numeric_limits<int64_t>::max();
+      bool isNone = false;
       for (const Expression &condition : conditions) {
-        int64_t here = condition.at(r);
-        above.demand(here, plus(condition.at(r + period), times(here, -1)));
+        int64_t here = condition.at(r), slope = plus(condition.at(r + period), here, -1);
+        if (slope > 0) { // t >= ceil(-here / slope)
+          first = std::max(first, times(floorDivide(here, slope), -1));
+        } else if (slope < 0 || here < 0) { // t <= floor(here / -slope), or none
+          isNone |= slope == 0;
+          last = slope == 0 ? last : std::min(last, floorDivide(here, times(slope, -1)));
+        }
       }
-      if (std::optional<int64_t> t = above.nearest()) {
-        return plus(r, times(period, *t));
+      if (first <= last && !isNone) {
+        return plus(r, times(period, std::clamp<int64_t>(0, first, last)));
       }
     }
   }

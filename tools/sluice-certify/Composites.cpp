@@ -11,8 +11,8 @@ namespace {
 
 json readCounts(const Fields &fields, size_t count) {
   json counts = fields.get("layers", nullptr);
-  bool fits = counts.is_array() && counts.size() == count;
-  fields.need(fits, (count == 2 ? "two" : "three") + std::string(" numbers of \"layers\""));
+  fields.need(counts.is_array() && counts.size() == count,
+              (count == 2 ? "two" : "three") + std::string(" numbers of \"layers\""));
   return counts;
 }
 
@@ -51,6 +51,12 @@ public:
         {"spacebyte", {"layers boundaries width local global from to", &W::spaces}},
         {"hnet", {"layers boundaries width local global from to", &W::hnet}},
         {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
+        {"umst",
+         {"count segments edges intra inter graph_maps mode activation dropout "
+          "feed_forward_dropout "
+          "feed_forward heads head_size norm epsilon attention_dropout bias vectors shared_maps "
+          "from to",
+          &W::umst}},
     };
     return rows;
   }
@@ -78,8 +84,7 @@ private:
     layers(n, settings);
     norm(settings);
   }
-  /// Layers of a coarse scale, which may have their own width. Widths are not part of the graph; a
-  /// linear map is.
+  /// Layers of a coarse scale. Its width is not part of the graph; a linear map to it is.
   template <typename Inner> void coarse(Inner inner) {
     resize(fields.find("width"));
     inner();
@@ -203,6 +208,48 @@ private:
       layers(1, "local");
     }
     norm("local");
+  }
+
+  /// Puts P drop(relu(P norm(x) W)) without the second P, or P norm(x), or nothing.
+  void sums(const std::string &use, json by, bool isMean, bool isTwice) {
+    std::string x = call(use + std::to_string(list.size()));
+    size_t kind = fields.choice(use, {"convolution", "pooling", "none"});
+    by.update(
+        {{"op", "graph_convolution"}, {"method", isMean || kind == 1 ? "mean" : "normalized"}});
+    const json map = {{"op", "project"}, {"activation", "relu"}};
+    const json drop = {{"op", "dropout"}, {"rate", fields.get("dropout", 0)}};
+    const json parts = json::array({{{"op", "norm"}}, by, map, drop, by, drop});
+    int count = kind == 2 ? 0 : kind == 1 ? 2 : isTwice ? 6 : 4;
+    list.insert(list.end(), parts.begin(), parts.begin() + count);
+    if (count > 0) {
+      put({{"op", "add"}, {"with", x}});
+    }
+  }
+  void umst() {
+    bool isCode = fields.choice("mode", {"paper", "reference-code"}) == 1;
+    bool hasWords = fields.get("inter", "") != "none";
+    auto get = [&](const char *key, const json &otherwise = 0) {
+      return std::pair(key, fields.get(key, otherwise));
+    };
+    const json segments = {{"segments", fields.text("segments")}};
+    for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
+      sums("intra", segments, isCode, true);
+      json attention = {{"op", "layer"}, {"mask", "bidirectional"}, {"feed_forward", 0}};
+      if (hasWords) {
+        attention = {{"op", "rectified_attention"},
+                     {"from", call("rows" + std::to_string(i))},
+                     get("vectors")};
+        put({{"op", "shorten"}, {"method", isCode ? "normalized" : "average"}}, segments);
+        sums("inter", {{"edges", fields.get("edges", "")}}, false, isCode);
+        attention["words"] = call("words" + std::to_string(i));
+      }
+      put(attention, {get("dropout"), get("attention_dropout")});
+      put({{"op", "feed_forward"},
+           get("activation", "gelu"),
+           get("dropout"),
+           get("feed_forward_dropout")});
+    }
+    put({{"op", "norm"}});
   }
 
   const Fields &fields;

@@ -4,8 +4,7 @@
 
 using namespace certify;
 
-/// Derives bits by two linear maps with an activation between, rounded. Without a rule to learn
-/// from, training draws bits.
+/// Derives rounded bits from two linear maps. Without a rule to learn from, training draws bits.
 size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
   dropout |= !fields.find("rule");
   x = make("linear", path + ".in", {stored(path + ".rows", x)});
@@ -115,8 +114,8 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
   if (outer) { // no bits after the last closed segment
-    size_t ones = make("map", path + ".ones", {cutsAt[*outer].bits});
-    bits = make("map", path + ".cut", {bits, atEnds(path + ".closed", ones, *outer)});
+    size_t closed = atEnds(path + ".closed", ones(path, cutsAt[*outer]), *outer);
+    bits = make("map", path + ".cut", {bits, closed});
   }
   size_t counts = make("segment_counts", path + ".segment", {bits});
   size_t ends = make("segment_ends", path + ".segment", {bits});
@@ -149,22 +148,43 @@ size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x,
   return convertToScale(cut.bits, made);
 }
 
+const Deriver::SegmentCut &Deriver::findCut(const Fields &fields) const {
+  auto found = cuts.find(fields.text("segments"));
+  fields.need(found != cuts.end(), "the name of earlier segments");
+  return found->second;
+}
+
+/// Derives sums or means of segments.
+size_t Deriver::pooled(const std::string &name, size_t x, const SegmentCut &cut) {
+  x = make("pool_segments", name, {x, cut.bits, cut.counts, cut.ends});
+  return convertToScale(cut.ends, x);
+}
+
+size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut) {
+  return convertToScale(cut.bits, make("own_segments", name, {x, cut.counts, cut.ends}, behind(1)));
+}
+
+/// Weighs rows by a function of one number each.
+size_t Deriver::gated(const std::string &path, size_t x, size_t numbers) {
+  size_t gate = make("map", path + ".gate.number", {make("map", path + ".gate", {numbers})});
+  return make("map", path + ".gated", {x, make("map", path + ".gate.wide", {gate})});
+}
+
 /// Derives rows of segments from tokens, or tokens from rows of segments.
 size_t Deriver::throughCut(const std::string &op, const Fields &fields, const std::string &path,
                            size_t x) {
-  auto found = cuts.find(fields.text("segments"));
   bool isPool = op == "shorten";
-  fields.need(found != cuts.end() && !fields.find("factor") && !fields.find("window"),
-              "the name of earlier segments, and no groups with them");
-  SegmentCut cut = found->second;
+  fields.need(!fields.find("factor") && !fields.find("window"), "no groups with segments");
+  const SegmentCut &cut = findCut(fields);
   const ModelValue &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
-  auto method = isPool ? fields.choice("method", {"average", "sum", "last", "first", "max"})
-                       : fields.choice("method", {"repeat", "scatter", "smooth", "own"});
-  bool isMaximum = isPool && method == 4;
+  auto method =
+      isPool ? fields.choice("method", {"average", "sum", "normalized", "last", "first", "max"})
+             : fields.choice("method", {"repeat", "scatter", "smooth", "own"});
+  bool isMaximum = isPool && method == 5;
   // Derives a mean or maximum of the rows from e(m - 1) to before e(m).
-  bool isLate = isPool && (method < 2 || isMaximum) && cut.begins;
+  bool isLate = isPool && (method < 3 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? earlier(path + ".before", x) : x);
   x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
   if (isMaximum) { // each row has the maximum of the rows of its segment up to it
@@ -172,24 +192,19 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     open = make("map", path + ".left", {earlier(path + ".open", open)});
     x = doubled(path + ".greatest.", x, open);
   }
-  if (isPool && method > 1) {
+  if (isPool && method > 2) {
     return atEnds(path + ".pool", x, cut.ends);
   }
-  x = isPool ? make("pool_segments", path + ".pool", {x, cut.bits, cut.counts, cut.ends})
-             : spread(path + ".spread", fields, x, cut);
-  if (isPool || method == 0 || method == 3) {
-    return isPool ? convertToScale(cut.ends, x) : x;
+  x = isPool ? pooled(path + ".pool", x, cut) : spread(path + ".spread", fields, x, cut);
+  if (isPool) {
+    return method == 2 ? gated(path, x, pooled(path + ".sizes", ones(path, cut), cut)) : x;
   }
-  size_t gate = make("map", path + ".gate", {method == 1 ? cut.bits : cut.chances});
-  gate = make("map", path + ".gate.wide", {make("map", path + ".gate.number", {gate})});
-  return make("map", path + ".gated", {x, gate});
+  return method == 0 || method == 3 ? x : gated(path, x, method == 1 ? cut.bits : cut.chances);
 }
 
 /// Derives attention of a segment's parts over its rows, or of rows over a segment's parts.
 size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t x) {
-  auto found = cuts.find(fields.text("segments"));
-  fields.need(found != cuts.end(), "the name of earlier segments");
-  const SegmentCut &cut = found->second;
+  const SegmentCut &cut = findCut(fields);
   size_t y = stream(fields.text("over"), fields);
   auto isOn = [&](size_t value, size_t as) {
     return graph.values[value].isOnScale(graph.values[as]);

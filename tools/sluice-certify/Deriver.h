@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 
 namespace certify {
 
@@ -32,9 +33,8 @@ public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
   ModelGraph run();
-  /// Returns true if training and evaluation differ; known after run().
+  /// Return true if training and evaluation differ, and the names of the inputs; after run().
   bool trainsOtherwise() const { return dropout; }
-  /// Returns the names of the inputs; known after run().
   std::vector<std::string> listInputs() const {
     auto names = std::views::keys(inputs);
     return {names.begin(), names.end()};
@@ -57,9 +57,9 @@ public:
 private:
   class Hourglass;
 
-  Expand embedding, layers, singleLayer, feedForward, attention, normStage, shiftStage,
-      graphConvolution, resampleStage, join, replace, projectStage, dropoutStage, score, hourglass,
-      topDown, bottomUp, boundaries, attendCut, composite;
+  Expand embedding, layers, singleLayer, attention, rectified, rowStage, graphConvolution,
+      resampleStage, replace, projectStage, score, hourglass, topDown, bottomUp, boundaries,
+      attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
@@ -70,15 +70,15 @@ private:
   }
 
   ModelGraph finish() const;
-  /// Derives a layer with keys and values of the streams `over`: its own stream if empty; one per
-  /// group of heads if several.
+  /// Keys and values are of the streams `over`, one per group of heads; of x if there is none.
   size_t layer(const Layer &settings, const std::string &path, size_t x,
                const std::vector<size_t> &over = {});
   /// Derives attention at `path` over x, and by groups of heads.
   using Mix = size_t(const Layer &, const std::string &path, size_t x, const std::vector<size_t> &);
   Mix mix, mixGroups;
-  /// Layers, followed by a norm if they are pre-norm.
-  size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x);
+  /// Layers, followed by a norm if they are pre-norm and it `norms`.
+  size_t stack(const Layer &settings, int64_t layers, StageNames &next, size_t x,
+               bool norms = true);
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x,
@@ -97,12 +97,17 @@ private:
     bool begins;
     size_t chances; ///< of a router
   };
+  const SegmentCut &findCut(const Fields &fields) const;
+  using ThroughCut = size_t(const std::string &name, size_t x, const SegmentCut &cut);
+  ThroughCut pooled, ownRows, smoothed;
+  size_t ones(const std::string &path, const SegmentCut &cut) {
+    return make("map", path + ".ones", {cut.bits});
+  }
   size_t tokenBits(const std::string &path, std::optional<size_t> outer, size_t tokens);
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
-  Binary atEnds, doubled, product;
-  size_t smoothed(const std::string &path, size_t x, const SegmentCut &cut);
+  Binary atEnds, doubled, product, gated;
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   Expand bitsOfCodingRate, bitsOfPredictor;
@@ -143,10 +148,8 @@ private:
   size_t convertToScale(size_t as, size_t value) {
     Draft &made = graph.values[value];
     const Draft &other = graph.values[as];
-    made.factor = other.factor;
-    made.segments = other.segments;
-    made.input = other.input;
-    made.isGiven = other.isGiven;
+    std::tie(made.factor, made.segments, made.input, made.isGiven) =
+        std::tie(other.factor, other.segments, other.input, other.isGiven);
     return value;
   }
   size_t norm(const std::string &path, size_t x) { return make("norm", path + ".norm", {x}); }

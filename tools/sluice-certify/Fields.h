@@ -62,15 +62,14 @@ inline const json hourglassMethods = {"average",     "linear",    "max",
                                       "convolution", "attention", "attention_linear"};
 inline const json upsampleMethods = {"repeat", "linear", "attention", "attention_linear",
                                      "attention_repeat"};
-/// Returns true for a linear method of either list, which has an odd index.
+/// Linear methods of either list have an odd index.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct FieldLevel {
   int64_t layers, factor;
 };
 
-/// A stage's settings: its own keys, then the keys of `defaults` where the stage has layer
-/// settings.
+/// A stage's settings: its own keys, then keys of `defaults` if the stage has layer settings.
 class Fields {
 public:
   Fields(const json &own, const json *defaults, std::string where)

@@ -4,7 +4,7 @@
 
 #include "Bound.h"
 #include "Certify.h"
-#include "Segments.h"
+#include "Graph.h"
 
 #include <set>
 #include <tuple>
@@ -91,8 +91,7 @@ struct LinePart {
   }
 };
 
-/// The incremental step of a graph: the step that computes each stored value's rows, and the stored
-/// rows.
+/// The incremental step: the step that computes each stored value's rows, and the stored rows.
 struct LineStep {
   struct ScheduledValue {
     Bound schedule;   ///< row m is computed at step schedule(m)

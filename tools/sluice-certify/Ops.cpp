@@ -50,25 +50,19 @@ std::string certify::spellLinear(int64_t slope, int64_t constant) {
 }
 
 std::string certify::spellPattern(const ModelValue &value, size_t operand, int64_t by) {
-  std::string ends = std::to_string(value.operands.back());
-  switch (value.getPattern(operand)) {
-  case Pattern::UpTo:
-    return "keys to p";
-  case Pattern::BitsToEnd:
-    return "keys to e" + std::to_string(value.segments.value_or(0)) + "(p)";
-  case Pattern::Segment:
-  case Pattern::Bits:
-    return "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)";
-  case Pattern::EndRow:
-    return "at e" + ends + "(p)";
-  case Pattern::Ends:
-    return "rows p - 1 to p";
-  case Pattern::OfSegments:
-    return "at c" + ends + (value.getPattern(1) == Pattern::Moved ? "(p - 1)" : "(p)") +
-           (by > 0 ? " - " + std::to_string(by) : "");
-  default:
-    return "at p";
-  }
+  std::string ends = std::to_string(value.operands.back()),
+              before = value.getPattern(1) == Pattern::Moved ? "(p - 1)" : "(p)";
+  Pattern pattern = value.getPattern(operand);
+  bool isOfRows = pattern == Pattern::Segment || pattern == Pattern::Bits;
+  return pattern == Pattern::UpTo ? "keys to p"
+         : pattern == Pattern::BitsToEnd
+             ? "keys to e" + std::to_string(value.segments.value_or(0)) + "(p)"
+         : isOfRows                   ? "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)"
+         : pattern == Pattern::EndRow ? "at e" + ends + "(p)"
+         : pattern == Pattern::Ends   ? "rows p - 1 to p"
+         : pattern == Pattern::OfSegments
+             ? "at c" + ends + before + (by > 0 ? " - " + std::to_string(by) : "")
+             : "at p";
 }
 
 static void allow(bool holds, const ModelValue &value, const std::string &what) {

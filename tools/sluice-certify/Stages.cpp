@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The table of stages: a row for each, with its keys and its expansion. Composites.cpp has the rows
-// of stages that are lists of others.
+// Reads a spec into the graph of its values, independently of the compiler, following docs/spec.md:
+// what determines the graph, as stages, their order and names, factors, shifts, masks, placement,
+// activation, dropout. The table of stages has a row for each, with its keys and its expansion;
+// Composites.cpp has the rows of stages that are lists of others.
 #include "Deriver.h"
 
 using namespace certify;
@@ -14,16 +16,18 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
       {"feed_forward", {"norm placement epsilon activation dropout feed_forward_dropout bias feed_forward from to",
-                        &D::feedForward, Block}},
+                        &D::singleLayer, Block}},
       {"attention", {"query key value attention_norm first heads key_value_heads head_size norm placement epsilon "
                      "dropout attention_dropout mask bias from to", &D::attention, Block}},
-      {"norm", {"norm epsilon from to", &D::normStage}},
-      {"dropout", {"rate from to", &D::dropoutStage}},
-      {"add", {"with from to", &D::join}},
+      {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps "
+                               "from to", &D::rectified, Block}},
+      {"norm", {"norm epsilon from to", &D::rowStage}},
+      {"dropout", {"rate from to", &D::rowStage}},
+      {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
-      {"graph_convolution", {"edges method from to", &D::graphConvolution}},
-      {"shift", {"by start from to", &D::shiftStage}},
+      {"graph_convolution", {"edges segments method from to", &D::graphConvolution}},
+      {"shift", {"by start from to", &D::rowStage}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage}},
       {"upsample", {"factor method window segments by width from to", &D::resampleStage}},
       {"hourglass", {"hierarchy shorten shorten_window shorten_keys upsample upsample_norm shift shifted start from to",
@@ -39,7 +43,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
     };
     // clang-format on
     for (const auto &[name, keys] : listStages()) {
-      rows[name] = {keys, &D::composite, OfTokens};
+      rows[name] = {keys, &D::composite, name == "umst" ? Block : OfTokens};
     }
     return rows;
   }();
@@ -72,23 +76,17 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
 }
 
 size_t Deriver::layers(const Fields &fields, const std::string &path, size_t x) {
-  Layer settings = readLayer(fields);
-  for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
-    x = layer(settings, path + ".inside." + std::to_string(i), x);
-  }
-  return x;
+  StageNames next{path};
+  return stack(readLayer(fields), fields.integer("count", 1), next, x, false);
 }
 
-size_t Deriver::normStage(const Fields &, const std::string &path, size_t x) {
-  return norm(path, x);
-}
-
-size_t Deriver::dropoutStage(const Fields &fields, const std::string &path, size_t x) {
-  return hasDropout(fields, "rate") ? make("map", path + ".dropout", {x}) : x;
-}
-
-size_t Deriver::shiftStage(const Fields &fields, const std::string &path, size_t x) {
-  return shift(path, fields.integer("by", 0), learnsStart(fields), x);
+size_t Deriver::rowStage(const Fields &fields, const std::string &path, size_t x) {
+  std::string op = fields.text("op");
+  return op == "norm"                 ? norm(path, x)
+         : op == "add"                ? add(path, x, partner(fields, x))
+         : op == "shift"              ? shift(path, fields.integer("by", 0), learnsStart(fields), x)
+         : hasDropout(fields, "rate") ? make("map", path + ".dropout", {x})
+                                      : x;
 }
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
@@ -105,10 +103,6 @@ size_t Deriver::partner(const Fields &fields, size_t x, const char *key) const {
   return y;
 }
 
-size_t Deriver::join(const Fields &fields, const std::string &path, size_t x) {
-  return add(path, x, partner(fields, x));
-}
-
 /// Derives rows start, start + block and so on of one stream, and the other rows of x.
 size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x) {
   Mask block = readBlock(fields);
@@ -122,12 +116,22 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
                              : project(path, x, {}, isActive);
 }
 
-/// Derives sums of any rows of an input; the proof rejects them for tokens.
+/// Derives sums of any rows of an input, which the proof rejects for tokens, or over segments.
 size_t Deriver::graphConvolution(const Fields &fields, const std::string &path, size_t x) {
+  bool isMean = fields.choice("method", {"normalized", "mean"}) == 1;
+  if (fields.find("segments")) {
+    const SegmentCut &cut = findCut(fields);
+    x = stored(path + ".rows", x);
+    size_t sums = ownRows(path + ".spread", pooled(path + ".pool", x, cut), cut);
+    size_t sizes = isMean ? 0
+                          : ownRows(path + ".sizes.spread",
+                                    pooled(path + ".sizes", ones(path, cut), cut), cut);
+    return isMean ? sums : gated(path, make("map", path + ".sum", {x, sums}), sizes);
+  }
   size_t weights = convertToScale(x, make("position", path + ".degrees", {}));
   weights = make("map", path + ".weights", {weights});
   std::vector<size_t> operands = {stored(path + ".rows", x), weights, weights};
-  operands.resize(fields.choice("method", {"normalized", "mean"}) == 0 ? 3 : 2);
+  operands.resize(isMean ? 2 : 3);
   return make("graph_sum", path + ".graph", operands, "keys all");
 }
 
@@ -165,8 +169,7 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
   return linear ? make("linear", path + ".linear", {x}) : x;
 }
 
-/// Derives linear maps of the rows of a group before their shifts, concatenated; or of the parts of
-/// a group's row.
+/// Derives concatenated maps of the rows of a group before their shifts; or of a row's parts.
 size_t Deriver::inParts(const std::string &op, const Fields &fields, const std::string &path,
                         size_t x) {
   int64_t k = fields.integer("factor", 1), factor = graph.values[x].factor, by = 0;
@@ -221,4 +224,189 @@ size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
   row = by > 0 ? shift(path, by, false, row) : row;
   graph.losses.push_back({path + (isHead ? ".head" : ".loss"), row});
   return x;
+}
+
+/// Returns "line 2, column 7"; `position` counts bytes, including the wrong one.
+static std::string describePlace(const std::string &text, size_t position) {
+  std::string before = text.substr(0, position > 0 ? position - 1 : 0);
+  size_t lines = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  size_t start = before.rfind('\n'); // npos is -1
+  return "line " + std::to_string(lines) + ", column " + std::to_string(before.size() - start);
+}
+
+json certify::parseSpec(const std::string &text) {
+  constexpr int deepest = 64;
+  std::vector<std::set<std::string>> open;
+  auto watch = [&](int depth, json::parse_event_t event, json &parsed) {
+    if (depth > deepest) {
+      throw BadInput("expected at most 64 levels of nesting, found more");
+    }
+    if (event == json::parse_event_t::object_start) {
+      open.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      open.pop_back();
+    } else if (event == json::parse_event_t::key && !open.back().insert(parsed).second) {
+      throw BadInput("expected each key once, found " + parsed.dump() + " twice");
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, watch);
+  } catch (const json::parse_error &error) {
+    throw BadInput("expected a model spec, JSON, found text that is not JSON at " +
+                   describePlace(text, error.byte) + "; name the spec first, then its certificate");
+  } catch (const json::exception &) { // of the parser, only the range of numbers remains
+    throw BadInput("expected a model spec, JSON, found a number that double has no room for; "
+                   "correct the spec");
+  }
+}
+
+static const std::string layerKeys =
+    "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
+    "mask rotary bias feed_forward feed_forward_dropout relative distances scales lsh";
+
+ModelGraph Deriver::run() {
+  size_t previous = make("tokens", "tokens", {});
+  const json given = spec.contains("inputs") ? spec["inputs"] : json::object();
+  for (bool isShared : {false, true}) { // axes by name, then further tokens on them
+    for (const auto &[name, input] : given.items()) {
+      Fields own(input, nullptr, "inputs." + name);
+      own.needKeys("context vocabulary axis type role width end on derived rule capacity");
+      bool isTokens = own.choice("axis", {"own", "tokens"}) == 0 && own.get("type", "") != "edges";
+      if (isTokens && input.contains("on") == isShared) {
+        axis = isShared ? own.text("on") : name;
+        own.need(!isShared || inputs.contains(axis), "the name of an input with an axis");
+        inputs[name] = make("tokens", name, {});
+      }
+    }
+  }
+  axis.clear();
+  Fields(getDefaults(spec), nullptr, "defaults").needKeys(layerKeys);
+  const json &stages = spec["stages"];
+  for (size_t i = 0; i < stages.size(); ++i) {
+    std::string path = "stages." + std::to_string(i);
+    Fields own(stages[i], nullptr, path);
+    std::string op = own.text("op");
+    bool embeds = op == "embedding" && !stages[i].contains("input");
+    own.need((i > 0 || embeds) && (op == "head") == (i + 1 == stages.size()),
+             "an embedding first and a head last");
+    previous = stage(stages[i], path, previous);
+  }
+  return finish();
+}
+
+size_t Deriver::stage(const json &stage, const std::string &path, size_t previous) {
+  Fields own(stage, nullptr, path);
+  std::string op = own.text("op");
+  auto known = table().find(op);
+  own.need(known != table().end(), "the kind of a stage");
+  const DerivedStage &row = known->second;
+  bool isLayered = row.traits & Layered;
+  own.needKeys("op frozen share " + row.keys + (isLayered ? " " + layerKeys : ""));
+  json whole = stage; // with the defaults of a block's own keys
+  for (const auto &[key, value] : getDefaults(spec).items()) {
+    if ((row.traits & Block) && Fields::hasWord(row.keys, key) && !whole.contains(key)) {
+      whole[key] = value;
+    }
+  }
+  Fields fields(whole, isLayered ? &getDefaults(spec) : nullptr, path);
+  size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
+  bool isRelative = isLayered && readLayer(fields).isXl;
+  own.need(op == "embedding" || !graph.values[input].isGiven ||
+               !((row.traits & OfTokens) || isRelative),
+           "a stream of the tokens for " + op + (isRelative ? " with \"relative\"" : ""));
+  size_t made = (this->*row.expand)(fields, path, input);
+  previous = (row.traits & Aside) ? previous : made;
+  own.need(!stage.contains("to") || streams.try_emplace(own.text("to"), previous).second,
+           "a name that no earlier result has");
+  return previous;
+}
+
+/// Retains the values from which the losses are computed, in order, and spells its relations.
+ModelGraph Deriver::finish() const {
+  ModelGraph whole, kept;
+  std::vector<size_t> rows, numbers(graph.values.size());
+  whole.values.assign(graph.values.begin(), graph.values.end());
+  for (const Loss &loss : graph.losses) {
+    rows.push_back(loss.row);
+  }
+  std::vector<bool> live = whole.findLive(rows);
+  for (size_t i = 0; i < live.size(); ++i) {
+    if (!live[i]) {
+      continue;
+    }
+    numbers[i] = kept.values.size();
+    ModelValue &value = kept.values.emplace_back(std::move(whole.values[i]));
+    for (size_t &operand : value.operands) {
+      operand = numbers[operand];
+    }
+    if (value.segments) {
+      value.segments = numbers[*value.segments];
+    }
+    const Draft &draft = graph.values[i];
+    for (size_t j = 0; j < value.operands.size(); ++j) {
+      Pattern pattern = value.getPattern(j);
+      bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
+      std::string choice = pattern == Pattern::OnRows    ? " on " + draft.rows
+                           : pattern == Pattern::OffRows ? " off " + draft.rows
+                                                         : "";
+      value.reads.push_back(parseRelation(isOpen ? draft.rows
+                                          : pattern == Pattern::Distances
+                                              ? draft.distances
+                                              : spellPattern(value, j, draft.by) + choice));
+    }
+  }
+  for (const Loss &loss : graph.losses) {
+    kept.losses.push_back({loss.name, numbers[loss.row]});
+  }
+  kept.markSampled();
+  return kept;
+}
+
+/// Replaces the set of sampled factors of an hourglass, as in "2@1 8@{2,3} 2@1", by its factor i.
+/// Returns the factor: 0 if no stage has such a set, -1 after the last of 2 to 16. Leaves a set in
+/// another form, which readLevels() rejects.
+static int64_t chooseFactor(json &spec, size_t i) {
+  static const std::string positive = "0{0,9}[1-9][0-9]{0,9}";
+  static const std::regex set("\\{(" + positive + "(," + positive + "){1,15})\\}"), word("[0-9]+");
+  int64_t factor = 0;
+  for (json &stage : spec["stages"]) {
+    if (stage.value("op", json()) != "hourglass" || !stage.value("hierarchy", json()).is_string()) {
+      continue;
+    }
+    auto text = stage["hierarchy"].get<std::string>();
+    for (std::smatch found; std::regex_search(text, found, set);) {
+      std::string list = found[1];
+      std::vector<std::string> words(std::sregex_token_iterator(list.begin(), list.end(), word),
+                                     {});
+      factor = factor < 0 || i >= words.size() ? -1 : std::stoll(words[i]);
+      text.replace(found.position(), found.length(), std::to_string(factor));
+    }
+    stage["hierarchy"] = text;
+  }
+  return factor;
+}
+
+std::vector<Model> certify::deriveModels(const std::string &text) {
+  json spec = parseSpec(text);
+  Fields own(spec, nullptr, "the spec");
+  own.need(spec.is_object() && spec.value("sluice", json()) == 1 &&
+               spec.value("stages", json()).is_array() && spec["stages"].size() >= 2 &&
+               std::ranges::all_of(spec["stages"], [](const json &s) { return s.is_object(); }),
+           "version 1, an object with \"sluice\" and \"stages\" of at least two objects");
+  own.needKeys("sluice name vocabulary context batch width seed inputs defaults stages precision "
+               "training");
+  for (std::vector<Model> models;;) {
+    json chosen = spec;
+    int64_t factor = chooseFactor(chosen, models.size());
+    if (factor < 0 || (factor == 0 && !models.empty())) {
+      return models;
+    }
+    Deriver evaluate(chosen, false);
+    models.push_back({{}, evaluate.run(), std::nullopt, factor});
+    models.back().inputs = evaluate.listInputs();
+    if (evaluate.trainsOtherwise()) {
+      models.back().train = Deriver(chosen, true).run();
+    }
+  }
 }

@@ -28,8 +28,7 @@ static CertificateSource readSource(const std::string &name) {
   return {name, {std::istreambuf_iterator<char>(file), {}}};
 }
 
-/// Escapes bytes that a terminal could interpret as commands, because names and lines come from
-/// files.
+/// Escapes bytes of names and lines of files that a terminal could interpret as commands.
 static std::string showMessage(const std::string &message) {
   std::string shown;
   for (size_t i = 0; i < message.size(); ++i) {

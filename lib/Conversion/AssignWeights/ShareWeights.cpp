@@ -43,11 +43,20 @@ using ShareUsers = llvm::MapVector<StringRef, ShareUser>;
 
 constexpr static llvm::StringLiteral tableRole = "table";
 
+/// Returns the path of the user that a stage with a name belongs to: of the stage in the spec, or
+/// its own where a composite stage shares weights among the stages that replace it. Such names
+/// begin with the path of the composite stage.
+static StringRef getUserPath(StageInterface stage) {
+  StringRef path = stage.getPathAttr().getValue(), written = getWrittenPath(path);
+  StringRef name = stage.getShareAttr().getValue();
+  return name.consume_front(written) && name.starts_with(".") ? path : written;
+}
+
 /// Returns the role of a tensor: tensors of one role are shared. It is the name of the tensor after
-/// the path of the stage in the spec. Embeddings of tokens, heads and losses have one role, the
+/// the path of the user. Embeddings of tokens, heads and losses have one role, the
 /// table. Empty for a tensor that the stage has for itself.
 static StringRef getRole(StageInterface stage, WeightOp weight) {
-  StringRef path = weight.getPath(), written = getWrittenPath(path), part = getPart(weight);
+  StringRef path = weight.getPath(), written = getUserPath(stage), part = getPart(weight);
   bool isWhole = path == written;
   if (isWhole && isa<EmbeddingOp>(stage) && part != "weight") {
     return part == "token.weight" ? StringRef(tableRole) : StringRef();
@@ -65,14 +74,14 @@ static llvm::MapVector<StringAttr, ShareUsers> collectUsers(ModelOp model) {
     StringRef path = stage.getPathAttr().getValue();
     stages[path] = stage;
     if (StringAttr name = stage.getShareAttr()) {
-      users[name].try_emplace(getWrittenPath(path), ShareUser{stage, {}});
+      users[name].try_emplace(getUserPath(stage), ShareUser{stage, {}});
     }
   }
   for (auto weight : model.getBody().getOps<WeightOp>()) {
     StageInterface stage = stages.lookup(weight.getPath());
     StringRef role = stage.getShareAttr() ? getRole(stage, weight) : StringRef();
     if (!role.empty()) {
-      users[stage.getShareAttr()][getWrittenPath(weight.getPath())].weights[role] = weight;
+      users[stage.getShareAttr()][getUserPath(stage)].weights[role] = weight;
     }
   }
   return users;

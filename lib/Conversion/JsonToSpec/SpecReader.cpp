@@ -498,8 +498,8 @@ static bool isRead(ModelOp model, InputOp input) {
     if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
       isFound |= embedding.getInput() == name;
     }
-    if (auto graph = dyn_cast<GraphConvolutionOp>(op)) {
-      isFound |= graph.getEdges() == name;
+    if (isa<GraphConvolutionOp, UmstOp>(op)) {
+      isFound |= getKeyValue(op, "edges") == StringAttr::get(op->getContext(), name);
     }
     if (auto boundaries = dyn_cast<BoundariesOp>(op)) {
       isFound |= boundaries.getBits() == name;

@@ -1,6 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Converts stages that map rows: norm, add, replace, project, graph
-// convolution, dropout.
+// Converts stages that map rows: norm, add, replace, project, dropout.
 #include "SpecToSluice.h"
 
 using namespace mlir;
@@ -50,22 +49,6 @@ static Value convertProject(StageContext &c, spec::ProjectOp op) {
   });
 }
 
-/// Creates P x with P = D^-1/2 (A + I) D^-1/2, or D^-1 (A + I) x, for the degrees D of A + I.
-static Value convertGraphConvolution(StageContext &c, spec::GraphConvolutionOp op) {
-  Value x = c.materialize("rows", c.getValue(op.getInput()));
-  int64_t capacity = c.model.findInput(op.getEdges()).countEdges();
-  bool isMean = op.getMethod() == spec::GraphMethod::mean;
-  c.setName("degrees");
-  Value weights = DegreesOp::create(c.b, c.getSequence(c.getFactor(), 0, c.b.getF32Type()),
-                                    op.getEdges(), capacity);
-  c.setName("weights");
-  weights = c.createMap(weights,
-                        [&](ArrayRef<ScalarValue> v) { return 1 / (isMean ? v[0] : sqrt(v[0])); });
-  c.setName("graph");
-  return GraphSumOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
-                            weights, isMean ? Value() : weights, op.getEdges(), capacity);
-}
-
 static Value convertDropout(StageContext &c, spec::DropoutOp op) {
   Value x = c.getValue(op.getInput());
   if (c.purpose != Purpose::Train || op.getRate() == 0) {
@@ -81,6 +64,5 @@ void spec_to_sluice::populateMapConversions(StageConversions &conversions) {
   conversions.add(convertAdd);
   conversions.add(convertReplace);
   conversions.add(convertProject);
-  conversions.add(convertGraphConvolution);
   conversions.add(convertDropout);
 }

@@ -87,6 +87,37 @@ static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
 // Pooling
 //===----------------------------------------------------------------------===//
 
+static SequenceType withScale(StageContext &c, Value rows, Value scale) {
+  auto type = cast<SequenceType>(rows.getType());
+  return SequenceType::get(c.b.getContext(), cast<SequenceType>(scale.getType()).getScale(),
+                           type.getWidth(), type.getElement());
+}
+
+Value spec_to_sluice::createSegmentSums(StageContext &c, Value x, const Segmentation &of,
+                                        bool isMean) {
+  return PoolSegmentsOp::create(c.b, withScale(c, x, of.ends), x, of.bits, of.counts, of.ends,
+                                /*starts=*/false, /*sum=*/!isMean);
+}
+
+Value spec_to_sluice::createSegmentSizes(StageContext &c, const Segmentation &of) {
+  c.setName("ones");
+  Value ones = c.createConstants(of.bits, 1);
+  c.setName("sizes");
+  return createSegmentSums(c, ones, of);
+}
+
+Value spec_to_sluice::createGatedRows(StageContext &c, Value x, Value numbers,
+                                      function_ref<ScalarValue(ScalarValue)> gate) {
+  c.setName("gate");
+  Value gates = c.createMap(numbers, [&](ArrayRef<ScalarValue> v) { return gate(v[0]); });
+  c.setName("gate.number");
+  gates = c.createColumnSum(gates);
+  c.setName("gate.wide");
+  Value wide = c.createRepeated(gates, x);
+  c.setName("gated");
+  return c.createProduct(x, wide);
+}
+
 Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
   using spec::ShortenMethod;
   bool isMaximum = op.getMethod() == ShortenMethod::max;
@@ -105,8 +136,12 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
   if (isSelection || isMaximum) {
     return SelectSegmentsOp::create(c.b, type, x, of.counts, of.ends);
   }
-  return PoolSegmentsOp::create(c.b, type, x, of.bits, of.counts, of.ends, /*starts=*/false,
-                                op.getMethod() == ShortenMethod::sum);
+  x = createSegmentSums(c, x, of, op.getMethod() == ShortenMethod::average);
+  if (op.getMethod() != ShortenMethod::normalized) {
+    return x;
+  }
+  return createGatedRows(c, x, createSegmentSizes(c, of),
+                         [](ScalarValue n) { return 1 / sqrt(max(n, 1)); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -127,18 +162,9 @@ static ScalarValue createBitGate(StageContext &c, ScalarValue bit) {
   return selectAbove(bit, half, one, c.createNumber(0));
 }
 
-/// Multiplies rows by a gate.
-static Value createGatedRows(StageContext &c, Value x, const Segmentation &of, bool scatters) {
-  c.setName("gate");
-  Value gate = c.createMap(scatters ? of.bits : of.chances, [&](ArrayRef<ScalarValue> v) {
-    return scatters ? createBitGate(c, v[0]) : createSureGate(c, v[0]);
-  });
-  c.setName("gate.number");
-  gate = c.createColumnSum(gate);
-  c.setName("gate.wide");
-  Value wide = c.createRepeated(gate, x);
-  c.setName("gated");
-  return c.createProduct(x, wide);
+Value spec_to_sluice::createOwnSegments(StageContext &c, Value x, const Segmentation &of) {
+  return SpreadSegmentsOp::create(c.b, withScale(c, x, of.counts), x, of.counts, of.ends, /*by=*/0,
+                                  /*own=*/true);
 }
 
 Value spec_to_sluice::spreadSegments(StageContext &c, spec::UpsampleOp op) {
@@ -151,5 +177,10 @@ Value spec_to_sluice::spreadSegments(StageContext &c, spec::UpsampleOp op) {
   x = SpreadSegmentsOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
                                of.counts, of.ends, *op.getBy(),
                                op.getMethod() == spec::UpsampleMethod::own);
-  return scatters || smooths ? createGatedRows(c, x, of, scatters) : x;
+  if (!scatters && !smooths) {
+    return x;
+  }
+  return createGatedRows(c, x, scatters ? of.bits : of.chances, [&](ScalarValue v) {
+    return scatters ? createBitGate(c, v) : createSureGate(c, v);
+  });
 }

@@ -27,6 +27,7 @@ static StageConversions getConversions() {
   populateMapConversions(conversions);
   populateResamplingConversions(conversions);
   populateBoundariesConversions(conversions);
+  populateGraphConversions(conversions);
   populateAttendConversions(conversions);
   populateLossConversions(conversions);
   return conversions;
@@ -52,6 +53,9 @@ static bool trainsOtherwise(Operation &stage) {
       })
       .Case(
           [](spec::AttentionOp op) { return op.getDropout() > 0 || op.getAttentionDropout() > 0; })
+      .Case([](spec::RectifiedAttentionOp op) {
+        return op.getDropout() > 0 || op.getAttentionDropout() > 0;
+      })
       .Case([](spec::EmbeddingOp op) { return op.getDropout() > 0; })
       .Case([](spec::HeadOp op) {
         return op.getLabelSmoothing() > 0 || op.getTarget() || op.getWeights();

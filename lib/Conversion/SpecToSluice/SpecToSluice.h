@@ -52,6 +52,7 @@ void populateLayerConversions(StageConversions &conversions);
 void populateMapConversions(StageConversions &conversions);
 void populateResamplingConversions(StageConversions &conversions);
 void populateBoundariesConversions(StageConversions &conversions);
+void populateGraphConversions(StageConversions &conversions);
 void populateAttendConversions(StageConversions &conversions);
 void populateLossConversions(StageConversions &conversions);
 
@@ -103,5 +104,15 @@ std::pair<ScalarValue, ScalarValue> createRatio(StageContext &context, spec::Bou
 /// of segments.
 mlir::Value poolSegments(StageContext &context, spec::ShortenOp op);
 mlir::Value spreadSegments(StageContext &context, spec::UpsampleOp op);
+/// Creates sums of the rows of each segment, or means.
+mlir::Value createSegmentSums(StageContext &context, mlir::Value x, const Segmentation &of,
+                              bool isMean = false);
+/// Creates in each row the row of its own segment.
+mlir::Value createOwnSegments(StageContext &context, mlir::Value x, const Segmentation &of);
+/// Creates the number of rows of each segment, in one column.
+mlir::Value createSegmentSizes(StageContext &context, const Segmentation &of);
+/// Multiplies each row by a function of its number in `numbers`, which have one column.
+mlir::Value createGatedRows(StageContext &context, mlir::Value x, mlir::Value numbers,
+                            llvm::function_ref<ScalarValue(ScalarValue)> gate);
 
 } // namespace sluice::spec_to_sluice

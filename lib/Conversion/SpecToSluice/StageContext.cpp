@@ -175,8 +175,10 @@ Value StageContext::createNorm(StringRef block, spec::NormFunction norm, double 
       .getResult();
 }
 
-Value StageContext::createLinear(StringRef part, Value x, Type element) {
+Value StageContext::createLinear(StringRef part, Value x, Type element,
+                                 std::optional<StringRef> weights) {
   setName(part.empty() ? "linear" : part);
+  part = weights.value_or(part);
   Value weight = readWeight(getSymbol(joinName(part, "weight")));
   int64_t width = cast<RankedTensorType>(weight.getType()).getDimSize(0);
   auto result =

@@ -110,7 +110,9 @@ struct StageContext {
   mlir::Value createNorm(llvm::StringRef block, spec::NormFunction norm, double epsilon,
                          mlir::Value x, mlir::Type element);
   /// Creates a linear map, its weight read in the compute type and its result stored as `element`.
-  mlir::Value createLinear(llvm::StringRef part, mlir::Value x, mlir::Type element);
+  /// The map has the weights of the part `weights`, by default its own.
+  mlir::Value createLinear(llvm::StringRef part, mlir::Value x, mlir::Type element,
+                           std::optional<llvm::StringRef> weights = {});
   mlir::Value createShift(mlir::Value x, int64_t by);
   /// Sums the columns of each row: a sequence of width 0, as losses are.
   mlir::Value createColumnSum(mlir::Value x);

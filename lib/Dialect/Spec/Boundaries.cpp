@@ -436,8 +436,8 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
               "segments, "
               "as a "
            << (isSelection                            ? "selected row"
-               : op.getMethod() == ShortenMethod::sum ? "sum"
-                                                      : "maximum")
+               : op.getMethod() == ShortenMethod::max ? "maximum"
+                                                      : "sum")
            << " has no derivative by its bits, found " << quote(word)
            << "; leave it out, or give the boundaries a \"rule\"";
   }

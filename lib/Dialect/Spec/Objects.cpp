@@ -218,7 +218,8 @@ LogicalResult spec::verifyInputAxes(ModelOp model) {
     }
     StringRef name = *input.getOn();
     InputOp axis = model.findInput(name);
-    if (!axis || !axis.ownsAxis()) {
+    bool areOfWords = input.isEdges() && axis && axis.isTokens(); // of segments that its bits cut
+    if (!axis || (!axis.ownsAxis() && !areOfWords)) {
       return emitKeyError(input, "on")
              << "expected an input of tokens on an axis of its own, found " << quote(name) << ", "
              << (!axis              ? "which no input is named"

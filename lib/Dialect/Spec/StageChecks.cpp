@@ -40,8 +40,8 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, GraphConvolutionOp, DropoutOp, BoundariesOp, ShiftOp, ShortenOp,
-              UpsampleOp>(stage);
+              ProjectOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, DropoutOp, BoundariesOp,
+              ShiftOp, ShortenOp, UpsampleOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to

@@ -390,27 +390,129 @@ void ProjectOp::setDerivedDefaults() {}
 // Edges
 //===----------------------------------------------------------------------===//
 
-LogicalResult GraphConvolutionOp::verify() {
-  StreamType type = getStream(getInput());
-  if (type.getAxis() == AxisKind::tokens) {
-    return mlir::emitError(getKeyLoc(*this, ""))
-           << "expected a stream of an input for graph_convolution, as an edge may connect a row "
-              "with a later one, found "
-           << describeStream(getInput()) << "; let a layer of the tokens read it with \"over\"";
+/// Rejects a stream of the tokens for a stage whose rows read later ones.
+static LogicalResult verifyGiven(Operation *stage, Value input, StringRef why) {
+  if (getStream(input).getAxis() == AxisKind::input) {
+    return success();
   }
-  InputOp edges = findInput(*this, getEdges());
+  return mlir::emitError(getKeyLoc(stage, ""))
+         << "expected a stream of an input for " << stage->getName().stripDialect() << ", as "
+         << why << ", found " << describeStream(input)
+         << "; let a layer of the tokens read it with \"over\"";
+}
+
+/// Verifies that edges connect the rows of the stream: of an input, or of segments that the bits of
+/// the edges' input cut.
+static LogicalResult verifyEdges(GraphConvolutionOp op) {
+  StreamType type = getStream(op.getInput());
+  StringRef axis = type.getName().getValue();
+  BoundariesOp cut = getModel(op).findBoundaries(axis);
+  InputOp edges = findInput(op, *op.getEdges());
   if (!edges || !edges.isEdges()) {
-    return emitKeyError(*this, "edges")
-           << "expected the name of an input of edges, found " << quote(getEdges())
-           << R"(; add it to "inputs", as in {"on": )" << quote(type.getName().getValue())
-           << R"(, "type": "edges"})";
+    StringRef on = cut ? cut.getBits().value_or("ends") : axis;
+    return emitKeyError(op, "edges")
+           << "expected the name of an input of edges, found " << quote(*op.getEdges())
+           << R"(; add it to "inputs", as in {"on": )" << quote(on) << R"(, "type": "edges"})";
   }
-  if (type.getAxis() != AxisKind::input || type.getName().getValue() != *edges.getOn()) {
-    return emitKeyError(*this, "edges")
+  bool isOnRows = cut ? cut.getBits() == *edges.getOn() : axis == *edges.getOn();
+  if (!isOnRows || type.getFactor() != 1) {
+    return emitKeyError(op, "edges")
            << "expected edges between rows of the stream, found edges on " << quote(*edges.getOn())
-           << " and " << describeStream(getInput()) << "; name others, or another stream";
+           << " and " << describeStream(op.getInput()) << "; name others, or another stream";
   }
   return success();
 }
+
+LogicalResult GraphConvolutionOp::verify() {
+  if (!getSegments() && !getEdges()) {
+    return emitMissingKey(*this, "edges");
+  }
+  if (getSegments() && getEdges()) {
+    return emitKeyError(*this, "edges")
+           << "expected one of \"edges\" and \"segments\", which both choose the neighbours of a "
+              "row, found both; leave one out";
+  }
+  if (failed(verifyGiven(*this, getInput(), "an edge may connect a row with a later one"))) {
+    return failure();
+  }
+  return getSegments()
+             ? verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType()))
+             : verifyEdges(*this);
+}
 Type GraphConvolutionOp::computeResultType() { return getInput().getType(); }
 void GraphConvolutionOp::setDerivedDefaults() {}
+
+//===----------------------------------------------------------------------===//
+// Attention over rows and segments
+//===----------------------------------------------------------------------===//
+
+template <typename Op> static LogicalResult verifyWordHeads(Op op) {
+  if (!op.getHeads()) {
+    return emitMissingKey(op, "heads");
+  }
+  int64_t width = getStream(op.getInput()).getWidth();
+  if (!op.getHeadSize() && width % *op.getHeads() != 0) {
+    return emitKeyError(op, "heads")
+           << "expected \"heads\" to divide the width, found " << *op.getHeads()
+           << " heads for width " << width << "; change one of the two or give \"head_size\"";
+  }
+  return success();
+}
+
+LogicalResult RectifiedAttentionOp::verify() {
+  StreamType own = getStream(getInput()), words = getStream(getWords());
+  if (failed(verifyGiven(*this, getInput(), "a word is read by all of its rows"))) {
+    return failure();
+  }
+  BoundariesOp cut = words.getAxis() == AxisKind::input
+                         ? getModel(*this).findBoundaries(words.getName().getValue())
+                         : BoundariesOp();
+  if (!cut || words.getFactor() != 1 ||
+      withWidth(getStream(cut.getInput()), own.getWidth()) != own) {
+    return emitKeyError(*this, "words")
+           << "expected a stream of the segments of the rows, found " << describeStream(getWords())
+           << " for " << describeStream(getInput()) << "; shorten the rows by their segments first";
+  }
+  return verifyWordHeads(*this);
+}
+Type RectifiedAttentionOp::computeResultType() { return getInput().getType(); }
+void RectifiedAttentionOp::setDerivedDefaults() {
+  int64_t width = getStream(getInput()).getWidth();
+  if (getHeads() && !getHeadSize() && width % *getHeads() == 0) {
+    setHeadSize(width / *getHeads());
+  }
+}
+
+LogicalResult UmstOp::verify() {
+  if (failed(verifyGiven(*this, getInput(), "a word is read by all of its rows")) ||
+      failed(verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType())))) {
+    return failure();
+  }
+  bool readsEdges = getInter() != GraphUse::none;
+  if (readsEdges != bool(getEdges())) {
+    return readsEdges ? LogicalResult(emitMissingKey(*this, "edges"))
+                      : LogicalResult(emitKeyError(*this, "edges")
+                                      << "expected no \"edges\" with \"inter\": \"none\", which "
+                                         "reads none, found both; leave one out");
+  }
+  for (StringRef key : {"vectors", "shared_maps"}) {
+    if (!readsEdges && isWritten(*this, key)) {
+      return emitKeyError(*this, key) << "expected no " << quote(key)
+                                      << " with \"inter\": \"none\", whose attention is a layer's, "
+                                         "found both; leave one out";
+    }
+  }
+  if (getGraphMaps() == GraphMaps::scales &&
+      (getIntra() != GraphUse::convolution || getInter() != GraphUse::convolution)) {
+    return emitKeyError(*this, "graph_maps")
+           << "expected two graph convolutions for \"graph_maps\": \"scales\", found "
+           << quote(stringifyGraphUse(getIntra())) << " and "
+           << quote(stringifyGraphUse(getInter())) << "; leave it out";
+  }
+  if (getGraphMaps() != GraphMaps::own && getShare()) {
+    return emitKeyError(*this, "share")
+           << "expected no \"share\" where \"graph_maps\" shares weights inside the stage, found "
+              "both; leave one out";
+  }
+  return verifyWordHeads(*this);
+}

@@ -22,8 +22,8 @@ WeightList::WeightList(ModelOp model) : builder(model.getContext()) {
   int64_t blocks = 0;
   for (Operation &stage : model.getBody().getOps()) {
     auto layer = dyn_cast<LayerOp>(stage);
-    blocks +=
-        layer ? (*layer.getFeedForward() > 0 ? 2 : 1) : isa<FeedForwardOp, AttentionOp>(stage);
+    blocks += layer ? (*layer.getFeedForward() > 0 ? 2 : 1)
+                    : isa<FeedForwardOp, AttentionOp, RectifiedAttentionOp>(stage);
   }
   residualScale = std::sqrt(static_cast<double>(blocks == 0 ? 2 : blocks));
   builder.setInsertionPointToEnd(&model.getBody().front());
@@ -232,6 +232,25 @@ void AttentionOp::listWeights(WeightList &list) {
   listMap("attention.key", getKey(), keys);
   listMap("attention.value", getValue(), keys);
   list.addLinear("attention.output", width, queries, list.getResidualScale(), getBias());
+}
+
+void RectifiedAttentionOp::listWeights(WeightList &list) {
+  int64_t width = getStream(getInput()).getWidth(), words = getStream(getWords()).getWidth();
+  int64_t columns = *getHeads() * *getHeadSize();
+  list.addNorm("attention.norm", getNorm(), width);
+  list.addNorm("attention.words.norm", getNorm(), words);
+  list.addLinear("attention.query", columns, width, 1, getBias());
+  list.addLinear("attention.key", columns, width, 1, getBias());
+  if (!getSharedMaps()) {
+    list.addLinear("attention.words.query", columns, words, 1, getBias());
+    list.addLinear("attention.words.key", columns, words, 1, getBias());
+  }
+  list.addLinear("attention.value", columns, width, 1, getBias());
+  if (getVectors()) {
+    list.add("attention.relative.table", {2 * *getVectors() + 1, *getHeadSize()},
+             InitialValues::normal, embeddingDeviation);
+  }
+  list.addLinear("attention.output", width, columns, list.getResidualScale(), getBias());
 }
 
 //===----------------------------------------------------------------------===//

@@ -38,3 +38,25 @@ func.func @factors_of_columns(%x: !sluice.seq<@rows, 8, f32>, %n: !sluice.seq<@r
   %y = sluice.graph_sum %x left(%n) over "links" capacity 6 : (!sluice.seq<@rows, 8, f32>, !sluice.seq<@rows, 8, f32>) -> !sluice.seq<@rows, 8, f32>
   return
 }
+
+// -----
+
+sluice.axis @source given 32 vocabulary 256 streams {ends = 2 : i64}
+sluice.scale @rows on @source factor 1
+func.func @rows_of_bits() {
+  // expected-error@+1 {{S-163: expected 'of' with a stream of the axis of the input where rows are its segments, and none elsewhere, found '!sluice.seq<@rows, 0, f32>' and ends}}
+  %n = sluice.degrees over "links" of "ends" capacity 6 : () -> !sluice.seq<@rows, 0, f32>
+  return
+}
+
+// -----
+
+sluice.axis @source given 32 vocabulary 256 streams {ends = 2 : i64}
+sluice.scale @rows on @source factor 1
+sluice.axis @words segments of @rows capacity 32
+sluice.scale @units on @words factor 1
+func.func @words_of_no_bits() {
+  // expected-error@+1 {{S-163: expected 'of' with a stream of the axis of the input where rows are its segments, and none elsewhere, found '!sluice.seq<@units, 0, f32>' and none}}
+  %n = sluice.degrees over "links" capacity 6 : () -> !sluice.seq<@units, 0, f32>
+  return
+}

@@ -13,8 +13,10 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   // CHECK: sluice.axis @parts segments of @w capacity 4{{$}}
   sluice.axis @parts segments of @w capacity 4
   sluice.scale @w on @words factor 1
-  sluice.axis @source given 32 vocabulary 256
+  sluice.axis @source given 32 vocabulary 256 streams {ends = 2 : i64}
   sluice.scale @inputs on @source factor 1
+  sluice.axis @phrases segments of @inputs capacity 32
+  sluice.scale @units on @phrases factor 1
   // CHECK: sluice.parameter @table : tensor<7x8xf32> {decay, deviation = 2.000000e-02 : f64, initial = "normal", names = ["token.weight"], sizes = array<i64: 7>}
   sluice.parameter @table : tensor<7x8xf32> {names = ["token.weight"], sizes = array<i64: 7>, initial = "normal", deviation = 0.02 : f64, decay}
 
@@ -210,6 +212,16 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.graph_sum %{{.*}} right(%[[N]]) over "links" capacity 6 :
     %m = sluice.graph_sum %p right(%n) over "links" capacity 6
         : (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>) -> !sluice.seq<@inputs, 8, f32>
+    return
+  }
+
+  // CHECK-LABEL: func.func @edges_between_words
+  func.func @edges_between_words(%x: !sluice.seq<@units, 8, f32>) {
+    // CHECK: %[[N:.*]] = sluice.degrees over "links" of "ends" capacity 6 : () -> !sluice.seq<@units, 0, f32>
+    %n = sluice.degrees over "links" of "ends" capacity 6 : () -> !sluice.seq<@units, 0, f32>
+    // CHECK: sluice.graph_sum %{{.*}} left(%[[N]]) over "links" of "ends" capacity 6 :
+    %p = sluice.graph_sum %x left(%n) over "links" of "ends" capacity 6
+        : (!sluice.seq<@units, 8, f32>, !sluice.seq<@units, 0, f32>) -> !sluice.seq<@units, 8, f32>
     return
   }
 

@@ -106,3 +106,23 @@ spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "edges", vocab
 // CHECK: spec.head
   spec.head %3 {path = "stages.4"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// CHECK: spec.model
+spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "words", vocabulary = 256 : i64, width = 8 : i64} {
+  spec.input @source {length = 7 : i64, type = #spec<contents tokens>, vocabulary = 256 : i64}
+  spec.input @ends {on = "source", type = #spec<contents tokens>, vocabulary = 2 : i64}
+// CHECK: spec.input @links {on = "ends", type = #spec<contents edges>}
+  spec.input @links {on = "ends", type = #spec<contents edges>}
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  %1 = spec.embedding {input = "source", path = "stages.1"} : () -> !spec.stream<input("source"), 8>
+  %2 = spec.boundaries %1 {bits = "ends", name = "words", path = "stages.2", rule = #spec<rule bits>} : (!spec.stream<input("source"), 8>) -> !spec.segmentation<"words" of <input("source"), 8>>
+// CHECK: spec.graph_convolution %{{.*}}, %{{.*}} {
+  %3 = spec.graph_convolution %1, %2 {path = "stages.3"} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("source"), 8>
+  %4 = spec.shorten %3, %2 {method = #spec<shorten_method normalized>, path = "stages.4"} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("words"), 8>
+// CHECK: spec.rectified_attention{{.*}}vectors = 3
+  %5 = spec.rectified_attention %3, %4 {head_size = 4 : i64, heads = 2 : i64, path = "stages.5", vectors = 3 : i64} : (!spec.stream<input("source"), 8>, !spec.stream<input("words"), 8>) -> !spec.stream<input("source"), 8>
+// CHECK: spec.umst{{.*}}edges = "links"{{.*}}graph_maps = #spec<graph_maps layers>{{.*}}inter = #spec<graph_use pooling>
+  %6 = spec.umst %5, %2 {count = 2 : i64, edges = "links", graph_maps = #spec<graph_maps layers>, heads = 2 : i64, inter = #spec<graph_use pooling>, path = "stages.6"} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("source"), 8>
+  %7 = spec.layer %0, %6 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, mask = #spec.mask<bidirectional>, path = "stages.7"} : (!spec.stream<tokens, 8>, !spec.stream<input("source"), 8>) -> !spec.stream<tokens, 8>
+  spec.head %7 {path = "stages.8"} : (!spec.stream<tokens, 8>) -> ()
+}

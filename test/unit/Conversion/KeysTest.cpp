@@ -63,6 +63,8 @@ Needs getNeeds(const std::string &word) {
       {"attention", {{"query", R"("a")"}, {"key", R"("a")"}, {"value", R"("a")"}, {"heads", "2"}}},
       {"attend", {{"from", R"("a")"}, {"over", R"("s")"}, {"segments", R"("w")"}, {"heads", "2"}}},
       {"graph_convolution", {{"edges", R"("e")"}}},
+      {"rectified_attention", {{"from", R"("r")"}, {"words", R"("c")"}, {"heads", "2"}}},
+      {"umst", {{"count", "1"}, {"segments", R"("w")"}, {"edges", R"("e")"}, {"heads", "2"}}},
       {"dropout", {{"rate", "0.5"}}},
       {"loss", {{"name", R"("bag")"}}},
       {"boundaries", {{"name", R"("words")"}, {"rule", R"("whitespace")"}}},
@@ -87,10 +89,21 @@ KeyPlace getPlace(const ObjectInfo &stage) {
   }
   std::string settings = stage.find("local") ? R"(, "defaults": {"heads": 2})" : "";
   std::string next;
-  if (word == "graph_convolution") {
-    settings = R"(, "inputs": {"s": {"context": 8}, "e": {"on": "s", "type": "edges"}})";
-    before += R"({"op": "embedding", "input": "s"}, )";
+  bool readsWords = word == "rectified_attention" || word == "umst";
+  if (word == "graph_convolution" || readsWords) {
+    settings = R"(, "inputs": {"s": {"context": 8}, "b": {"on": "s", "vocabulary": 2})";
+    settings += word == "rectified_attention" ? "}"
+                : readsWords                  ? R"(, "e": {"on": "b", "type": "edges"}})"
+                                              : R"(, "e": {"on": "s", "type": "edges"}})";
+    before += R"({"op": "embedding", "input": "b"}, )";
+    before += R"({"op": "embedding", "input": "s", "to": "r"}, )";
     next = R"(, {"op": "norm", "from": "a"})";
+  }
+  if (readsWords) {
+    before += R"({"op": "boundaries", "name": "w", "rule": "bits", "bits": "b"}, )";
+  }
+  if (word == "rectified_attention") {
+    before += R"({"op": "shorten", "segments": "w", "to": "c"}, )";
   }
   std::string after =
       next + R"(, {"op": "head")" + std::string(word == "top_down" ? R"(, "first": 1})" : "}");

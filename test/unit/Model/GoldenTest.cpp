@@ -198,7 +198,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                                            "retina", "attention", "dynamic", "begun", "blocks",
                                            "widths", "groups", "blt", "attend", "flow", "pairs",
                                            "signed", "graph", "lsh-causal", "drawn", "taught",
-                                           "spikes", "shared", "trax"),
+                                           "spikes", "shared", "trax", "umst", "umst-code",
+                                           "umst-pooling"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

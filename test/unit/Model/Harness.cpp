@@ -244,6 +244,18 @@ static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &inpu
   }
 }
 
+/// Returns the number of rows of each line, or of words that bits end, for an input of edges.
+static std::vector<int64_t> countEdgeRows(const runtime::EdgeInput &edges,
+                                          const std::map<std::string, GivenTokens> &given) {
+  std::vector<int64_t> counts = given.at(edges.axis).counts;
+  const GivenTokens &on = given.at(edges.on);
+  for (size_t row = 0; row < counts.size() && edges.connectsWords(); ++row) {
+    auto bits = std::span(on.tokens).subspan(row * size_t(on.capacity), size_t(counts[row]));
+    counts[row] = runtime::countWords(bits);
+  }
+  return counts;
+}
+
 void setInputs(runtime::Executor &executor, const Inputs &inputs) {
   int64_t stride = executor.plan().model.context + 1;
   std::span<int32_t> tokens = executor.tokens();
@@ -260,7 +272,7 @@ void setInputs(runtime::Executor &executor, const Inputs &inputs) {
     }
   }
   for (const runtime::EdgeInput &edges : runtime::getEdgeInputs(executor.plan())) {
-    setEdges(executor, edges, inputs.given.at(edges.on).counts);
+    setEdges(executor, edges, countEdgeRows(edges, inputs.given));
   }
   for (auto &[name, labels] : executor.inputs().labels) { // in the order of the reference
     std::ranges::fill(labels.rows, 3e38F);

@@ -221,13 +221,14 @@ TEST(Lines, EmulatedKernelsStopAtEachLine) {
   }
 }
 
-/// Every spec of models/ with an input of its own axis.
+/// Every spec of models/ with an input of its own axis; the papers' rows are too large to run.
 TEST(Lines, EveryModelWithInputsHasTheSameBits) {
   int64_t models = 0;
   std::string target = runtime::machineTargets().front();
   for (const auto &file :
        std::filesystem::recursive_directory_iterator(SLUICE_SOURCE_DIR "/models")) {
-    if (file.path().extension() != ".json") {
+    bool isPaper = file.path().parent_path().filename() == "papers";
+    if (file.path().extension() != ".json" || isPaper) {
       continue;
     }
     std::ifstream stream(file.path());

@@ -7,6 +7,7 @@
 defvar edgeConstraints = [{
     - S-160: rows are on a given axis, or on an axis of segments of one, as an edge may connect
       a row with a later one; `capacity` is at least 1.
+    - S-163: `of` names a stream of the given axis, where rows are segments, and there alone.
 }];
 
 class Sluice_EdgesOp<string mnemonic, list<Trait> traits, list<string> overrides>
@@ -25,7 +26,8 @@ def Sluice_DegreesOp : Sluice_EdgesOp<"degrees", [FusesAs<"Rows">], ["getNeutral
     [B, N + 2 capacity] for a scale of N positions. Number p < N is the end of the list of row p,
     which begins where the list of row p - 1 ends. Number N + i is entry i, the position of a
     neighbour. An edge is in the lists of both of its rows, the entries of a list ascend, and rows
-    past the count of the axis have none.
+    past the count of the axis have none. Rows may be segments of a given axis: then the edges
+    belong to the stream `of` of that axis, whose tokens are the bits that cut it.
 
     Example:
 
@@ -36,9 +38,9 @@ def Sluice_DegreesOp : Sluice_EdgesOp<"degrees", [FusesAs<"Rows">], ["getNeutral
     Constraints:
     - S-161: the result is one f32 per position.
   }], edgeConstraints);
-  let arguments = (ins StrAttr:$edges, I64Attr:$capacity);
+  let arguments = (ins StrAttr:$edges, OptionalAttr<StrAttr>:$of, I64Attr:$capacity);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "`over` $edges `capacity` $capacity attr-dict `:` "
+  let assemblyFormat = "`over` $edges (`of` $of^)? `capacity` $capacity attr-dict `:` "
                        "functional-type(operands, results)";
 }
 
@@ -65,8 +67,10 @@ def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGro
       one f32 per position on that scale.
   }], edgeConstraints);
   let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$left,
-                       Optional<Sluice_Sequence>:$right, StrAttr:$edges, I64Attr:$capacity);
+                       Optional<Sluice_Sequence>:$right, StrAttr:$edges,
+                       OptionalAttr<StrAttr>:$of, I64Attr:$capacity);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input (`left` `(` $left^ `)`)? (`right` `(` $right^ `)`)? `over` $edges "
-                       "`capacity` $capacity attr-dict `:` functional-type(operands, results)";
+                       "(`of` $of^)? `capacity` $capacity attr-dict `:` "
+                       "functional-type(operands, results)";
 }

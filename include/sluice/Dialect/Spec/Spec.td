@@ -115,7 +115,7 @@ def Spec_InputOp
            BooleanKey<"end", "appends a line end, a token, to each of its lines", "false">,
            TextKey<"on", "name of an input of tokens",
                    "input whose axis has this input's tokens, one for each token there, or whose "
-                   "rows the edges connect",
+                   "rows, or words that its bits end, the edges connect",
                    "none">,
            WordKey<"derived", Spec_DerivedBits, ["word_end", "word_split", "shuffled_end"],
                    "with on: bits in place of data: 1 at the last token of a word, at each token "

@@ -64,7 +64,8 @@ def Spec_ActivationFunction
 defvar shortenWords = ["average", "linear", "max", "convolution"];
 def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "Method that computes a coarse row",
                                     "shorten_method",
-                                    !listconcat(shortenWords, ["concatenate", "sum", "last",
+                                    !listconcat(shortenWords, ["concatenate", "sum",
+                                                               "normalized", "last",
                                                                "first", "attention",
                                                                "attention_linear"])>;
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fine rows",
@@ -117,6 +118,10 @@ def Spec_InputContents
                                                                        "edges"]>;
 def Spec_GraphMethod : Spec_Words<"GraphMethod", "Weights of a row and its neighbours",
                                   "graph_method", ["normalized", "mean"]>;
+def Spec_GraphUse : Spec_Words<"GraphUse", "Sums of neighbours inside a layer", "graph_use",
+                               ["convolution", "pooling", "none"]>;
+def Spec_GraphMaps : Spec_Words<"GraphMaps", "Sharing of linear maps of graph convolutions",
+                                "graph_maps", ["own", "layers", "scales"]>;
 def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",

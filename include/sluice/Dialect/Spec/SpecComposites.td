@@ -119,6 +119,39 @@ def Spec_BottomUpOp
                    "input",
                    "cascaded">]>;
 
+class GraphKey<string key, string between>
+    : WordKey<key, Spec_GraphUse, ["convolution", "pooling", "none"],
+              "sums " # between # ": a graph convolution, a mean without weights, or none",
+              "convolution">;
+def Spec_UmstOp
+    : Spec_StreamStage<
+          "umst",
+          "Encoder layers of an input that exchange rows inside words and between words, with "
+          "attention over both (UMST).",
+          !listconcat(
+              [CountKey,
+               SegmentsKey<"name of segments", "the words of the stream", "required">,
+               GraphEdgesKey<"required without \"inter\": \"none\"">, GraphKey<"intra",
+               "inside words">, GraphKey<"inter", "between words">,
+               WordKey<"graph_maps", Spec_GraphMaps, ["own", "layers", "scales"],
+                       "linear maps of graph convolutions: own, shared by all layers, or shared by "
+                       "both scales of a layer",
+                       "own">,
+               WordKey<"mode", Spec_Fidelity, ["paper", "reference-code"],
+                       "behavior where the paper and its public code differ", "paper">,
+               ActivationKey, DropoutKey, FeedForwardDropoutKey,
+               FeedForwardWidthKey<"hidden width of the feed-forward block", "1">],
+              wordAttentionKeys),
+          (ins Spec_Stream:$input, Spec_Segmentation:$segments)>,
+      Spec_Composite {
+  let article = "an";
+  let inherits = 1;
+  let extraClassDefinition = [{
+    ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
+    void $cppClass::setDerivedDefaults() {}
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Lists of other stages
 //===----------------------------------------------------------------------===//

@@ -195,7 +195,7 @@ def ShortenMethodKey
               "feature, a linear map of a window, or concatenated maps of its rows to width / "
               "factor columns each",
               "average"> {
-  let wordsWithSegments = ["average", "sum", "max", "last", "first"];
+  let wordsWithSegments = ["average", "sum", "normalized", "max", "last", "first"];
 }
 def Spec_ShortenOp
     : Spec_StreamStage<
@@ -290,19 +290,59 @@ def Spec_ProjectOp
                                 "initialization of the matrices", "normal">],
                        (ins Spec_Stream:$input, Optional<Spec_Stream>:$with),
                        [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
-def EdgesKey : TextKey<"edges", "name of an input of edges", "edges between the rows of the stream",
-                       "required"> {
+class GraphEdgesKey<string otherwise>
+    : TextKey<"edges", "name of an input of edges", "edges between the rows of the stream",
+              otherwise> {
   let hint = "the name of an input of edges";
 }
+def EdgesKey : GraphEdgesKey<"required without segments"> { let requiredUnless = "segments"; }
 def Spec_GraphConvolutionOp
     : Spec_StreamStage<
           "graph_convolution",
-          "Weighted sums of each row and its neighbours, by the edges of an input.",
+          "Weighted sums of each row and its neighbours, by the edges of an input, or of each row "
+          "and its segment.",
           [EdgesKey,
+           SegmentsKey<"name of segments",
+                       "in place of edges: sums over the segment of each row of an input",
+                       "rows are joined by edges">,
            WordKey<"method", Spec_GraphMethod, ["normalized", "mean"],
                    "weights: 1 / sqrt(n[p] n[q]) for n[p] - 1 neighbours of p, or the mean",
-                   "normalized">]> {
+                   "normalized">],
+          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments)> {
   let commonKeys = [OpKey, FromKey, ToKey];
+}
+
+def AttendHeadsKey
+    : IntegerKey<"heads", "number of attention heads", "required, here or in `defaults`"> {
+  let hint = "the number of attention heads, here or in \"defaults\"";
+  let isRequired = 1;
+}
+def WordVectorsKey
+    : IntegerKey<"vectors",
+                 "adds learned vectors to the keys by signed distance, in rows and in segments: "
+                 "the largest distance",
+                 "none", "1", "65535">;
+def SharedMapsKey
+    : BooleanKey<"shared_maps",
+                 "the queries and keys of segments have the linear maps of those of rows",
+                 "false">;
+/// Settings of attention over rows and segments.
+defvar wordAttentionKeys = [AttendHeadsKey,
+                            IntegerKey<"head_size", "features per head D",
+                                       "width / heads (must divide)">,
+                            NormKey, NormEpsilonKey, AttentionDropoutKey, BiasKey, WordVectorsKey,
+                            SharedMapsKey];
+def Spec_RectifiedAttentionOp
+    : Spec_StreamStage<
+          "rectified_attention",
+          "The attention block of a pre-norm layer of an input: half the sum of attention over its "
+          "rows and of attention over their segments.",
+          !listconcat([AttentionStreamKey<"words", "the stream of the segments of the rows">,
+                       BlockDropoutKey<"the block">],
+                      wordAttentionKeys),
+          (ins Spec_Stream:$input, Spec_Stream:$words),
+          [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let inherits = 1;
 }
 def Spec_DropoutOp
     : Spec_StreamStage<
@@ -486,11 +526,6 @@ def AttendOverKey : StreamKey<"over", "the stream of keys and values", "required
 def AttendSegmentsKey
     : SegmentsKey<"string", "the segments of one of the two streams", "required"> {
   let hint = "the name of the segments of one of the two streams";
-}
-def AttendHeadsKey
-    : IntegerKey<"heads", "number of attention heads", "required, here or in `defaults`"> {
-  let hint = "the number of attention heads, here or in \"defaults\"";
-  let isRequired = 1;
 }
 def Spec_AttendOp
     : Spec_StreamStage<

@@ -13,13 +13,20 @@ namespace sluice::runtime {
 /// An input of edges that kernels of a plan read.
 struct EdgeInput {
   std::string name;
-  std::string on;       ///< input whose rows the edges connect
+  std::string on;       ///< input whose rows the edges connect, or whose bits end their words
+  std::string axis;     ///< input that owns the axis of `on`: itself, for edges between rows
   int64_t rows = 0;     ///< capacity of that input
   int64_t capacity = 0; ///< maximum number of edges of a line
+
+  /// Returns true for edges between words, segments of the rows of `axis`.
+  bool connectsWords() const { return axis != on; }
 };
 std::vector<EdgeInput> getEdgeInputs(const Plan &plan);
 /// Returns the plan's input that holds the lists.
 std::string edgesInput(const EdgeInput &edges);
+
+/// Returns the number of words of a line: each bit ends one, and so does the end of the line.
+int64_t countWords(std::span<const int32_t> bits);
 
 /// The edges of a line: u < v, in ascending order, each once.
 using Edges = std::vector<std::pair<int32_t, int32_t>>;

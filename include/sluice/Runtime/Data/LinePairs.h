@@ -42,6 +42,8 @@ public:
 
 private:
   void checkEdges(const EdgeInput &edges) const;
+  /// Returns the number of rows or words of a line, or of its beginning, that edges may connect.
+  int64_t countRows(const EdgeInput &edges, int64_t index, std::span<const int32_t> line) const;
 
   std::map<std::string, GivenInput> given;
   std::map<std::string, Lines> inputs;

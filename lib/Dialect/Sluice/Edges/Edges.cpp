@@ -13,9 +13,10 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::reference;
 
-/// Returns the place of the lists of `op`: they have the rows of the result's axis.
+/// Returns the place of the lists of `op`: of the result's axis, or of the bits that cut segments.
 template <typename Op> static std::string getPlace(Op op) {
-  return (edgesInput + getAxisName(op, op.getResult().getType()) + "." + op.getEdges()).str();
+  std::string on = op.getOf() ? op.getOf()->str() : getAxisName(op, op.getResult().getType());
+  return (edgesInput + on + "." + op.getEdges()).str();
 }
 
 //===----------------------------------------------------------------------===//
@@ -35,6 +36,14 @@ template <typename Op> static LogicalResult verifyEdges(Op op) {
     return op.emitOpError("S-160: expected rows of a given axis, as an edge may connect a row with "
                           "a later one, and a capacity from 1 to ")
            << mostSize / 2 << ", found " << op.getResult().getType() << " and " << capacity;
+  }
+  bool areSegments = axis.getSymName() != scale.getAxis();
+  DictionaryAttr streams = axis.getStreams().value_or(DictionaryAttr());
+  if (areSegments != bool(op.getOf()) ||
+      (areSegments && (!streams || !streams.contains(*op.getOf())))) {
+    return op.emitOpError("S-163: expected 'of' with a stream of the axis of the input where rows "
+                          "are its segments, and none elsewhere, found ")
+           << op.getResult().getType() << " and " << (op.getOf() ? *op.getOf() : "none");
   }
   return success();
 }
@@ -108,7 +117,7 @@ LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
   operands[0] = GraphSumOp::create(b, getLoc(), getInput().getType(),
                                    facts::withinLength(b, getLoc(), results[0]), getRight(),
-                                   getLeft(), getEdges(), getCapacity());
+                                   getLeft(), getEdgesAttr(), getOfAttr(), getCapacityAttr());
   return success();
 }
 

@@ -1,10 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Decides if such a question has no solution. A finite partial function extends to an end of
-// segments exactly if its points and its pairs satisfy the conditions. So the question is decided
-// for every sign and every order of the arguments; each case is a conjunction of linear rows, which
-// Fourier-Motzkin elimination with rounding refutes.
-#include "Segments.h"
+// Decides if a question about ends of segments has no solution. A finite partial function extends
+// to an end of segments exactly if its points and its pairs satisfy the conditions. So the question
+// is decided for every sign and every order of the arguments; each case is a conjunction of linear
+// rows, which Fourier-Motzkin elimination with rounding refutes.
+#include "Graph.h"
 #include "Certify.h"
 
 #include <algorithm>
@@ -124,28 +124,26 @@ Form Question::end(size_t ends, const Form &argument) {
 }
 
 Form Question::of(const Expression &expression, const Form &at) {
-  switch (expression.kind) {
-  case Expression::Constant:
-    return Form::number(expression.number);
-  case Expression::Variable:
-    return at;
-  case Expression::Sum:
-    return of(expression.parts[0], at).plus(of(expression.parts[1], at));
-  case Expression::Multiple:
-    return Form().plus(of(expression.parts[0], at), expression.number);
-  case Expression::End:
-    return end(static_cast<size_t>(expression.number), of(expression.parts[0], at));
-  case Expression::Count: { // e(count - 1) <= at < e(count)
-    auto ends = static_cast<size_t>(expression.number);
-    Form inner = of(expression.parts[0], at), count = fresh(), one = Form::number(1);
+  if (expression.parts.empty()) {
+    return expression.kind == Expression::Variable ? at : Form::number(expression.number);
+  }
+  Form inner = of(expression.parts[0], at);
+  if (expression.kind == Expression::Sum) {
+    return inner.plus(of(expression.parts[1], at));
+  }
+  if (expression.kind == Expression::Multiple) {
+    return Form().plus(inner, expression.number);
+  }
+  auto ends = static_cast<size_t>(expression.number);
+  if (expression.kind == Expression::End) {
+    return end(ends, inner);
+  }
+  if (expression.kind == Expression::Count) { // e(count - 1) <= at < e(count)
+    Form count = fresh(), one = Form::number(1);
     require(inner.plus(end(ends, count.plus(one, -1)), -1));
     require(end(ends, count).plus(inner, -1).plus(one, -1));
     return count;
   }
-  case Expression::Floor:
-    break;
-  }
-  Form inner = of(expression.parts[0], at);
   for (const Quotient &known : quotients) {
     if (known.divisor == expression.number && known.inner == inner) {
       return known.value;
