@@ -5,6 +5,7 @@
 #include "HostLaunch.h"
 
 #include <chrono>
+#include <cstring>
 
 namespace sluice::runtime {
 
@@ -14,6 +15,9 @@ public:
   uint8_t *host() final { return arena.get(); }
   void upload(MemoryRange) final {}
   void download(MemoryRange) final {}
+  void copy(MemoryRange range, int64_t offset) final {
+    std::memcpy(arena.get() + offset, arena.get() + range.offset, static_cast<size_t>(range.bytes));
+  }
 
   void runPart(const std::string &, const std::vector<Launch> &launches, size_t first,
                size_t last) final {

@@ -116,6 +116,25 @@ void Predictor::refill(const Turn &turn, std::span<const int32_t> tokens) {
   executor.run("prefill");
 }
 
+void Predictor::copyRow(int64_t from, int64_t to) {
+  GenerationWindow &source = windows.at(static_cast<size_t>(from));
+  GenerationWindow &target = windows.at(static_cast<size_t>(to));
+  auto stride = static_cast<size_t>(executor.plan().model.context + 1);
+  auto seen = static_cast<size_t>(std::max<int64_t>(source.seen, 0));
+  std::span<int32_t> own = executor.text().subspan(static_cast<size_t>(from) * stride, seen);
+  std::span<int32_t> other = executor.text().subspan(static_cast<size_t>(to) * stride, seen);
+  int64_t common = -1; // the first tokens of both texts; -1: the states have nothing in common
+  if (target.start == source.start && target.seen >= 0 && target.seen <= source.seen) {
+    auto known = std::min(seen, static_cast<size_t>(target.seen));
+    common = std::ranges::mismatch(own.first(known), other.first(known)).in1 - own.begin();
+  }
+  for (const auto &[name, state] : executor.plan().generation->states) {
+    executor.copyState(state, from, to, common, source.seen);
+  }
+  std::ranges::copy(own, other.begin());
+  target = source;
+}
+
 int32_t Predictor::getClosedSegments(const SegmentFacts &segments, int64_t row) {
   int32_t count = 0;
   std::span<uint8_t> bytes =
@@ -161,9 +180,8 @@ void Predictor::step(std::span<const Turn> turns) {
   executor.run("step");
 }
 
-/// Returns the logits of the full vocabulary.
-static std::span<const float> predictLogits(Executor &executor, Predictor &predictor,
-                                            std::span<const Predictor::Turn> turns) {
+std::span<const float> predictLogits(Executor &executor, Predictor &predictor,
+                                     std::span<const Predictor::Turn> turns) {
   auto vocabulary = static_cast<size_t>(executor.plan().model.vocabulary);
   std::span<const float> logits = predictor.predict(turns);
   if (logits.size() != turns.size() * vocabulary) {

@@ -138,13 +138,17 @@ static void requireFinite(std::span<const float> logits) {
   }
 }
 
-double computeSurprise(std::span<const float> logits, size_t id) {
+double computeLogSum(std::span<const float> logits) {
   requireFinite(logits);
   double most = *std::ranges::max_element(logits), sum = 0;
   for (float logit : logits) {
     sum += std::exp(logit - most);
   }
-  return std::log(sum) + most - logits[id];
+  return std::log(sum) + most;
+}
+
+double computeSurprise(std::span<const float> logits, size_t id) {
+  return computeLogSum(logits) - logits[id];
 }
 
 int64_t pickToken(std::span<const float> logits, const SamplingOptions &options, double uniform,

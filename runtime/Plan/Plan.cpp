@@ -38,6 +38,11 @@ int64_t Tensor::elements() const {
   return count;
 }
 
+int64_t StateCounts::after(int64_t tokens) const {
+  int64_t steps = tokens - 1 - first, period = std::ssize(rows);
+  return steps < 0 ? 0 : rows[static_cast<size_t>(steps % period)] + rise * (steps / period);
+}
+
 int64_t State::rowBytes() const {
   int64_t elements = region.shape.size() < 2 ? 1 : region.rowStride;
   for (size_t i = 1; i + 1 < region.shape.size(); ++i) {
@@ -433,12 +438,7 @@ private:
     generation.rows = json.at("rows").integer(1, mostGenerationRows);
     generation.period = json.at("period").integer(1, 1 << 30);
     for (const auto &[name, state] : json.at("states").members()) {
-      state.keys({"offset", "type", "shape", "scale"}, {"row_stride"});
-      Region region = readRegion(state);
-      if (region.shape.empty() || region.shape.front() != generation.rows) {
-        state.at("shape").failType("a shape of " + std::to_string(generation.rows) + " rows");
-      }
-      generation.states[name] = {region, state.at("scale").integer(0, 1 << 30)};
+      generation.states[name] = readState(state, generation.rows);
     }
     for (const SegmentFacts &segments : plan.segments) {
       auto closed = generation.states.find(segments.closed);

@@ -278,6 +278,30 @@ protected:
     return result;
   }
 
+  State readState(const StrictJson &json, int64_t rows) const {
+    json.keys({"offset", "type", "shape", "scale"}, {"row_stride", "counts"});
+    State state{readRegion(json), json.at("scale").integer(0, 1 << 30)};
+    size_t dimensions = state.region.shape.size();
+    if (dimensions == 0 || state.region.shape.front() != rows) {
+      json.at("shape").failType("a shape of " + std::to_string(rows) + " rows");
+    }
+    if (!json.has("counts")) {
+      return state;
+    }
+    if (dimensions == 1) {
+      json.at("shape").failType("a shape with stored rows, as it has counts of them");
+    }
+    const StrictJson &counts = json.at("counts");
+    counts.keys({"first", "rise", "rows"});
+    state.counts = {counts.at("first").integer(0, 1 << 30), counts.at("rise").integer(0, 1 << 30),
+                    counts.at("rows").integers(0)};
+    const std::vector<int64_t> &all = state.counts->rows;
+    if (all.empty() || !std::ranges::is_sorted(all) || all.back() > (1 << 30)) {
+      counts.at("rows").failType("rows after each step of a period, rising, at most 2^30");
+    }
+    return state;
+  }
+
   void readTensor(const StrictJson &json) {
     json.keys({"name", "shape", "type", "offset", "gradient", "states", "decay"}, {"frozen"});
     Tensor tensor;

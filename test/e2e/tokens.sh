@@ -78,6 +78,9 @@ succeeds "writes UTF-8" python3 -c 'import sys; open(sys.argv[1], encoding="utf-
 succeeds "generate as JSON" "$sluice" generate "$work/m.sla" --weights "$work/run" --prompt "the" -n 100 --temperature 1000 --seed 1 --json
 cp "$work/out" "$work/generated.json"
 holds "has the bytes" 'bytes.fromhex(f[0]["hex"]).decode(errors="replace") != "" and "\ufffd" in f[0]["text"]' "$work/generated.json"
+succeeds "beam search" "$sluice" generate "$work/m.sla" --weights "$work/run" --prompt "the" --beam 3 --max-tokens 9 --stop $'\n' --json
+cp "$work/out" "$work/beam.json"
+holds "writes text" 'len(f[0]["text"]) > 1 and "hex" not in f[0] and f[0]["score"] < 0' "$work/beam.json"
 
 # Weights have the hash of their tokenizer.
 bare=$work/bare.safetensors

@@ -4,6 +4,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "GenerateBeam.h"
 #include "GenerateImages.h"
 #include "Printer.h"
 #include "Score.h"
@@ -31,6 +32,7 @@ using namespace sluice::runtime;
 struct GenerateFlags {
   std::string artifact, weights, prompt, promptFile, session, saveSession, trace, tokenizer;
   ImageFlags images;
+  BeamFlags beam;
   WeightNames names;
   std::vector<std::string> stops, inputs, continuations;
   std::optional<std::string> promptTokens;
@@ -316,6 +318,9 @@ std::vector<std::string> getStops(const GenerateFlags &flags, const Plan &plan) 
 
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   checkFlags(flags);
+  if (flags.beam.width) {
+    refuseBesideBeam(command);
+  }
   if (!flags.continuations.empty()) {
     refuseBesideScore(command);
   }
@@ -391,6 +396,18 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                 encoder.get());
     return;
   }
+  const TokenSpelling spelling = areIds    ? spellIds(vocabulary)
+                                 : encoder ? spellText(encoder)
+                                           : TokenSpelling();
+  const std::vector<std::string> stops = getStops(flags, executor->plan());
+  BeamOptions search;
+  int64_t limit = 0;
+  if (flags.beam.width) {
+    search = readBeamOptions(flags.beam, stops, std::min(vocabulary, spelling.ids), encoder.get());
+    limit = getBeamLimit(flags.beam, command, flags.tokens, executor->plan(), job.texts,
+                         areIds || encoder ? "tokens" : "bytes");
+    requireBeamRows(predictor, search);
+  }
   Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds,
                   encoder != nullptr);
   if (!flags.saveSession.empty() || !flags.trace.empty()) {
@@ -399,11 +416,11 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
   TextSink sink = printer.sink();
   Trace trace(flags.trace, *executor, predictor.isCached(), sink);
   printer.begin();
-  writeTexts(*executor, predictor, job.texts, flags.tokens, options,
-             getStops(flags, executor->plan()), sink,
-             areIds    ? spellIds(vocabulary)
-             : encoder ? spellText(encoder)
-                       : TokenSpelling());
+  if (flags.beam.width) {
+    searchTexts(*executor, predictor, job.texts, limit, search, sink, spelling);
+  } else {
+    writeTexts(*executor, predictor, job.texts, flags.tokens, options, stops, sink, spelling);
+  }
   trace.close();
   if (!flags.saveSession.empty() && std::cout.good()) { // else its reader lacks the sampled tokens
     saveSession(flags.saveSession, *executor, predictor,
@@ -457,6 +474,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->expected(1)
       ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  addBeamFlags(command, flags.beam);
   addScoreFlag(command, flags.continuations);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");

@@ -34,6 +34,13 @@ const char *getReasonName(StopReason reason) {
   }
 }
 
+/// Adds the score of a text that beam search found.
+void addScore(nlohmann::ordered_json &json, const runtime::Text &text) {
+  if (text.score) {
+    json["score"] = *text.score;
+  }
+}
+
 } // namespace
 
 std::string Printer::show(std::string_view bytes) const {
@@ -97,6 +104,7 @@ void Printer::printIds(const PrintPart &part) {
       {"ids", std::vector<int32_t>(written, text.tokens.end())},
       {"stop", getReasonName(*part.end)},
       {"tokens", text.drawn - drawnBefore}};
+  addScore(json, text);
   std::cout << json.dump() << std::endl;
 }
 
@@ -107,6 +115,7 @@ void Printer::printLine(const PrintPart &part) {
                                  {"text", part.text},
                                  {"stop", getReasonName(*part.end)},
                                  {"tokens", texts[current].drawn - drawnBefore}};
+  addScore(json, texts[current]);
   if (!hasUtf8(part.text)) {
     json["hex"] = toHex(asBytes(part.text)); // `text` then holds replacement characters
   }

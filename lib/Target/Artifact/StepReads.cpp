@@ -54,6 +54,32 @@ std::map<std::string, StepRate> sluice::stepRates(ModuleOp module) {
   return rates;
 }
 
+std::map<std::string, ScheduleOp> sluice::stateSchedules(ModuleOp module) {
+  auto schedules = llvm::to_vector(module.getOps<ScheduleOp>());
+  std::map<std::string, ScheduleOp> result;
+  for (auto state : module.getOps<StateOp>()) {
+    result[state.getSymName().str()] = {};
+  }
+  for (auto store : module.lookupSymbol<func::FuncOp>("step").getOps<plan::StoreOp>()) {
+    StringRef name = store.getPlace();
+    if (!name.consume_front("state:")) {
+      continue;
+    }
+    if (!result.contains(name.str())) { // keys or values of a state, or no rows
+      result.erase(name.rsplit('.').first.str());
+    }
+    result.erase(name.str());
+    auto kernel = store.getValue().getDefiningOp<dispatch::KernelInterface>();
+    StringRef guard = kernel && kernel.getGuardAttr() ? kernel.getGuardAttr().getValue() : "";
+    size_t number = 0;
+    if (guard.consume_front("due.") && !guard.getAsInteger(10, number) &&
+        number < schedules.size() && !schedules[number].getSegmentsAttr()) {
+      result[name.str()] = schedules[number];
+    }
+  }
+  return result;
+}
+
 static double countBytes(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }

@@ -3,6 +3,8 @@
 // Lower bound on the memory reads of a decode step, from its schedules and masks.
 #pragma once
 
+#include "sluice/Dialect/Sluice/Step.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallVector.h"
 #include <map>
@@ -20,6 +22,11 @@ struct StepRate {
 
 /// Returns rates by guard, `due.N`.
 std::map<std::string, StepRate> stepRates(mlir::ModuleOp module);
+
+/// Returns the schedules by which @step stores states, by state. A state without rows, or with rows
+/// of segments, has none. The schedule of a named input's state, whose rows precede all steps, is
+/// null.
+std::map<std::string, ScheduleOp> stateSchedules(mlir::ModuleOp module);
 
 /// Bytes that a step must load, averaged over steps.
 struct StepReads {

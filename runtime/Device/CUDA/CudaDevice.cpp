@@ -91,6 +91,14 @@ public:
     synchronize();
   }
 
+  void copy(MemoryRange range, int64_t offset) override {
+    enter();
+    makeRoom(std::max(range.offset, offset) + range.bytes);
+    driver.check(driver.copyOnDevice(at(offset), at(range.offset), static_cast<size_t>(range.bytes),
+                                     stream.get()),
+                 "copy a part of the arena");
+  }
+
   void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                size_t last) override {
     enter();

@@ -64,6 +64,10 @@ public:
   /// Copies a range from the device to `host` after all earlier launches.
   virtual void download(MemoryRange range) = 0;
 
+  /// Copies a range of the device's data to `offset`, after all earlier launches and before any
+  /// later one. The ranges do not overlap.
+  virtual void copy(MemoryRange range, int64_t offset) = 0;
+
   /// Runs the launches of an entry in order, except those whose guard fails. May return before they
   /// finish.
   void run(const std::string &entry, const std::vector<Launch> &launches) {

@@ -49,6 +49,10 @@ public:
 
   /// Returns the bytes of row `row` in `state`, in the layout of the arena.
   std::span<uint8_t> stateRow(const State &state, int64_t row, Access access);
+  /// Copies the rows of `state` that depend on tokens [first, seen) of a text from row `from` to
+  /// row `to` of generation, on the device. Copies the whole state if `first` is negative, or if
+  /// the plan does not specify which rows depend on a token.
+  void copyState(const State &state, int64_t from, int64_t to, int64_t first, int64_t seen);
   /// Returns row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);
 

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,6 +67,10 @@ public:
   void begin(int64_t row, const GenerationWindow &window) {
     windows.at(static_cast<size_t>(row)) = window;
   }
+  /// Assigns row `to` to the text of row `from`, and copies the states. Row `to` must be new, or
+  /// belong to a text with the same named inputs; then only states after the first token in which
+  /// the two texts differ are copied. Needs a cache.
+  void copyRow(int64_t from, int64_t to);
 
 private:
   std::span<const float> recompute(const Turn &turn, int64_t from);
@@ -82,6 +87,10 @@ private:
       closedBefore; ///< by segments and row, before the last step
 };
 
+/// Returns the logits of the full vocabulary after each turn, as Predictor::predict does.
+std::span<const float> predictLogits(Executor &executor, Predictor &predictor,
+                                     std::span<const Predictor::Turn> turns);
+
 /// A text to continue.
 struct Text {
   std::vector<int32_t> tokens;                        ///< at least one
@@ -89,6 +98,7 @@ struct Text {
   int64_t drawn = 0;                                  ///< number of generated tokens
   GivenLines given{};                                 ///< named inputs
   int64_t room = std::numeric_limits<int64_t>::max(); ///< maximum number of tokens to generate
+  std::optional<double> score{};                      ///< of the continuation, by beam search
 };
 
 enum class StopReason { Length, StopText, Reader };

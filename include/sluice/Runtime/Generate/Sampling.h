@@ -43,6 +43,10 @@ int64_t pickToken(std::span<const float> logits, const SamplingOptions &options,
 /// Returns -log of the probability of `id`, in nats. Throws JobError if a logit is not finite.
 double computeSurprise(std::span<const float> logits, size_t id);
 
+/// Returns the logarithm of the sum of exp(logit): a logit minus it is the logarithm of the id's
+/// probability, in nats. Throws JobError if a logit is not finite.
+double computeLogSum(std::span<const float> logits);
+
 /// Returns the random number in [0, 1) for token `token` of sample `sample` of a prompt, a pure
 /// function of the arguments.
 double drawUniform(uint64_t seed, int64_t sample, int64_t token);

@@ -48,6 +48,16 @@ TEST(Plan, AveragesTheReadsOfAStep) {
   EXPECT_EQ(generation.stateReadsAt(6, 9, 16), (10 + 10 + 30) / 3.0);
 }
 
+/// Rows of a group of 4, computed at its last token: none before step 3, then one in four steps.
+TEST(Plan, CountsTheRowsOfAState) {
+  StateCounts counts{3, 1, {1, 1, 1, 1}};
+  std::vector<int64_t> found;
+  for (int64_t tokens = 0; tokens < 13; ++tokens) {
+    found.push_back(counts.after(tokens));
+  }
+  EXPECT_EQ(found, (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3}));
+}
+
 /// Facts of a spec with a stream of segments and a predictor.
 Json factsOfSpec() {
   return {{"precision", {{"compute", "bf16"}, {"residual", "f32"}}},
@@ -387,6 +397,26 @@ const WrongPlan wrongPlans[] = {
            {"offset", 300352}, {"type", "i64"}, {"shape", {2}}, {"scale", 0}};
      },
      "plan.generation.states.done"},
+    {"StateWithFallingCounts",
+     [](Json &p) {
+       p["generation"] = buildGeneration(2, 1);
+       p["generation"]["states"]["x"] = {{"offset", 0},
+                                         {"type", "f32"},
+                                         {"shape", {2, 4}},
+                                         {"scale", 1},
+                                         {"counts", {{"first", 0}, {"rise", 1}, {"rows", {2, 1}}}}};
+     },
+     "plan.generation.states.x.counts.rows"},
+    {"StateWithCountsOfNoRows",
+     [](Json &p) {
+       p["generation"] = buildGeneration(2, 1);
+       p["generation"]["states"]["x"] = {{"offset", 0},
+                                         {"type", "i64"},
+                                         {"shape", {2}},
+                                         {"scale", 0},
+                                         {"counts", {{"first", 0}, {"rise", 1}, {"rows", {1}}}}};
+     },
+     "a shape with stored rows"},
     {"AccumulationWithoutItsEntry", [](Json &p) { p["training"]["accumulate"] = 2; },
      "the entry \"accumulate\", as an update has 2 batches"},
     {"AccumulationOfOneBatch", [](Json &p) { p["entries"]["accumulate"] = Json::array(); },

@@ -12,6 +12,7 @@
 #include "sluice/Support/Error.h"
 
 #include <cmath>
+#include <numeric>
 #include <thread>
 
 using namespace sluice;
@@ -167,6 +168,39 @@ TEST_F(CudaDevice, TransfersCheckpointsAndWeightsThroughTheHost) {
                            c = cpu.outputRow("logits", row);
     EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
     EXPECT_TRUE(std::equal(a.begin(), a.end(), c.begin()));
+  }
+}
+
+/// A ring of 64 rows whose rows follow from tokens, in the place of a weight: rows after a token,
+/// past the end of the ring, and all of them.
+TEST_F(CudaDevice, CopiesRowsOfStatesLikeTheCpu) {
+  auto gpu = open();
+  Executor cpu(artifact, 1);
+  const Tensor &table = artifact->plan().tensors.front();
+  State ring{{table.offset, Type::f32, {2, 64, 128}, 128}, 1, StateCounts{0, 1, {1}}};
+  auto copy = [&](Executor &executor, int64_t first, int64_t seen) {
+    std::span<float> numbers = executor.tensor(table);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<float>(i / 128);
+    }
+    executor.copyState(ring, 0, 1, first, seen);
+    std::span<const float> all = executor.tensor(table, Access::Read);
+    std::vector<float> rows; // the rows of the ring that were copied
+    for (size_t row = 0; row < 64; ++row) {
+      bool isCopied = all[(64 + row) * 128] == static_cast<float>(row);
+      EXPECT_EQ(all[(64 + row) * 128 + 127], all[(64 + row) * 128]);
+      isCopied ? rows.push_back(static_cast<float>(row)) : void();
+    }
+    return rows;
+  };
+  std::vector<float> whole(64);
+  std::iota(whole.begin(), whole.end(), 0.0F);
+  for (Executor *executor : {gpu.get(), &cpu}) {
+    EXPECT_EQ(copy(*executor, 5, 8), (std::vector<float>{5, 6, 7}));
+    EXPECT_EQ(copy(*executor, 62, 66), (std::vector<float>{0, 1, 62, 63}));
+    EXPECT_EQ(copy(*executor, 8, 8), std::vector<float>());
+    EXPECT_EQ(copy(*executor, 3, 90), whole);
+    EXPECT_EQ(copy(*executor, -1, 2), whole);
   }
 }
 
