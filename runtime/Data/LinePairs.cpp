@@ -7,7 +7,6 @@
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace sluice::runtime {
@@ -121,18 +120,12 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
                           plan.model.seed);
     }
   }
-  constexpr int64_t byteValues = 256;
-  ReadingOptions asBytes = reading;
-  asBytes.encoder = nullptr;
   for (const EdgeInput &input : getEdgeInputs(plan)) {
     edges.try_emplace(input.name, input);
-    edgeLines.try_emplace(input.name, files.at(input.name), byteValues,
-                          std::numeric_limits<int64_t>::max(), asBytes);
+    edgeLines.try_emplace(input.name, files.at(input.name), reading);
     checkEdges(input);
   }
 }
-
-static std::string toText(const Lines::Line &line) { return {line.begin(), line.end()}; }
 
 int64_t InputLines::countRows(const EdgeInput &input, int64_t index,
                               std::span<const int32_t> line) const {
@@ -140,30 +133,71 @@ int64_t InputLines::countRows(const EdgeInput &input, int64_t index,
                                : std::ssize(line);
 }
 
+/// Returns the text of each word of a line, without whitespace around it.
+static std::vector<std::string> splitWords(const Lines &on, std::span<const int32_t> line,
+                                           std::span<const int32_t> bits) {
+  std::vector<std::string> words;
+  for (size_t first = 0, p = 0; p < line.size(); ++p) {
+    if (bits[p] != 0 || p + 1 == line.size()) {
+      std::string word = on.decode(line.subspan(first, p + 1 - first));
+      constexpr const char *spaces = " \t\v\f\r";
+      word.erase(0, std::min(word.find_first_not_of(spaces), word.size()));
+      word.erase(word.find_last_not_of(spaces) + 1);
+      words.push_back(word);
+      first = p + 1;
+    }
+  }
+  return words;
+}
+
+/// Throws UserError unless a sentence has the words of the input's line.
+void InputLines::checkWords(const EdgeInput &input, int64_t index) const {
+  const EdgeLines &sentences = edgeLines.at(input.name);
+  const Lines &on = inputs.at(input.axis);
+  if (!input.connectsWords()) {
+    throw UserError(sentences.describePlace(index) +
+                    ": expected edges between rows, as in 0-3 "
+                    "1-2, found a sentence of CoNLL-U; let the edges \"" +
+                    input.name + "\" be \"on\" an input with \"derived\": \"word_end\"");
+  }
+  Lines::Line line = on.whole(index);
+  std::vector<int32_t> bits = streams.at(input.on).at(index, line, /*hasEnd=*/false);
+  std::vector<std::string> expected = splitWords(on, line, bits);
+  const std::vector<std::string> &found = sentences.getWords(index);
+  if (expected != found) {
+    auto at = static_cast<size_t>(std::ranges::mismatch(expected, found).in1 - expected.begin());
+    auto show = [&](const std::vector<std::string> &words) {
+      return at < words.size() ? quote(words[at]) : "no word";
+    };
+    throw UserError(sentences.describePlace(index) + ": expected the words of " +
+                    on.describePlace(index) + ", of which number " + std::to_string(at + 1) +
+                    " is " + show(expected) + ", found " + show(found) +
+                    "; parse the lines of the input, with the same words");
+  }
+}
+
 void InputLines::checkEdges(const EdgeInput &input) const {
-  const Lines &lines = edgeLines.at(input.name), &on = inputs.at(input.axis);
+  const EdgeLines &lines = edgeLines.at(input.name);
+  const Lines &on = inputs.at(input.axis);
   std::string noun = input.connectsWords() ? "word" : "row";
   lines.requireCount(on.count(), showPath(on.files().front().path.native()));
-  for (int64_t i = 0; i < lines.count(); ++i) {
-    std::string wrong;
-    std::optional<Edges> found = parseEdges(toText(lines.whole(i)), wrong);
-    if (!found) {
-      throw UserError(lines.describePlace(i) + ": expected edges between two different " + noun +
-                      "s, as in 0-3 1-2, found " + showText(wrong) + "; write two " + noun +
-                      " numbers with - between them");
+  for (int64_t i = 0; i < on.count(); ++i) {
+    Edges found = lines.at(i, noun);
+    if (lines.haveWords()) {
+      checkWords(input, i);
     }
     int64_t rows = countRows(input, i, on.whole(i));
-    auto outside = std::ranges::find_if(*found, [&](auto edge) { return edge.second >= rows; });
-    if (outside != found->end()) {
+    auto outside = std::ranges::find_if(found, [&](auto edge) { return edge.second >= rows; });
+    if (outside != found.end()) {
       throw UserError(lines.describePlace(i) + ": expected edges between the " +
                       std::to_string(rows) + " " + noun + "s of " + on.describePlace(i) +
                       ", counted from 0, found " + std::to_string(outside->first) + "-" +
                       std::to_string(outside->second) + "; correct the " + noun);
     }
-    if (std::ssize(*found) > input.capacity) {
+    if (std::ssize(found) > input.capacity) {
       throw UserError(lines.describePlace(i) + ": expected at most " +
                       std::to_string(input.capacity) + " edges, found " +
-                      std::to_string(found->size()) + "; raise \"capacity\" of the input \"" +
+                      std::to_string(found.size()) + "; raise \"capacity\" of the input \"" +
                       input.name + "\" in the spec");
     }
   }
@@ -194,10 +228,8 @@ GivenLines InputLines::at(int64_t index) const {
     std::span<const int32_t> line = all.at(input.axis);
     line = line.first(line.size() - (given.at(input.axis).hasEnd ? 1 : 0));
     int64_t rows = countRows(input, index, line);
-    std::string wrong;
     std::vector<int32_t> &ends = all[name];
-    Edges pairs = parseEdges(toText(lines.whole(index)), wrong).value();
-    for (auto [u, v] : pairs) {
+    for (auto [u, v] : lines.at(index, "word")) {
       if (v < rows) { // else of a row that was cut
         ends.insert(ends.end(), {u, v});
       }

@@ -2,7 +2,7 @@
 // Texts for models with named inputs. Line i of one file belongs to line i of the others.
 #pragma once
 
-#include "sluice/Runtime/Data/Edges.h"
+#include "sluice/Runtime/Data/EdgeLines.h"
 #include "sluice/Runtime/Data/LineBatches.h"
 #include "sluice/Runtime/Data/Lines.h"
 #include "sluice/Runtime/Data/SideStreams.h"
@@ -42,6 +42,7 @@ public:
 
 private:
   void checkEdges(const EdgeInput &edges) const;
+  void checkWords(const EdgeInput &edges, int64_t index) const;
   /// Returns the number of rows or words of a line, or of its beginning, that edges may connect.
   int64_t countRows(const EdgeInput &edges, int64_t index, std::span<const int32_t> line) const;
 
@@ -49,7 +50,7 @@ private:
   std::map<std::string, Lines> inputs;
   std::map<std::string, SideStream> streams;
   std::map<std::string, EdgeInput> edges;
-  std::map<std::string, Lines> edgeLines; ///< of `edges`, by the same names
+  std::map<std::string, EdgeLines> edgeLines; ///< of `edges`, by the same names
 };
 
 /// Pairs line i of a text with line i of each named input. The tokens of a batch row are a line

@@ -269,6 +269,46 @@ TEST_F(EdgeLinesTest, RejectsWrongEdgesByTheirLine) {
             std::string::npos);
 }
 
+/// Edges between the words of "source", by the bits of "ends", at most 3 per line.
+class WordEdgesTest : public LinePairsTest {
+protected:
+  WordEdgesTest() {
+    plan.given["ends"] = {3, 2, "source", false, "word_end", "whitespace"};
+    plan.given["source"].capacity = plan.given["ends"].capacity = 12;
+    plan.inputs["edges.ends.links"] = {0, Type::i32, {2, 12 + 6}, 18};
+  }
+  GivenLines read(const std::string &edges) {
+    writeFile(folder / "source", "the old cat\nyes\n");
+    writeFile(folder / "links", edges);
+    InputLines lines({{"source", {folder / "source"}}, {"links", {folder / "links"}}}, plan);
+    return lines.at(0);
+  }
+  static std::string word(const std::string &id, const std::string &form, const std::string &head) {
+    return id + "\t" + form + "\t_\t_\t_\t_\t" + head + "\t_\t_\t_\n";
+  }
+};
+
+TEST_F(WordEdgesTest, AreReadFromCoNLLU) {
+  std::string cat = word("1", "the", "3") + word("2", "old", "3") + word("3", "cat", "0");
+  std::string yes = "\n# text = yes\n" + word("1", "yes", "0");
+  EXPECT_EQ(read("0-2 1-2\n\n").at("links"), (std::vector<int32_t>{0, 2, 1, 2}));
+  EXPECT_EQ(read("# made by hand\n" + cat + yes).at("links"), (std::vector<int32_t>{0, 2, 1, 2}));
+  for (auto [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {cat, "links: expected 2 sentences, one for each line of "},
+           {yes + "\n" + cat, "links:3: expected the words of "},
+           {cat + "\n" + word("1", "no", "0"), "of which number 1 is \"yes\", found \"no\";"},
+           {word("1", "the", "0") + yes, "of which number 2 is \"old\", found no word;"},
+           {cat + word("4", "purrs", "3") + yes,
+            "of which number 4 is no word, found \"purrs\";"}}) {
+    EXPECT_NE(userError([&] { read(text); }).find(message), std::string::npos)
+        << userError([&] { read(text); });
+  }
+  plan.inputs.erase("edges.ends.links");
+  plan.inputs["edges.source.links"] = {0, Type::i32, {2, 12 + 6}, 18};
+  EXPECT_NE(userError([&] { read(cat + yes); }).find("found a sentence of CoNLL-U; let the edges"),
+            std::string::npos);
+}
+
 TEST(EdgeLists, HaveTheEndOfEachRowThenItsNeighbours) {
   std::vector<int32_t> lists(4 + 6, -1);
   writeEdgeLists({{0, 2}, {0, 3}, {1, 7}}, 4, lists);
