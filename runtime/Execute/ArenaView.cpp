@@ -13,12 +13,14 @@ ArenaView::ArenaView(std::unique_ptr<Device> given)
     : device(std::move(given)), chosenShape(getBatchShape(device->plan(), 0)) {}
 ArenaView::~ArenaView() = default;
 
-const Scalar &ArenaView::scalar(const std::string &name, Type type) const {
-  auto found = plan().scalars.find(name);
-  if (found == plan().scalars.end() || found->second.type != type) {
-    throw UserError(artifact().path() + ": expected the scalar \"" + name + "\" of type " +
+/// Throws UserError if the plan has no scalar of this name and type.
+static const Scalar &findScalar(const Artifact &artifact, const Plan &plan, const std::string &name,
+                                Type type) {
+  auto found = plan.scalars.find(name);
+  if (found == plan.scalars.end() || found->second.type != type) {
+    throw UserError(artifact.path() + ": expected the scalar \"" + name + "\" of type " +
                     std::string(getTypeName(type)) + ", found " +
-                    (found == plan().scalars.end()
+                    (found == plan.scalars.end()
                          ? "none"
                          : "type " + std::string(getTypeName(found->second.type))) +
                     "; compile the spec again");
@@ -27,7 +29,7 @@ const Scalar &ArenaView::scalar(const std::string &name, Type type) const {
 }
 
 int64_t &ArenaView::scalarI64(const std::string &name) {
-  uint8_t *at = device->host() + scalar(name, Type::i64).offset;
+  uint8_t *at = device->host() + findScalar(artifact(), plan(), name, Type::i64).offset;
   sent.try_emplace(name, 0); // the arena is initialized with zeros
   return *reinterpret_cast<int64_t *>(at);
 }
@@ -39,30 +41,30 @@ void ArenaView::fetch(const Scalar &scalar, void *into, size_t bytes) {
 
 int32_t ArenaView::scalarI32(const std::string &name) {
   int32_t value;
-  fetch(scalar(name, Type::i32), &value, sizeof value);
+  fetch(findScalar(artifact(), plan(), name, Type::i32), &value, sizeof value);
   return value;
 }
 
 float ArenaView::scalarF32(const std::string &name) {
   float value;
-  fetch(scalar(name, Type::f32), &value, sizeof value);
+  fetch(findScalar(artifact(), plan(), name, Type::f32), &value, sizeof value);
   return value;
 }
 
 std::vector<int32_t> ArenaView::scalarsI32(const std::string &name, size_t count) {
   std::vector<int32_t> values(count);
-  fetch(scalar(name, Type::i32), values.data(), count * sizeof(int32_t));
+  fetch(findScalar(artifact(), plan(), name, Type::i32), values.data(), count * sizeof(int32_t));
   return values;
 }
 
 std::vector<int64_t> ArenaView::scalarsI64(const std::string &name, size_t count) {
   std::vector<int64_t> values(count);
-  fetch(scalar(name, Type::i64), values.data(), count * sizeof(int64_t));
+  fetch(findScalar(artifact(), plan(), name, Type::i64), values.data(), count * sizeof(int64_t));
   return values;
 }
 
 void ArenaView::setScalarF32(const std::string &name, float value) {
-  int64_t offset = scalar(name, Type::f32).offset;
+  int64_t offset = findScalar(artifact(), plan(), name, Type::f32).offset;
   std::memcpy(device->host() + offset, &value, sizeof value);
   if (!device->sharesMemory()) {
     device->upload({offset, sizeof value});

@@ -15,7 +15,7 @@ public:
   EdgeLines(const std::vector<Path> &files, const ReadingOptions &reading);
 
   /// Returns the edges of line `index`. Throws UserError, with the place, for a line that is no
-  /// list of pairs; `noun` is what they connect, in singular.
+  /// list of pairs; `noun` names one end of an edge: "row" or "word".
   Edges at(int64_t index, const std::string &noun) const;
   /// Returns true if the edges connect the words of sentences.
   bool haveWords() const { return !sentences.empty(); }

@@ -72,7 +72,6 @@ protected:
   BatchShape chosenShape;
 
 private:
-  const Scalar &scalar(const std::string &name, Type type) const;
   void fetch(const Scalar &scalar, void *into, size_t bytes);
   std::span<uint8_t> bytes(MemoryRange range, Access access);
   std::span<float> floats(int64_t offset, int64_t count, Access access);
