@@ -2,7 +2,7 @@
 //
 // Compares the independent checker's decisions about segments with every bit string; prover and
 // checker must agree on specs with segments.
-#include "Segments.h"
+#include "Graph.h"
 #include "Corpus.h"
 
 #include <gtest/gtest.h>
