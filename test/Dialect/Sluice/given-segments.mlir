@@ -15,12 +15,15 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
   sluice.parameter @rule : tensor<7x1xf32> {names = ["r"], sizes = array<i64: 7>, initial = "members", frozen,
     members = array<i64: 3>}
 
-  // The bits end at the row's count before the scan, and its totals are the numbers of keys.
+  // The bits end at the row's count before the scan, and its totals are the numbers of keys and of rows.
   // FORMED-LABEL: func.func @by_words
+  // FORMED: plan.store "scalar:length.source"
   // FORMED: %[[COUNT:.*]] = plan.bind "input:source.count" : tensor<2xi64>
   // FORMED: plan.view %[[COUNT]]
   // FORMED: dispatch.rows
   // FORMED: dispatch.segment_scan
+  // FORMED: label = "segments"
+  // FORMED: plan.store "scalar:length.words"
   // FORMED: dispatch.attention
   func.func @by_words(%t: !sluice.seq<@s1, 0, i32>, %s: !sluice.seq<@e1, 0, i32>)
       -> !sluice.seq<@s1, 8, f32> {

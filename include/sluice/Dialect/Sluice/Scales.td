@@ -66,7 +66,7 @@ def Sluice_ClearPaddingOp : Sluice_ForwardOp<"clear_padding", [FusesAs<"Alone">]
 
     ```mlir
     %y = sluice.clear_padding %x fill 0.0
-        : (!sluice.seq<@source, 8, f32>) -> !sluice.seq<@source, 8, f32>
+        : (!sluice.seq<@inputs, 8, f32>) -> !sluice.seq<@inputs, 8, f32>
     ```
 
     Constraints:

@@ -157,7 +157,7 @@ def Sluice_AxisOp : Sluice_Op<"axis", [Symbol]> {
 
     ```mlir
     sluice.axis @target
-    sluice.axis @source given 32 vocabulary 256
+    sluice.axis @prompt given 32 vocabulary 256
     sluice.axis @pieces given 32 vocabulary 8000 streams {word_split = 2 : i64}
     sluice.axis @sentences segments of @bytes capacity 4 least 2
     ```
