@@ -139,21 +139,19 @@ std::span<uint8_t> ArenaView::stateRow(const State &state, int64_t row, Access a
   int64_t size = state.rowBytes();
   return bytes({state.region.offset + row * size, size}, access);
 }
-void ArenaView::copyState(const State &state, int64_t from, int64_t to, int64_t first,
-                          int64_t seen) {
-  int64_t size = state.rowBytes(), source = state.region.offset + from * size;
-  int64_t moved = (to - from) * size;
+void ArenaView::copyState(const State &state, int64_t from, int64_t to, int64_t begin,
+                          int64_t end) {
   if (!device->sharesMemory()) {
     sendEdits();
   }
-  if (first < 0 || !state.counts) {
+  int64_t size = state.rowBytes(), source = state.region.offset + from * size;
+  int64_t moved = (to - from) * size;
+  int64_t slots = state.region.shape.size() < 2 ? 1 : state.region.shape[1], bytes = size / slots;
+  if (end - begin >= slots) {
     device->copy({source, size}, source + moved);
     return;
   }
-  int64_t slots = state.region.shape[1], bytes = size / slots;
-  int64_t begin = state.counts->after(first), end = state.counts->after(seen);
-  begin = std::max(begin, end - slots); // a ring holds the newest rows
-  while (begin < end) {
+  while (begin < end) { // up to the last slot of the ring, then from the first one on
     int64_t slot = begin % slots, count = std::min(end - begin, slots - slot);
     device->copy({source + slot * bytes, count * bytes}, source + moved + slot * bytes);
     begin += count;

@@ -35,6 +35,9 @@ Predictor::Predictor(Executor &executor, bool cached)
   for (const SegmentFacts &segments : executor.plan().segments) {
     if (!segments.closed.empty()) {
       closedBefore[&segments].resize(windows.size());
+      closedAfter[segments.axis].assign(
+          windows.size(),
+          std::vector<int32_t>(static_cast<size_t>(executor.plan().model.context + 1), -1));
     }
   }
 }
@@ -101,6 +104,9 @@ void Predictor::refill(const Turn &turn, std::span<const int32_t> tokens) {
   int64_t &own = take[static_cast<size_t>(turn.row)];
   own = 1;
   executor.run("reset");
+  for (auto &[axis, counts] : closedAfter) {
+    std::ranges::fill(counts[static_cast<size_t>(turn.row)], -1);
+  }
   const Plan &plan = executor.plan();
   if (tokens.empty() && plan.given.empty()) {
     return;
@@ -123,16 +129,36 @@ void Predictor::copyRow(int64_t from, int64_t to) {
   auto seen = static_cast<size_t>(std::max<int64_t>(source.seen, 0));
   std::span<int32_t> own = executor.text().subspan(static_cast<size_t>(from) * stride, seen);
   std::span<int32_t> other = executor.text().subspan(static_cast<size_t>(to) * stride, seen);
-  int64_t common = -1; // the first tokens of both texts; -1: the states have nothing in common
-  if (target.start == source.start && target.seen >= 0 && target.seen <= source.seen) {
-    auto known = std::min(seen, static_cast<size_t>(target.seen));
+  int64_t common = 0; // number of first tokens that both texts share
+  if (target.start == source.start && target.seen <= source.seen) {
+    auto known = static_cast<size_t>(std::max<int64_t>(target.seen, 0));
     common = std::ranges::mismatch(own.first(known), other.first(known)).in1 - own.begin();
   }
+  std::map<std::string, StateClock> clocks; // by axis of segments; the tokens' is empty
+  clocks[""] = {common - 1, source.seen - 1, target.seen - 1};
+  for (const auto &[segments, before] : closedBefore) {
+    std::vector<std::vector<int32_t>> &counts = closedAfter.at(segments->axis);
+    clocks[segments->axis] = {counts[static_cast<size_t>(from)][static_cast<size_t>(common)],
+                              getClosedSegments(*segments, from), getClosedSegments(*segments, to)};
+    counts[static_cast<size_t>(to)] = counts[static_cast<size_t>(from)];
+  }
   for (const auto &[name, state] : executor.plan().generation->states) {
-    executor.copyState(state, from, to, common, source.seen);
+    bool hasClock = common > 0 && state.counts && clocks.at(state.counts->segments).common >= 0;
+    hasClock ? copyRows(state, from, to, clocks.at(state.counts->segments))
+             : executor.copyState(state, from, to);
   }
   std::ranges::copy(own, other.begin());
   target = source;
+}
+
+/// Copies the rows of a state that are not common to both texts. If the other text has more rows
+/// than the ring and the text, rows that both had are overwritten, and the whole ring is copied.
+void Predictor::copyRows(const State &state, int64_t from, int64_t to, const StateClock &clock) {
+  const StateCounts &counts = *state.counts;
+  int64_t rows = counts.after(clock.own), stored = state.region.shape[1];
+  int64_t begin = counts.after(clock.other) > std::max(rows, stored) ? rows - stored
+                                                                     : counts.after(clock.common);
+  executor.copyState(state, from, to, begin, rows);
 }
 
 int32_t Predictor::getClosedSegments(const SegmentFacts &segments, int64_t row) {
@@ -175,6 +201,11 @@ void Predictor::step(std::span<const Turn> turns) {
   for (auto &[segments, before] : closedBefore) {
     for (size_t row = 0; row < before.size(); ++row) {
       before[row] = getClosedSegments(*segments, static_cast<int64_t>(row));
+    }
+    for (const Turn &turn : turns) {
+      auto row = static_cast<size_t>(turn.row);
+      auto seen = static_cast<size_t>(windows[row].seen - 1); // before this step
+      closedAfter.at(segments->axis)[row][seen] = before[row];
     }
   }
   executor.run("step");

@@ -38,8 +38,8 @@ int64_t Tensor::elements() const {
   return count;
 }
 
-int64_t StateCounts::after(int64_t tokens) const {
-  int64_t steps = tokens - 1 - first, period = std::ssize(rows);
+int64_t StateCounts::after(int64_t step) const {
+  int64_t steps = step - first, period = std::ssize(rows);
   return steps < 0 ? 0 : rows[static_cast<size_t>(steps % period)] + rise * (steps / period);
 }
 

@@ -292,9 +292,14 @@ protected:
       json.at("shape").failType("a shape with stored rows, as it has counts of them");
     }
     const StrictJson &counts = json.at("counts");
-    counts.keys({"first", "rise", "rows"});
+    counts.keys({"first", "rise", "rows"}, {"segments"});
     state.counts = {counts.at("first").integer(0, 1 << 30), counts.at("rise").integer(0, 1 << 30),
-                    counts.at("rows").integers(0)};
+                    counts.at("rows").integers(0),
+                    counts.has("segments") ? counts.at("segments").string() : ""};
+    const SegmentFacts *segments = findSegments(state.counts->segments);
+    if (counts.has("segments") && (!segments || segments->closed.empty())) {
+      counts.at("segments").failType("an axis of segments of which a state counts the closed ones");
+    }
     const std::vector<int64_t> &all = state.counts->rows;
     if (all.empty() || !std::ranges::is_sorted(all) || all.back() > (1 << 30)) {
       counts.at("rows").failType("rows after each step of a period, rising, at most 2^30");

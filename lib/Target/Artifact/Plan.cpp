@@ -162,8 +162,8 @@ static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
   return buckets;
 }
 
-/// Returns the number of a state's rows after each step of one period. A named input's state has
-/// all of its rows, `stored`, before the first step.
+/// Returns the number of a state's rows after each step, or closed segment, of one period. A named
+/// input's state has all of its rows, `stored`, before the first step.
 static json::Object rowCountsToJson(ScheduleOp schedule, int64_t stored) {
   if (!schedule) {
     return json::Object{{"first", 0}, {"rise", 0}, {"rows", json::Array({stored})}};
@@ -173,9 +173,13 @@ static json::Object rowCountsToJson(ScheduleOp schedule, int64_t stored) {
   for (int64_t i = 0; i < static_cast<int64_t>(schedule.getPeriod()); ++i) {
     rows.push_back(getRowCount(schedule, first + i));
   }
-  return json::Object{{"first", first},
+  json::Object counts{{"first", first},
                       {"rise", static_cast<int64_t>(schedule.getRise())},
                       {"rows", std::move(rows)}};
+  if (auto segments = schedule.getSegmentsAttr()) {
+    counts["segments"] = segments.getValue().str();
+  }
+  return counts;
 }
 
 /// Returns the states of generation, and the required first tokens of text windows.

@@ -73,7 +73,7 @@ std::map<std::string, ScheduleOp> sluice::stateSchedules(ModuleOp module) {
     StringRef guard = kernel && kernel.getGuardAttr() ? kernel.getGuardAttr().getValue() : "";
     size_t number = 0;
     if (guard.consume_front("due.") && !guard.getAsInteger(10, number) &&
-        number < schedules.size() && !schedules[number].getSegmentsAttr()) {
+        number < schedules.size()) {
       result[name.str()] = schedules[number];
     }
   }

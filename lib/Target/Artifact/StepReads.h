@@ -23,9 +23,8 @@ struct StepRate {
 /// Returns rates by guard, `due.N`.
 std::map<std::string, StepRate> stepRates(mlir::ModuleOp module);
 
-/// Returns the schedules by which @step stores states, by state. A state without rows, or with rows
-/// of segments, has none. The schedule of a named input's state, whose rows precede all steps, is
-/// null.
+/// Returns the schedules by which @step stores states, by state. A state without rows has none. The
+/// schedule of a named input's state, whose rows precede all steps, is null.
 std::map<std::string, ScheduleOp> stateSchedules(mlir::ModuleOp module);
 
 /// Bytes that a step must load, averaged over steps.

@@ -5,6 +5,7 @@
 #include "sluice/Runtime/Device/Device.h"
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -49,10 +50,10 @@ public:
 
   /// Returns the bytes of row `row` in `state`, in the layout of the arena.
   std::span<uint8_t> stateRow(const State &state, int64_t row, Access access);
-  /// Copies the rows of `state` that depend on tokens [first, seen) of a text from row `from` to
-  /// row `to` of generation, on the device. Copies the whole state if `first` is negative, or if
-  /// the plan does not specify which rows depend on a token.
-  void copyState(const State &state, int64_t from, int64_t to, int64_t first, int64_t seen);
+  /// Copies rows [begin, end) of a sequence in `state` from row `from` to row `to` of generation,
+  /// on the device; the whole state if it stores no more rows than that.
+  void copyState(const State &state, int64_t from, int64_t to, int64_t begin = 0,
+                 int64_t end = std::numeric_limits<int64_t>::max());
   /// Returns row `row` of an f32 output of shape [rows, width]: `width` elements.
   std::span<const float> outputRow(const std::string &name, int64_t row);
 

@@ -78,6 +78,12 @@ private:
   void refill(const Turn &turn, std::span<const int32_t> tokens);
   void step(std::span<const Turn> turns);
   int32_t getClosedSegments(const SegmentFacts &segments, int64_t row);
+  /// Steps, or closed segments: in the first tokens that two texts share, in one text, and in the
+  /// other one, whose states the copy replaces.
+  struct StateClock {
+    int64_t common = 0, own = 0, other = 0;
+  };
+  void copyRows(const State &state, int64_t from, int64_t to, const StateClock &clock);
 
   Executor &executor;
   const bool cached;
@@ -85,6 +91,8 @@ private:
   std::vector<float> logits;
   std::map<const SegmentFacts *, std::vector<int32_t>>
       closedBefore; ///< by segments and row, before the last step
+  /// Closed segments by axis, row and number of tokens; -1 where no step has read them.
+  std::map<std::string, std::vector<std::vector<int32_t>>> closedAfter;
 };
 
 /// Returns the logits of the full vocabulary after each turn, as Predictor::predict does.

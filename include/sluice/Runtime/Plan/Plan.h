@@ -177,21 +177,24 @@ struct Launch {
   std::string axis;
 };
 
-/// Number of rows of a value that depend on the first tokens of a text.
+/// Number of rows of a value by the step, or by the number of closed segments.
 struct StateCounts {
   int64_t first = 0;         // the step that computes the first row, from 0
   int64_t rise = 0;          // rows that the steps of a period compute
   std::vector<int64_t> rows; // rows after step first + i, for one period
+  /// Axis of segments whose closed segments are counted in place of steps; empty: none.
+  std::string segments = {};
 
-  /// Returns the number of rows that the first `tokens` tokens determine.
-  int64_t after(int64_t tokens) const;
+  /// Returns the number of rows that steps up to `step` compute, or that exist once `step` segments
+  /// are closed.
+  int64_t after(int64_t step) const;
 };
 
 /// State that incremental generation stores for each row of the batch.
 struct State {
   Region region;     // [rows of generation, stored rows, ...]
   int64_t scale = 0; // tokens per row; 0: not a sequence
-  /// Row q is in slot q mod stored rows. Absent if rows do not follow from the number of tokens.
+  /// Row q is in slot q mod stored rows. Absent for states without rows.
   std::optional<StateCounts> counts = {};
 
   /// Returns the bytes of one row of generation, including padding.

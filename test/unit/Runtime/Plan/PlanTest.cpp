@@ -52,8 +52,8 @@ TEST(Plan, AveragesTheReadsOfAStep) {
 TEST(Plan, CountsTheRowsOfAState) {
   StateCounts counts{3, 1, {1, 1, 1, 1}};
   std::vector<int64_t> found;
-  for (int64_t tokens = 0; tokens < 13; ++tokens) {
-    found.push_back(counts.after(tokens));
+  for (int64_t step = -1; step < 12; ++step) {
+    found.push_back(counts.after(step));
   }
   EXPECT_EQ(found, (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3}));
 }
@@ -407,6 +407,17 @@ const WrongPlan wrongPlans[] = {
                                          {"counts", {{"first", 0}, {"rise", 1}, {"rows", {2, 1}}}}};
      },
      "plan.generation.states.x.counts.rows"},
+    {"StateWithCountsOfUnknownSegments",
+     [](Json &p) {
+       p["generation"] = buildGeneration(2, 1);
+       p["generation"]["states"]["x"] = {
+           {"offset", 0},
+           {"type", "f32"},
+           {"shape", {2, 4}},
+           {"scale", 1},
+           {"counts", {{"first", 0}, {"rise", 1}, {"rows", {1}}, {"segments", "words"}}}};
+     },
+     "plan.generation.states.x.counts.segments"},
     {"StateWithCountsOfNoRows",
      [](Json &p) {
        p["generation"] = buildGeneration(2, 1);
