@@ -21,7 +21,7 @@ plan.buffer "scalar:length" at 0 bytes 8 device 0
 plan.buffer "scalar:rows" at 8 bytes 8 device 0
 plan.buffer "scalar:step" at 16 bytes 8 device 0
 plan.buffer "scalar:seed" at 24 bytes 8 device 0
-plan.buffer "scalar:first_row" at 32 bytes 8 device 0
+plan.buffer "scalar:draw_rows" at 32 bytes 8 device 0
 plan.buffer "scalar:finite" at 40 bytes 4 device 0
 plan.buffer "scalar:due.0" at 44 bytes 4 device 0
 plan.buffer "scalar:length.words" at 48 bytes 8 device 0
