@@ -2,8 +2,8 @@
 //
 // Compares the independent checker's decisions about segments with every bit string; prover and
 // checker must agree on specs with segments.
-#include "Graph.h"
 #include "Corpus.h"
+#include "Graph.h"
 
 #include <gtest/gtest.h>
 #include <random>
