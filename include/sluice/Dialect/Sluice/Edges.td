@@ -38,9 +38,9 @@ def Sluice_DegreesOp : Sluice_EdgesOp<"degrees", [FusesAs<"Rows">], ["getNeutral
     Constraints:
     - S-161: the result is one f32 per position.
   }], edgeConstraints);
-  let arguments = (ins StrAttr:$edges, OptionalAttr<StrAttr>:$of, I64Attr:$capacity);
+  let arguments = (ins StrAttr:$edges, OptionalAttr<StrAttr>:$bits, I64Attr:$capacity);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "`over` $edges (`of` $of^)? `capacity` $capacity attr-dict `:` "
+  let assemblyFormat = "`over` $edges (`of` $bits^)? `capacity` $capacity attr-dict `:` "
                        "functional-type(operands, results)";
 }
 
@@ -68,9 +68,9 @@ def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGro
   }], edgeConstraints);
   let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$left,
                        Optional<Sluice_Sequence>:$right, StrAttr:$edges,
-                       OptionalAttr<StrAttr>:$of, I64Attr:$capacity);
+                       OptionalAttr<StrAttr>:$bits, I64Attr:$capacity);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input (`left` `(` $left^ `)`)? (`right` `(` $right^ `)`)? `over` $edges "
-                       "(`of` $of^)? `capacity` $capacity attr-dict `:` "
+                       "(`of` $bits^)? `capacity` $capacity attr-dict `:` "
                        "functional-type(operands, results)";
 }

@@ -242,9 +242,8 @@ def Spec_UpsampleOp
                       "the factor">,
            SegmentsKey<"name of segments",
                        "repeats rows of segments instead of groups, on the tokens that follow "
-                       "them; \"method\": \"scatter\" writes them at boundary bits only, "
-                       "\"smooth\" adds a router's moving averages, and \"own\" gives each row of "
-                       "an input the row of its own segment",
+                       "them; with \"scatter\" at boundary bits only, with \"smooth\" with a "
+                       "router's moving averages, with \"own\" on an input's rows of the segment",
                        "groups of the factor">,
            IntegerKey<"by",
                       "for segments: offset, in segments, from a token's own segment back to the "
@@ -400,10 +399,10 @@ def SegmentsNameKey : TextKey<"name", "string", "name of the segments", "require
 def RuleKey : WordKey<"rule", Spec_SegmentRule,
                       ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",
                        "bits"],
-                      "rule that sets boundary bits: ASCII whitespace, every factor-th position, "
-                      "a space-like byte after a byte of another kind, labels from a file, high "
-                      "entropy of a loss, high coding rate, or the tokens of an input on the same "
-                      "axis; with a predictor, the rule sets its labels",
+                      "rule that sets boundary bits, or a predictor's labels: ASCII whitespace, "
+                      "every factor-th position, a space-like byte after a byte of another kind, "
+                      "labels from a file, high entropy of a loss, high coding rate, or an "
+                      "input's tokens",
                       "required without `predictor` and `ratio`", ""> {
   let hint = "what ends a segment, such as \"whitespace\"; or add a \"predictor\"";
 }

@@ -11,7 +11,7 @@
 namespace sluice::runtime {
 
 /// A sentence of a CoNLL-U file. A multiword token such as 1-2 is one word with the form of the
-/// token, and stands for the syntactic words in it.
+/// token and the edges of the syntactic words in it.
 struct ConlluSentence {
   std::vector<std::string> words;
   Edges edges;      ///< between `words`, of HEAD and DEPS; roots and empty nodes have none

@@ -15,7 +15,7 @@ using namespace sluice::reference;
 
 /// Returns the place of the lists of `op`: of the result's axis, or of the bits that cut segments.
 template <typename Op> static std::string getPlace(Op op) {
-  std::string on = op.getOf() ? op.getOf()->str() : getAxisName(op, op.getResult().getType());
+  std::string on = op.getBits() ? op.getBits()->str() : getAxisName(op, op.getResult().getType());
   return (edgesInput + on + "." + op.getEdges()).str();
 }
 
@@ -39,11 +39,11 @@ template <typename Op> static LogicalResult verifyEdges(Op op) {
   }
   bool areSegments = axis.getSymName() != scale.getAxis();
   DictionaryAttr streams = axis.getStreams().value_or(DictionaryAttr());
-  if (areSegments != bool(op.getOf()) ||
-      (areSegments && (!streams || !streams.contains(*op.getOf())))) {
+  if (areSegments != bool(op.getBits()) ||
+      (areSegments && (!streams || !streams.contains(*op.getBits())))) {
     return op.emitOpError("S-163: expected 'of' with a stream of the axis of the input where rows "
                           "are its segments, and none elsewhere, found ")
-           << op.getResult().getType() << " and " << (op.getOf() ? *op.getOf() : "none");
+           << op.getResult().getType() << " and " << (op.getBits() ? *op.getBits() : "none");
   }
   return success();
 }
@@ -117,7 +117,7 @@ LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
   operands[0] = GraphSumOp::create(b, getLoc(), getInput().getType(),
                                    facts::withinLength(b, getLoc(), results[0]), getRight(),
-                                   getLeft(), getEdgesAttr(), getOfAttr(), getCapacityAttr());
+                                   getLeft(), getEdgesAttr(), getBitsAttr(), getCapacityAttr());
   return success();
 }
 
