@@ -7,6 +7,7 @@
 #include "Readers.h"
 #include "Report/RunFiles.h"
 #include "sluice/Runtime/Data/Data.h"
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Runtime/Data/Images.h"
 #include "sluice/Runtime/Data/LinePairs.h"
 #include "sluice/Runtime/Data/NpyHeader.h"
@@ -208,6 +209,40 @@ void readLinePairs(std::string_view input) {
   });
 }
 
+/// Lines of an input; after "%%" the ends of their words, after another "%%" the edges between the
+/// words, as pairs or as CoNLL-U.
+void readGivenInputs(std::string_view input) {
+  static const Plan plan = [] {
+    constexpr int64_t rows = 16, edges = 8;
+    Plan plan;
+    plan.given["source"] = {.capacity = rows, .vocabulary = 256};
+    plan.given["words"] = {.capacity = rows,
+                           .vocabulary = 2,
+                           .on = "source",
+                           .derived = "shuffled_end",
+                           .rule = "file"};
+    plan.inputs["edges.words.heads"].shape = {1, rows + 2 * edges};
+    return plan;
+  }();
+  auto [lines, sides] = fuzz::cutInput(input);
+  auto [ends, edges] = fuzz::cutInput(sides);
+  InputFiles files = {{"source", {writeInput("source", lines)}},
+                      {"words", {writeInput("words", ends)}},
+                      {"heads", {writeInput("heads", edges)}}};
+  run([&] {
+    InputLines all(files, plan);
+    for (int64_t i = 0; i < all.count(); ++i) {
+      std::vector<int32_t> pairs = all.at(i).at("heads");
+      std::vector<int32_t> lists(16 + 2 * 8);
+      Edges found;
+      for (size_t k = 0; k + 1 < pairs.size(); k += 2) {
+        found.emplace_back(pairs[k], pairs[k + 1]);
+      }
+      writeEdgeLists(found, 16, lists);
+    }
+  });
+}
+
 void readSession(std::string_view input) {
   run([&] {
     nlohmann::json parsed = readJson(input, "file", "JSON", sessionRemedy);
@@ -282,6 +317,7 @@ constexpr fuzz::FuzzedReader readers[] = {
     {"data", readData},
     {"labels", readLabelFile},
     {"line-pairs", readLinePairs},
+    {"given-inputs", readGivenInputs},
     {"session", readSession},
     {"tuning", readTuningFile},
     {"recording", readRecordingFile},
