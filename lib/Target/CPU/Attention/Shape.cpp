@@ -17,10 +17,12 @@ template <typename Op> AttentionShape attention::makeShape(Op op, const Target &
   // 64 queries by 64 keys: scores, values and accumulators of a block (16 KiB each at D = 64) stay
   // near L1. A causal diagonal wastes half a block per row of blocks: 6% at N = 1024, but 25% at N
   // = 256, where smaller blocks save more than their overhead. A window has two
-  // edges; with few keys between them, 32 by 16 is the fastest of 16 to 64 by 16 to 64.
+  // edges; with few keys between them, 32 by 16 is the fastest of 16 to 64 by 16 to 64. Rows of an
+  // axis with counts of its own are mostly fewer than its capacity, and end inside a block.
   double readKeys = countPairs(s.queries, s.keys, op.getMask()) / double(s.queries);
   bool isNarrow = readKeys < 128 && readKeys < 0.375 * double(s.keys);
-  int64_t block = isNarrow || std::max(s.queries, s.keys) <= 256 ? 32 : 64;
+  bool isShort = std::max(s.queries, s.keys) <= 256 || op.getDomain().getAxis();
+  int64_t block = isNarrow || isShort ? 32 : 64;
   s.queryVectors =
       std::min<int64_t>(block / target.lanes, llvm::divideCeil(s.queries, target.lanes));
   s.queryBlock = s.queryVectors * target.lanes;
