@@ -59,6 +59,15 @@ void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::str
       ->default_str("");
 }
 
+void addInputs(CLI::App &command, std::vector<std::string> &inputs, const std::string &use) {
+  command
+      .add_option("--input", inputs,
+                  "A file for a named input of the model: " + use + "; may be given several times")
+      ->type_name("NAME=FILE")
+      ->default_str("")
+      ->allow_extra_args(false);
+}
+
 void addLabels(CLI::App &command, const std::string &flag, std::vector<std::string> &labels,
                const std::string &texts) {
   command

@@ -315,13 +315,8 @@ void registerEval(CLI::App &program) {
           "input. Or token ids: .npy files of uint16 or int32, or uint16:FILE")
       ->type_name("FILE")
       ->default_str("");
-  command
-      ->add_option("--input", flags->inputs,
-                   "A file for a named input of the model: its line i belongs to line i of --data, "
-                   "or of each --reference; may be given several times")
-      ->type_name("NAME=FILE")
-      ->default_str("")
-      ->allow_extra_args(false);
+  addInputs(*command, flags->inputs,
+            "its line i belongs to line i of --data, or of each --reference");
   addLabels(*command, "--labels", flags->labels, "--data");
   addImages(*command, flags->images, "--data");
   addRaw(*command, flags->raw);

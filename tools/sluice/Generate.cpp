@@ -451,13 +451,7 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->default_str("")
       ->excludes("--prompt")
       ->excludes("--prompt-file");
-  command
-      .add_option("--input", flags.inputs,
-                  "A file for a named input of the model: a text for each of its lines is written, "
-                  "to its line's end; may be given several times")
-      ->type_name("NAME=FILE")
-      ->default_str("")
-      ->allow_extra_args(false);
+  addInputs(command, flags.inputs, "a text for each of its lines is written, to its line's end");
   addRaw(command, flags.raw);
   addTokenizer(command, flags.tokenizer, "default: the one of the run that --weights names");
   addImageFlags(command, flags.images);

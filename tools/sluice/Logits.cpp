@@ -153,13 +153,7 @@ void registerLogits(CLI::App &program) {
                    "int32, or uint16:FILE")
       ->type_name("FILE")
       ->required();
-  command
-      ->add_option("--input", flags->inputs,
-                   "A file for a named input of the model: its line i belongs to line i of --data; "
-                   "may be given several times")
-      ->type_name("NAME=FILE")
-      ->default_str("")
-      ->allow_extra_args(false);
+  addInputs(*command, flags->inputs, "its line i belongs to line i of --data");
   addRaw(*command, flags->raw);
   addTokenizer(*command, flags->tokenizer, "default: the one of the run that --weights names");
   command

@@ -75,6 +75,11 @@ std::string countEpochs(TrainingOptions &options, const Plan &plan,
     changed.shapes = spec.shapes;
     schedule = spec.facts.schedule;
   }
+  constexpr int64_t manyEpochs = 1000;
+  if (changed.batchTokens > 0 && epochs > manyEpochs) {
+    printNotice("counting the batches by length of " + describeCount(epochs, "epoch") +
+                ", whose numbers differ");
+  }
   EpochSteps counted = countSteps(options, changed, epochs);
   options.epochs = epochs;
   options.steps = counted.steps;
