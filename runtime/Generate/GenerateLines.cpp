@@ -7,6 +7,7 @@ namespace sluice::runtime {
 
 std::vector<std::string> generateLines(Executor &executor, const InputLines &inputs,
                                        const std::shared_ptr<const TextEncoder> &encoder,
+                                       const std::optional<LineSearch> &search,
                                        const std::function<void(double)> &progress) {
   int64_t context = executor.plan().model.context;
   std::vector<int32_t> start = encoder ? encoder->encode("\n") : toTokens("\n");
@@ -31,8 +32,12 @@ std::vector<std::string> generateLines(Executor &executor, const InputLines &inp
   SamplingOptions options;
   options.temperature = 0;
   Predictor predictor(executor, options.cached);
-  writeTexts(executor, predictor, texts, context, options, {"\n"}, sink,
-             encoder ? spellText(encoder) : TokenSpelling());
+  TokenSpelling spelling = encoder ? spellText(encoder) : TokenSpelling();
+  if (search) {
+    searchTexts(executor, predictor, texts, search->limit, search->options, sink, spelling);
+  } else {
+    writeTexts(executor, predictor, texts, context, options, {"\n"}, sink, spelling);
+  }
   return lines;
 }
 

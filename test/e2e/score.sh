@@ -97,7 +97,20 @@ for metric in bleu rouge; do
   holds "is the same" '(all(f[1][key] == value for key, value in f[0].items()) and f[1]["proof"] == "proved" and "/60/" in f[1]["weights"] and
     (0 < f[0]["bleu"] < 100 if f[0]["metric"] == "bleu" else 0 < f[0]["rouge2"] < 1))' "$work/score.json" "$work/eval.json"
 done
+beam=(--beam 3 --length-penalty 1 --no-repeat 2 --max-tokens 9)
+succeeds "generate by beam search" "$sluice" generate "${model[@]}" "${beam[@]}" --stop $'\n' --json
+python3 -c 'import json, sys
+for line in sys.stdin: print(json.loads(line)["text"])' < "$work/out" > "$work/beam.txt"
+exits 1 "the lines are other ones" cmp "$work/beam.txt" "$work/generated.txt"
+succeeds "their BLEU" "$sluice" score "$work/beam.txt" "$work/changed.txt" --json
+cp "$work/out" "$work/score.json"
+succeeds "BLEU of the model by beam search" "$sluice" eval "${model[@]}" "${beam[@]}" --metric bleu --reference "$work/changed.txt" --json
+cp "$work/out" "$work/eval.json"
+holds "is the same" 'all(f[1][key] == value for key, value in f[0].items()) and f[0]["bleu"] > 0' "$work/score.json" "$work/eval.json"
 evaluate=(eval "${model[@]}")
+rejects "a beam without a metric" 'expected --metric with --beam' "${evaluate[@]}" --data "$work/source.txt" --beam 3
+rejects "a minimum without room for the end" '--min-tokens: expected fewer than the maximum of 4 tokens' "${evaluate[@]}" --metric bleu \
+  --reference "$work/changed.txt" --beam 3 --max-tokens 4 --min-tokens 4
 rejects "a metric without references" 'expected --reference FILE with --metric, found none' "${evaluate[@]}" --metric bleu
 rejects "references without a metric" 'expected --metric with --reference, found none' "${evaluate[@]}" --reference "$work/source.txt"
 rejects "a metric with --data" 'expected no --data with --metric' "${evaluate[@]}" --metric bleu --reference "$work/source.txt" --data "$work/source.txt"

@@ -2,6 +2,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "GenerateBeam.h"
 #include "TextMetric.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Execute/HeldOut.h"
@@ -24,6 +25,7 @@ struct EvalFlags {
   WeightNames names;
   std::vector<std::string> data, inputs, labels, references;
   MetricFlags metric;
+  BeamFlags beam;
   DeviceOptions device;
   EvaluationOptions options;
   std::optional<int64_t> factor, step;
@@ -190,6 +192,10 @@ void checkMetric(const EvalFlags &flags, const CLI::App &command) {
     if (flags.data.empty()) {
       throw CLI::RequiredError("--data");
     }
+    if (flags.beam.width) {
+      throw UserError("sluice eval: expected --metric with --beam, which generates lines, found "
+                      "none; give it, or leave --beam out");
+    }
     return;
   }
   for (const char *flag :
@@ -219,6 +225,19 @@ InputLines openInputs(const EvalFlags &flags, const Plan &plan, const ReadingOpt
   return {files, plan, reading};
 }
 
+/// Returns the search of --beam; none without it.
+std::optional<LineSearch> readSearch(const BeamFlags &flags, const Plan &plan,
+                                     const TextEncoder *encoder) {
+  if (!flags.width) {
+    return std::nullopt;
+  }
+  LineSearch search{readBeamOptions(flags, {"\n"}, plan.model.vocabulary, encoder), 0};
+  // A line begins with the end of another one; the last token is not read.
+  search.limit = std::min(flags.maxTokens.value_or(plan.model.context), plan.model.context);
+  requireEnd(flags, search.limit);
+  return search;
+}
+
 /// Generates a line for each line of the inputs, and scores them against the references.
 void runMetric(const EvalFlags &flags) {
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
@@ -237,10 +256,11 @@ void runMetric(const EvalFlags &flags) {
   std::vector<TextLines> references =
       readReferences(flags.references, flags.raw, inputs.count(),
                      showPath(inputs.byName().begin()->second.files().front().path.native()));
+  std::optional<LineSearch> search = readSearch(flags.beam, plan, reading.encoder.get());
   Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   Progress progress;
   TextLines texts{"generated lines",
-                  generateLines(*executor, inputs, reading.encoder,
+                  generateLines(*executor, inputs, reading.encoder, search,
                                 [&](double share) { progress.draw(share, "generating"); })};
   progress.clear();
   noteInvalidText(texts);
@@ -335,9 +355,11 @@ void registerEval(CLI::App &program) {
   command
       ->add_option("--reference", flags->references,
                    "With --metric, in place of --data: for each line of --input the likeliest line "
-                   "is generated, token by token, and scored against line i of these files")
+                   "is generated, token by token or with --beam, and scored against line i of "
+                   "these files")
       ->type_name("FILE")
       ->default_str("");
+  addBeamFlags(*command, flags->beam, "its line", "what the context has room for");
   addForce(*command, flags->force);
   addFactor(*command, flags->factor, "score with this one alone; default: each");
   command->add_flag("--json", flags->json, "Print one JSON object");

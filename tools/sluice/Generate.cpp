@@ -468,7 +468,9 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
       ->expected(1)
       ->default_str("")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  addBeamFlags(command, flags.beam);
+  addBeamFlags(command, flags.beam, "the token of --stop, or with its line",
+               "--tokens, or the room in the context if that is less");
+  addEndToken(command, flags.beam);
   addScoreFlag(command, flags.continuations);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");

@@ -11,12 +11,14 @@ namespace sluice::cli {
 using namespace sluice;
 using namespace sluice::runtime;
 
-void addBeamFlags(CLI::App &command, BeamFlags &flags) {
+void addBeamFlags(CLI::App &command, BeamFlags &flags, const std::string &ends,
+                  const std::string &most) {
   CLI::Option *beam =
       command
           .add_option("--beam", flags.width,
                       "Write the best text that beam search with this many hypotheses finds; draws "
-                      "nothing. A hypothesis ends with the token of --stop, or with its line")
+                      "nothing. A hypothesis ends with " +
+                          ends)
           ->type_name("B")
           ->default_str("")
           ->check(wholeNumber(1, 1 << 16));
@@ -32,8 +34,7 @@ void addBeamFlags(CLI::App &command, BeamFlags &flags) {
       ->needs(beam);
   command
       .add_option("--max-tokens", flags.maxTokens,
-                  "With --beam: maximum number of tokens, the end included; default: --tokens, or "
-                  "the room in the context if that is less")
+                  "With --beam: maximum number of tokens, the end included; default: " + most)
       ->default_str("")
       ->check(wholeNumber(1, INT64_MAX))
       ->needs(beam);
@@ -44,13 +45,16 @@ void addBeamFlags(CLI::App &command, BeamFlags &flags) {
       ->type_name("N")
       ->check(wholeNumber(0, INT64_MAX))
       ->needs(beam);
+}
+
+void addEndToken(CLI::App &command, BeamFlags &flags) {
   command
       .add_option("--end-token", flags.endToken,
                   "With --beam: id of the token that ends a hypothesis, in place of --stop")
       ->type_name("ID")
       ->default_str("")
       ->check(wholeNumber(0, INT32_MAX))
-      ->needs(beam)
+      ->needs("--beam")
       ->excludes("--stop");
 }
 
@@ -106,6 +110,15 @@ BeamOptions readBeamOptions(const BeamFlags &flags, const std::vector<std::strin
   return options;
 }
 
+void requireEnd(const BeamFlags &flags, int64_t limit) {
+  if (flags.options.minTokens >= limit) {
+    throw UserError(format("--min-tokens: expected fewer than the maximum of %lld tokens, so that "
+                           "the end fits, found %lld; lower it, or raise --max-tokens",
+                           static_cast<long long>(limit),
+                           static_cast<long long>(flags.options.minTokens)));
+  }
+}
+
 int64_t getBeamLimit(const BeamFlags &flags, const CLI::App &command, int64_t tokens,
                      const Plan &plan, const std::vector<Text> &texts, const std::string &unit) {
   bool isGiven = flags.maxTokens || command.count("--tokens") > 0;
@@ -123,12 +136,7 @@ int64_t getBeamLimit(const BeamFlags &flags, const CLI::App &command, int64_t to
           static_cast<long long>(limit)));
     }
   }
-  if (flags.options.minTokens >= limit) {
-    throw UserError(format("--min-tokens: expected fewer than the maximum of %lld tokens, so that "
-                           "the end fits, found %lld; lower it, or raise --max-tokens",
-                           static_cast<long long>(limit),
-                           static_cast<long long>(flags.options.minTokens)));
-  }
+  requireEnd(flags, limit);
   return limit;
 }
 

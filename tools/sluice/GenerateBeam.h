@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Beam search of `sluice generate`.
+// Beam search of `sluice generate` and `sluice eval`.
 #pragma once
 
 #include "CommandLine.h"
@@ -17,7 +17,13 @@ struct BeamFlags {
   runtime::BeamOptions options;
 };
 
-void addBeamFlags(CLI::App &command, BeamFlags &flags);
+/// Adds --beam and the flags that need it; `ends` describes how a hypothesis ends, and `most` the
+/// default of --max-tokens.
+void addBeamFlags(CLI::App &command, BeamFlags &flags, const std::string &ends,
+                  const std::string &most);
+
+/// Adds --end-token, in place of --stop.
+void addEndToken(CLI::App &command, BeamFlags &flags);
 
 /// Throws UserError for flags of sampling, sessions, scores and traces.
 void refuseBesideBeam(const CLI::App &command);
@@ -26,6 +32,9 @@ void refuseBesideBeam(const CLI::App &command);
 /// only one of `stops`. Throws UserError if a stop text is not one token.
 runtime::BeamOptions readBeamOptions(const BeamFlags &flags, const std::vector<std::string> &stops,
                                      int64_t vocabulary, const runtime::TextEncoder *encoder);
+
+/// Throws UserError unless the end fits into `limit` tokens after those of --min-tokens.
+void requireEnd(const BeamFlags &flags, int64_t limit);
 
 /// Returns the maximum number of tokens to write of each text: the value of --max-tokens or
 /// --tokens, or the default, which the context may lower. Throws UserError if a prompt and the
