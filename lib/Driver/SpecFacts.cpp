@@ -119,7 +119,7 @@ static std::string getBitsName(spec::BoundariesOp cut) {
   return (getPath(cut) + part).str();
 }
 
-/// Returns the inputs of tokens whose lines need more than a file of bytes.
+/// Returns the inputs whose lines need more, or less, than a file.
 static json::Array getInputs(spec::ModelOp model) {
   json::Array all;
   for (auto input : model.getBody().getOps<spec::InputOp>()) {
@@ -130,6 +130,9 @@ static json::Array getInputs(spec::ModelOp model) {
     if (input.getDerived() && input.getRule()) {
       facts["derived"] = stringifyDerivedBits(*input.getDerived());
       facts["rule"] = stringifyWordRule(*input.getRule());
+    }
+    if (input.getPattern()) {
+      facts["pattern"] = stringifyEdgePattern(*input.getPattern());
     }
     if (facts.size() > 1) {
       all.push_back(std::move(facts));

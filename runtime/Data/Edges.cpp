@@ -1,12 +1,23 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/Edges.h"
 
+#include "sluice/Support/Hash.h"
+
 #include <algorithm>
 #include <charconv>
 
 namespace sluice::runtime {
 
 static const std::string edgesPrefix = "edges.";
+
+static std::string findPattern(const Plan &plan, const std::string &name) {
+  for (const InputFacts &facts : plan.facts ? plan.facts->inputs : std::vector<InputFacts>()) {
+    if (facts.name == name) {
+      return facts.pattern;
+    }
+  }
+  return "";
+}
 
 std::vector<EdgeInput> getEdgeInputs(const Plan &plan) {
   std::vector<EdgeInput> all;
@@ -20,8 +31,9 @@ std::vector<EdgeInput> getEdgeInputs(const Plan &plan) {
     if (rows != plan.given.end() && region.shape.size() == 2) {
       const std::string &axis = rows->second.on.empty() ? on : rows->second.on;
       int64_t positions = rows->second.capacity;
+      std::string name = place.substr(dot + 1);
       all.push_back(
-          {place.substr(dot + 1), on, axis, positions, (region.shape[1] - positions) / 2});
+          {name, on, axis, positions, (region.shape[1] - positions) / 2, findPattern(plan, name)});
     }
   }
   return all;
@@ -32,6 +44,17 @@ std::string edgesInput(const EdgeInput &edges) { return edgesPrefix + edges.on +
 int64_t countWords(std::span<const int32_t> bits) {
   auto ends = std::ranges::count_if(bits, [](int32_t bit) { return bit != 0; });
   return ends + (!bits.empty() && bits.back() == 0 ? 1 : 0);
+}
+
+Edges buildPattern(const std::string &pattern, int64_t rows, uint64_t key) {
+  Edges edges;
+  for (int32_t v = 1; v < rows; ++v) {
+    auto above = static_cast<uint64_t>(v);
+    auto drawn = static_cast<int32_t>(mix64(key ^ mix64(above)) % above);
+    edges.emplace_back(pattern == "chain" ? v - 1 : drawn, v);
+  }
+  std::ranges::sort(edges);
+  return edges;
 }
 
 /// Parses "0-3".

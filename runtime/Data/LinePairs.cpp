@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
@@ -73,7 +74,11 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
     }
   }
   for (const EdgeInput &each : edges) {
-    if (!files.contains(each.name)) {
+    if (!each.pattern.empty() && files.contains(each.name)) {
+      throw UserError(flag + ": expected no file for the edges \"" + each.name +
+                      "\", whose pattern is \"" + each.pattern + "\", found one; leave it out");
+    }
+    if (each.pattern.empty() && !files.contains(each.name)) {
       throw UserError("expected " + flag + " " + each.name +
                       "=FILE, as the model has the edges \"" + each.name +
                       "\", found none; give a file with a line of edges such as 0-3 1-2 for each "
@@ -103,7 +108,7 @@ static void requireEnd(const std::string &name, const GivenInput &input, const L
 }
 
 InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingOptions &reading)
-    : given(plan.given) {
+    : given(plan.given), seed(static_cast<uint64_t>(plan.model.seed)) {
   for (const auto &[name, input] : given) {
     if (input.on.empty()) {
       int64_t most = input.capacity - (input.hasEnd ? 1 : 0);
@@ -122,8 +127,10 @@ InputLines::InputLines(const InputFiles &files, const Plan &plan, const ReadingO
   }
   for (const EdgeInput &input : getEdgeInputs(plan)) {
     edges.try_emplace(input.name, input);
-    edgeLines.try_emplace(input.name, files.at(input.name), reading);
-    checkEdges(input);
+    if (input.pattern.empty()) {
+      edgeLines.try_emplace(input.name, files.at(input.name), reading);
+      checkEdges(input);
+    }
   }
 }
 
@@ -223,13 +230,15 @@ GivenLines InputLines::at(int64_t index) const {
     const std::string &on = given.at(name).on;
     all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
   }
-  for (const auto &[name, lines] : edgeLines) {
-    const EdgeInput &input = edges.at(name);
+  for (const auto &[name, input] : edges) {
     std::span<const int32_t> line = all.at(input.axis);
     line = line.first(line.size() - (given.at(input.axis).hasEnd ? 1 : 0));
     int64_t rows = countRows(input, index, line);
     std::vector<int32_t> &ends = all[name];
-    for (auto [u, v] : lines.at(index, "word")) {
+    for (auto [u, v] :
+         input.pattern.empty()
+             ? edgeLines.at(name).at(index, "word")
+             : buildPattern(input.pattern, rows, mix64(seed) + static_cast<uint64_t>(index))) {
       if (v < rows) { // else of a row that was cut
         ends.insert(ends.end(), {u, v});
       }

@@ -72,11 +72,15 @@ static BoundaryFacts readBoundaries(const StrictJson &json) {
 }
 
 static InputFacts readInput(const StrictJson &json) {
-  json.keys({"name"}, {"end", "derived", "rule"});
-  InputFacts facts{json.at("name").string(), json.has("end") && json.at("end").boolean(), "", ""};
+  json.keys({"name"}, {"end", "derived", "rule", "pattern"});
+  InputFacts facts{json.at("name").string(), json.has("end") && json.at("end").boolean(), "", "",
+                   ""};
   if (json.has("derived")) {
     facts.derived = json.at("derived").matchChoice({"word_end", "word_split", "shuffled_end"});
     facts.rule = json.at("rule").matchChoice({"pieces", "whitespace", "file"});
+  }
+  if (json.has("pattern")) {
+    facts.pattern = json.at("pattern").matchChoice({"chain", "random"});
   }
   return facts;
 }

@@ -39,7 +39,7 @@ import copy, json, sys
 spec, folder = json.load(open(sys.argv[1])), sys.argv[2]
 variants = {"no-class": {}, "no-intra": {"intra": "none"}, "pooling": {"intra": "pooling", "inter": "pooling"}, "vectors": {"vectors": 3},
             "shared-maps": {"shared_maps": True}, "shared-layers": {"count": 2, "graph_maps": "layers"}, "shared-scales": {"graph_maps": "scales"},
-            "code": {"mode": "reference-code", "vectors": 2, "dropout": 0.1}, "no-inter": {"inter": "none", "attention_dropout": 0.1}}
+            "code": {"mode": "reference-code", "vectors": 2, "dropout": 0.1}, "no-inter": {"inter": "none", "attention_dropout": 0.1}, "chain": {}}
 for name, settings in variants.items():
     made = copy.deepcopy(spec)
     made["stages"][5].update(settings)
@@ -47,6 +47,8 @@ for name, settings in variants.items():
         del made["stages"][5]["edges"], made["inputs"]["links"]
     if name == "no-class":
         del made["stages"][3], made["stages"][1], made["inputs"]["class"]
+    if name == "chain":
+        made["inputs"]["links"] = {"type": "edges", "on": "ends", "pattern": "chain"}
     json.dump(made, open(f"{folder}/variant-{name}.json", "w"), indent=1)
 PYTHON
 for variant in "$work"/variant-*.json; do
@@ -58,6 +60,9 @@ sed 's/"from": "seen", "query"/"from": "seen", "mask": "bidirectional", "query"/
   "$spec" > "$work/leak.json"
 exits 1 "a decoder that looks ahead is refused" "$sluice" check "$work/leak.json"
 
+succeeds "compile a chain" "$sluice" compile "$work/variant-chain.json" -t "$targets" -o "$work/chain.sla"
+awk '{ for (i = 2; i <= NF; ++i) printf "%d-%d ", i - 2, i - 1; print "" }' "$work/test.source" > "$work/chain.links"
+
 train() { "$sluice" train "$work/umst.sla" --cpu-target "$targets" --threads 2 --data "$work/train.text" "$@"; }
 score() { "$sluice" eval "$work/umst.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.text" --json --input "source=$work/test.source" "$@"; }
 succeeds "train" train --input "source=$work/train.source" --input "links=$work/train.links" --out "$work/run" --steps 300
@@ -65,6 +70,10 @@ succeeds "eval" score --input "links=$work/test.links"
 cp "$work/out" "$work/right.json"
 succeeds "eval without an edge" score --input "links=$work/none.links"
 holds "the model reads its edges" 'f[0]["nats"] < f[1]["nats"]' "$work/right.json" "$work/out"
+succeeds "eval with a file of chains" score --input "links=$work/chain.links"
+cp "$work/out" "$work/file.json"
+succeeds "eval of a chain without a file" "$sluice" eval "$work/chain.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.text" --json --input "source=$work/test.source"
+holds "agree" 'f[0]["nats"] == f[1]["nats"] and f[0]["nats"] != f[2]["nats"]' "$work/file.json" "$work/out" "$work/right.json"
 for part in source links; do head -n 20 "$work/test.$part" > "$work/some.$part"; done
 writes() { "$sluice" generate "$work/umst.sla" --cpu-target "$targets" --weights "$work/run" --temperature 0 --json "$@"; }
 succeeds "generate" writes --input "source=$work/some.source" --input "links=$work/some.links"

@@ -435,6 +435,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Umst, Weigh
         if op == "upsample":
             return self.upsample(prefix, stage, source)
         x = source.rows()
+        if op == "pool" and source.counts is not None:
+            return Stream(*self.word_means(x, self.bits[stage["segments"]], source.counts))
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
         if op == "umst":

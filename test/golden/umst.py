@@ -81,6 +81,18 @@ class Umst:
                  for b, n in enumerate(counts.tolist())]
         return torch.stack([F.pad(line, (0, 0, 0, x.shape[1] - len(line))) for line in lines])
 
+    @staticmethod
+    def word_means(x, bits, counts):
+        """x [B, N, d], bits [B, N], counts [B] -> the means of words [B, N, d], then zeros; the factor 1, the shift 0 and the words of lines."""
+        means = torch.zeros_like(x)
+        words = torch.zeros_like(counts)
+        for b, n in enumerate(counts.tolist()):
+            last = [i + 1 for i in range(n) if bits[b, i] != 0 or i + 1 == n]
+            words[b] = len(last)
+            rows = [x[b, first:end].mean(0) for first, end in zip([0] + last, last)]
+            means[b] = torch.stack(rows + [torch.zeros_like(x[b, 0])] * (x.shape[1] - len(rows)))
+        return means, 1, 0, words
+
     def umst_line(self, prefix, stage, x, bits):
         s, layers, last = self.settings(stage), *self.umst_parts(prefix, stage)
         ends = bits != 0

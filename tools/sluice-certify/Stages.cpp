@@ -271,7 +271,7 @@ ModelGraph Deriver::run() {
   for (bool isShared : {false, true}) { // axes by name, then further tokens on them
     for (const auto &[name, input] : given.items()) {
       Fields own(input, nullptr, "inputs." + name);
-      own.needKeys("context vocabulary axis type role width end on derived rule capacity");
+      own.needKeys("context vocabulary axis type role width end on derived rule capacity pattern");
       bool isTokens = own.choice("axis", {"own", "tokens"}) == 0 && own.get("type", "") != "edges";
       if (isTokens && input.contains("on") == isShared) {
         axis = isShared ? own.text("on") : name;

@@ -20,7 +20,8 @@ int64_t InputOp::getTokenCount() {
 }
 
 int64_t InputOp::countEdges() {
-  return getCapacity().value_or(2 * getModel(*this).getContextOfInput(getOn().value_or("")));
+  int64_t rows = getModel(*this).getContextOfInput(getOn().value_or(""));
+  return getPattern() ? rows : getCapacity().value_or(2 * rows);
 }
 
 int64_t InputOp::getRowWidth() {

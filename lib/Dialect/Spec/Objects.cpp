@@ -150,6 +150,11 @@ static LogicalResult verifyEdgesInput(InputOp op) {
                                       "\"on\", found one; leave it out";
     }
   }
+  if (op.getPattern() && isWritten(op, "capacity")) {
+    return emitKeyError(op, "capacity")
+           << "expected no \"capacity\" with \"pattern\", which has fewer edges than rows, found "
+              "both; leave one out";
+  }
   if (!op.getOn()) {
     return mlir::emitError(getKeyLoc(op, ""))
            << "expected \"on\" of an input of edges, found none; name the input whose rows they "
@@ -167,10 +172,12 @@ LogicalResult InputOp::verify() {
   if (isEdges()) {
     return verifyEdgesInput(*this);
   }
-  if (isWritten(*this, "capacity")) {
-    return emitKeyError(*this, "capacity")
-           << "expected no \"capacity\" of an input of " << (isNumbers() ? "numbers" : "tokens")
-           << ", found one; leave it out, or write \"type\": \"edges\"";
+  for (StringRef key : {"capacity", "pattern"}) {
+    if (isWritten(*this, key)) {
+      return emitKeyError(*this, key) << "expected no " << quote(key) << " of an input of "
+                                      << (isNumbers() ? "numbers" : "tokens")
+                                      << ", found one; leave it out, or write \"type\": \"edges\"";
+    }
   }
   bool isOfTokens = getAxis() == InputAxis::tokens;
   if (isOfTokens != isNumbers()) {

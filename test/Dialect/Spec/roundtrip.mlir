@@ -111,8 +111,8 @@ spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "edges", vocab
 spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "words", vocabulary = 256 : i64, width = 8 : i64} {
   spec.input @source {length = 7 : i64, type = #spec<contents tokens>, vocabulary = 256 : i64}
   spec.input @ends {on = "source", type = #spec<contents tokens>, vocabulary = 2 : i64}
-// CHECK: spec.input @links {on = "ends", type = #spec<contents edges>}
-  spec.input @links {on = "ends", type = #spec<contents edges>}
+// CHECK: spec.input @links {on = "ends", pattern = #spec<edge_pattern random>, type = #spec<contents edges>}
+  spec.input @links {on = "ends", pattern = #spec<edge_pattern random>, type = #spec<contents edges>}
   %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
   %1 = spec.embedding {input = "source", path = "stages.1"} : () -> !spec.stream<input("source"), 8>
   %2 = spec.boundaries %1 {bits = "ends", name = "words", path = "stages.2", rule = #spec<rule bits>} : (!spec.stream<input("source"), 8>) -> !spec.segmentation<"words" of <input("source"), 8>>

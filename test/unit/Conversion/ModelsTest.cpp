@@ -265,7 +265,8 @@ std::string formatRounded(double number, int digits) {
   return text.str();
 }
 
-/// Millions of parameters. Table 2 of the Hourglass paper has one layer more than printed.
+/// Millions of parameters. Table 2 of the Hourglass paper has one layer more than printed, and row
+/// 2 of table 6 of UMST does not follow from the size of the whole model there.
 void expectMillions(const std::string &section, const std::string &paper, size_t count) {
   std::vector<SizeRow> rows = readSizes(section);
   EXPECT_EQ(rows.size(), count);
@@ -273,7 +274,7 @@ void expectMillions(const std::string &section, const std::string &paper, size_t
     ParsedSpec spec = readGoodFile(SPEC_MODELS_DIR "/papers/" + paper + "-" + row.spec + ".json");
     double millions = double(spec.countParameters()) / 1e6;
     EXPECT_EQ(row.ours, formatRounded(millions, 2)) << row.spec;
-    double share = row.spec == "4@1-8@3-4@1" ? 0.06 : 0.02;
+    double share = row.spec == "4@1-8@3-4@1" ? 0.06 : row.spec == "shared-blocks" ? 0.05 : 0.02;
     EXPECT_NEAR(millions, row.printed, share * row.printed) << row.spec;
   }
 }
@@ -283,6 +284,8 @@ TEST(Models, HourglassesHaveTheDocumentedSizes) { expectMillions("Hourglass", "h
 TEST(Models, DynamicModelsHaveTheDocumentedSizes) {
   expectMillions("Dynamic pooling", "dynamic", 13);
 }
+
+TEST(Models, WordModelsHaveTheDocumentedSizes) { expectMillions("Words and phrases", "umst", 5); }
 
 /// Table 8 prints gigabytes of half precision; the vocabulary is the one of the paper's BookCorpus.
 TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {

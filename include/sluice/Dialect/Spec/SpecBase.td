@@ -126,6 +126,8 @@ def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",
                                   "derived_bits", ["word_end", "word_split", "shuffled_end"]>;
+def Spec_EdgePattern : Spec_Words<"EdgePattern", "Edges that no file gives", "edge_pattern",
+                                  ["chain", "random"]>;
 def Spec_WordRule
     : Spec_Words<"WordRule", "Rule by which words end", "word_rule", ["pieces", "whitespace",
                  "file"]>;

@@ -17,6 +17,7 @@ struct EdgeInput {
   std::string axis;     ///< input that owns the axis of `on`: itself, for edges between rows
   int64_t rows = 0;     ///< capacity of that input
   int64_t capacity = 0; ///< maximum number of edges of a line
+  std::string pattern;  ///< "chain" or "random"; empty: edges of a file
 
   /// Returns true for edges between words, segments of the rows of `axis`.
   bool connectsWords() const { return axis != on; }
@@ -30,6 +31,10 @@ int64_t countWords(std::span<const int32_t> bits);
 
 /// The edges of a line: u < v, in ascending order, each once.
 using Edges = std::vector<std::pair<int32_t, int32_t>>;
+
+/// Builds the edges of `rows` rows: between neighbours, or from each row to an earlier one that
+/// `key` draws. The edges of a row do not depend on later ones.
+Edges buildPattern(const std::string &pattern, int64_t rows, uint64_t key);
 
 /// Parses "0-3 1-2". Returns nothing for other text, with the first wrong word in `wrong`.
 std::optional<Edges> parseEdges(std::string_view line, std::string &wrong);

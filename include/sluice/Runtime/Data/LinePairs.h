@@ -47,10 +47,11 @@ private:
   int64_t countRows(const EdgeInput &edges, int64_t index, std::span<const int32_t> line) const;
 
   std::map<std::string, GivenInput> given;
+  uint64_t seed; ///< of edges that are drawn
   std::map<std::string, Lines> inputs;
   std::map<std::string, SideStream> streams;
   std::map<std::string, EdgeInput> edges;
-  std::map<std::string, EdgeLines> edgeLines; ///< of `edges`, by the same names
+  std::map<std::string, EdgeLines> edgeLines; ///< of `edges` without a pattern, by the same names
 };
 
 /// Pairs line i of a text with line i of each named input. The tokens of a batch row are a line

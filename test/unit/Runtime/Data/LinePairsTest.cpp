@@ -309,6 +309,44 @@ TEST_F(WordEdgesTest, AreReadFromCoNLLU) {
             std::string::npos);
 }
 
+/// Edges between the nine words of a line, which "pattern" specifies.
+TEST_F(WordEdgesTest, PatternsNeedNoFile) {
+  writeFile(folder / "source", "a b c d e f g h i\na b c d e f g h i\nyes\n\n");
+  plan.given["source"].capacity = plan.given["ends"].capacity = 18;
+  plan.inputs["edges.ends.links"] = {0, Type::i32, {2, 18 + 36}, 54};
+  InputFiles files = {{"source", {folder / "source"}}};
+  auto build = [&](const std::string &pattern, int64_t line) {
+    plan.facts.emplace().inputs = {{"links", false, "", "", pattern}};
+    requireInputs(plan, files, "--input");
+    return InputLines(files, plan).at(line).at("links");
+  };
+  EXPECT_EQ(build("chain", 0), (Ids{0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8}));
+  Ids drawn = build("random", 0), heads(9, -1);
+  ASSERT_EQ(drawn.size(), 16U);
+  for (size_t i = 0; i < drawn.size(); i += 2) { // each word but the first has one earlier word
+    EXPECT_LT(drawn[i], drawn[i + 1]);
+    EXPECT_EQ(std::exchange(heads.at(static_cast<size_t>(drawn[i + 1])), drawn[i]), -1);
+  }
+  EXPECT_EQ(build("random", 0), drawn);
+  EXPECT_NE(build("random", 1), drawn);
+  EXPECT_TRUE(build("random", 2).empty());
+  EXPECT_TRUE(build("random", 3).empty());
+  plan.model.seed = 7;
+  EXPECT_NE(build("random", 0), drawn);
+  plan.model.seed = 0;
+  plan.given["source"].capacity = plan.given["ends"].capacity = 8; // four words are left
+  Ids cut = build("random", 0);
+  EXPECT_EQ(cut.size(), 6U);
+  for (size_t i = 0; i < cut.size(); i += 2) {
+    EXPECT_EQ(heads.at(static_cast<size_t>(cut[i + 1])), cut[i]);
+  }
+  files["links"] = {folder / "links"};
+  EXPECT_NE(userError([&] { build("chain", 0); })
+                .find("--input: expected no file for the edges \"links\", whose pattern is "
+                      "\"chain\", found one; leave it out"),
+            std::string::npos);
+}
+
 TEST(EdgeLists, HaveTheEndOfEachRowThenItsNeighbours) {
   std::vector<int32_t> lists(4 + 6, -1);
   writeEdgeLists({{0, 2}, {0, 3}, {1, 7}}, 4, lists);
