@@ -3,6 +3,8 @@
 #include "Clocks.h"
 
 #include <algorithm>
+#include <mutex>
+#include <tuple>
 
 using namespace sluice::emulator;
 
@@ -74,6 +76,38 @@ void Clocks::acquire(unsigned thread, const Knowledge &from) {
   takeLater(sum, *from);
   owners[thread].base = std::make_shared<const std::vector<Time>>(std::move(sum));
   ++owners[thread].now;
+}
+
+namespace {
+/// Memory of finished launches, for the next ones.
+struct IdleMemory {
+  std::mutex mutex;
+  std::vector<std::pair<std::vector<AccessEvent>, std::vector<size_t>>> idle;
+};
+} // namespace
+
+/// Never destroyed: a launch may end while the program exits.
+static IdleMemory &getIdleMemory() {
+  static auto *memory = new IdleMemory;
+  return *memory;
+}
+
+Histories::Histories(const Clocks &clocks) : clocks(clocks) {
+  IdleMemory &memory = getIdleMemory();
+  {
+    std::lock_guard lock(memory.mutex);
+    if (!memory.idle.empty()) {
+      std::tie(events, starts) = std::move(memory.idle.back());
+      memory.idle.pop_back();
+    }
+  }
+  reset();
+}
+
+Histories::~Histories() {
+  IdleMemory &memory = getIdleMemory();
+  std::lock_guard lock(memory.mutex);
+  memory.idle.emplace_back(std::move(events), std::move(starts));
 }
 
 void Histories::reset() {

@@ -95,7 +95,10 @@ private:
 /// that see the same accesses mostly share one, so that one look-up serves all bytes of an access.
 class Histories {
 public:
-  explicit Histories(const Clocks &clocks) : clocks(clocks) { reset(); }
+  explicit Histories(const Clocks &clocks);
+  ~Histories();
+  Histories(const Histories &) = delete;
+  Histories &operator=(const Histories &) = delete;
 
   /// Resets all histories: earlier numbers denote the empty history from now on.
   void reset();
@@ -128,7 +131,9 @@ private:
   Step compute(uint32_t history, AccessEvent event, unsigned thread);
 
   const Clocks &clocks;
-  uint32_t first = 1, count = 0;   ///< numbers of this block: `first` to `first + count - 1`
+  uint32_t first = 1, count = 0; ///< numbers of this block: `first` to `first + count - 1`
+  // Threads that read the same bytes make many megabytes of histories, so launches reuse memory:
+  // the system would otherwise zero new pages for half of the time of a launch.
   std::vector<AccessEvent> events; ///< events of all histories, contiguous
   std::vector<size_t> starts; ///< start of each history in `events`, then the end of the last one
 

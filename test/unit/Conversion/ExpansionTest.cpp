@@ -144,9 +144,9 @@ TEST(Expansion, NormOfZerosBeforeTheFirstRow) {
       readGood(specText(R"({ "op": "hourglass", "hierarchy": "0@1 1@4 0@1", "start": "norm",
           "shorten": "attention_linear" },)"))
           .expand(0);
-  EXPECT_EQ(getOnly<ShiftOp>(expanded).getStart(), StartRows::zeros);
-  EXPECT_EQ(getOnly<ShortenOp>(expanded).getStart(), StartRows::norm);
-  EXPECT_TRUE(getOnly<ShiftOp>(expanded).getInput().getDefiningOp<NormOp>());
+  EXPECT_EQ(getOnly<spec::ShiftOp>(expanded).getStart(), StartRows::zeros);
+  EXPECT_EQ(getOnly<spec::ShortenOp>(expanded).getStart(), StartRows::norm);
+  EXPECT_TRUE(getOnly<spec::ShiftOp>(expanded).getInput().getDefiningOp<spec::NormOp>());
 }
 
 TEST(Expansion, MasksAndNormsOfResamplers) {
@@ -206,7 +206,7 @@ TEST(Expansion, ShiftsByTheRelativeFactorLessOneByDefault) {
                                             "\"1@1 1@2 1@10 1@2 1@1\"" +
                                             settings + " },"))
                               .expand(0);
-    for (auto shift : expanded.getModel().getBody().getOps<ShiftOp>()) {
+    for (auto shift : expanded.getModel().getBody().getOps<spec::ShiftOp>()) {
       result.push_back(static_cast<int64_t>(shift.getBy()));
     }
     return result;
@@ -286,7 +286,7 @@ TEST(Expansion, TopDown) {
   EXPECT_EQ(cast<StreamType>(bag.getInput().getType()).getFactor(), 8);
   EXPECT_EQ(bag.getFirstOrDefault(), 7);
   EXPECT_EQ(stages[6]->getOperand(0), stages[4]->getResult(0));
-  EXPECT_EQ(cast<ShiftOp>(stages[7]).getBy(), 1);
+  EXPECT_EQ(cast<spec::ShiftOp>(stages[7]).getBy(), 1);
   EXPECT_EQ(stages[8]->getOperand(0), stages[1]->getResult(0));
   EXPECT_EQ(cast<ProjectOp>(stages[9]).getActivation(), ActivationFunction::gelu);
   EXPECT_EQ(cast<LossOp>(stages[10]).getName(), "bag_2");
@@ -304,13 +304,13 @@ TEST(Expansion, MethodsAndSettingsReachTheStages) {
   SmallVector<Operation *> stages = getStages(spec);
   ASSERT_EQ(stages.size(), 12u);
   EXPECT_EQ(cast<LayerOp>(stages[1]).getDropout(), 0.5);
-  EXPECT_EQ(cast<NormOp>(stages[2]).getNorm(), NormFunction::rms);
-  EXPECT_EQ(cast<NormOp>(stages[2]).getEpsilon(), 0.25);
-  EXPECT_EQ(cast<ShiftOp>(stages[3]).getBy(), 3);
-  EXPECT_EQ(cast<ShortenOp>(stages[4]).getFactor(), 4);
-  EXPECT_EQ(cast<ShortenOp>(stages[4]).getMethod(), ShortenMethod::linear);
-  EXPECT_EQ(cast<UpsampleOp>(stages[7]).getFactor(), 4);
-  EXPECT_EQ(cast<UpsampleOp>(stages[7]).getMethod(), UpsampleMethod::linear);
+  EXPECT_EQ(cast<spec::NormOp>(stages[2]).getNorm(), NormFunction::rms);
+  EXPECT_EQ(cast<spec::NormOp>(stages[2]).getEpsilon(), 0.25);
+  EXPECT_EQ(cast<spec::ShiftOp>(stages[3]).getBy(), 3);
+  EXPECT_EQ(cast<spec::ShortenOp>(stages[4]).getFactor(), 4);
+  EXPECT_EQ(cast<spec::ShortenOp>(stages[4]).getMethod(), ShortenMethod::linear);
+  EXPECT_EQ(cast<spec::UpsampleOp>(stages[7]).getFactor(), 4);
+  EXPECT_EQ(cast<spec::UpsampleOp>(stages[7]).getMethod(), UpsampleMethod::linear);
 }
 
 TEST(Expansion, ReportsLocationsOfHierarchyAndShifts) {
@@ -321,7 +321,7 @@ TEST(Expansion, ReportsLocationsOfHierarchyAndShifts) {
                           .expand(0);
     for (Operation *stage : getStages(spec)) {
       if (getPath(stage).find("inside") != std::string::npos) {
-        bool isOverridden = isa<ShiftOp>(stage) && overridden;
+        bool isOverridden = isa<spec::ShiftOp>(stage) && overridden;
         EXPECT_EQ(showPlace(stage, ""), isOverridden ? "dir/test.json:8:16" : "dir/test.json:9:20")
             << getPath(stage);
       }

@@ -93,7 +93,7 @@ TEST_P(MultiscaleRow, HasTheStructureOfItsName) {
                     topDown.getShorten() == ShortenMethod::convolution;
     name += isLinear ? "-convolution" : "";
   } else {
-    auto shorten = dyn_cast<ShortenOp>(stages[1]);
+    auto shorten = dyn_cast<spec::ShortenOp>(stages[1]);
     name += shorten ? "-coarse-" + std::to_string(*shorten.getFactor())
                     : "-vanilla-" + std::to_string(cast<LayersOp>(layer.getOperation()).getCount());
     name += width == 768 ? "" : "-" + std::to_string(width);

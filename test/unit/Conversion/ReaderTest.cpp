@@ -92,9 +92,9 @@ TEST(Reader, StagesOverrideDefaults) {
   EXPECT_EQ(getLayer(spec).getHeads(), 3);
   EXPECT_FALSE(getLayer(spec).getRotary());
   EXPECT_EQ(getLayer(spec).getNorm(), NormFunction::rms);
-  EXPECT_EQ(getStage<NormOp>(spec, 2).getNorm(), NormFunction::rms);
-  EXPECT_EQ(getStage<NormOp>(spec, 2).getEpsilon(), 0.5);
-  EXPECT_EQ(getStage<NormOp>(spec, 3).getNorm(), NormFunction::layer);
+  EXPECT_EQ(getStage<spec::NormOp>(spec, 2).getNorm(), NormFunction::rms);
+  EXPECT_EQ(getStage<spec::NormOp>(spec, 2).getEpsilon(), 0.5);
+  EXPECT_EQ(getStage<spec::NormOp>(spec, 3).getNorm(), NormFunction::layer);
 }
 
 /// Distances in rows set by defaults apply where distances are counted.
@@ -125,12 +125,12 @@ TEST(Reader, ReadsTheOtherStages) {
   auto dropped = getStage<DropoutOp>(spec, 1);
   EXPECT_EQ(dropped.getRate(), 0.1);
   EXPECT_EQ(dropped.getTo(), "x");
-  EXPECT_EQ(getStage<ShiftOp>(spec, 2).getBy(), 2u);
-  EXPECT_FALSE(getStage<ShiftOp>(spec, 2).getTo());
-  EXPECT_EQ(getStage<ShortenOp>(spec, 3).getFactor(), 3);
-  EXPECT_EQ(getStage<ShortenOp>(spec, 3).getMethod(), ShortenMethod::linear);
-  EXPECT_EQ(getStage<UpsampleOp>(spec, 4).getFactor(), 3);
-  EXPECT_EQ(getStage<UpsampleOp>(spec, 4).getMethod(), UpsampleMethod::linear);
+  EXPECT_EQ(getStage<spec::ShiftOp>(spec, 2).getBy(), 2u);
+  EXPECT_FALSE(getStage<spec::ShiftOp>(spec, 2).getTo());
+  EXPECT_EQ(getStage<spec::ShortenOp>(spec, 3).getFactor(), 3);
+  EXPECT_EQ(getStage<spec::ShortenOp>(spec, 3).getMethod(), ShortenMethod::linear);
+  EXPECT_EQ(getStage<spec::UpsampleOp>(spec, 4).getFactor(), 3);
+  EXPECT_EQ(getStage<spec::UpsampleOp>(spec, 4).getMethod(), UpsampleMethod::linear);
   EXPECT_EQ(getStage<AddOp>(spec, 5).getWith(), dropped.getResult());
   EXPECT_EQ(getStage<AddOp>(spec, 5).getInput(), dropped.getResult());
   EXPECT_TRUE(getStage<HeadOp>(spec, 6).getTied());
@@ -153,10 +153,10 @@ TEST(Reader, ReadsLosses) {
   EXPECT_EQ(bag.getLabelSmoothing(), 0.25);
   EXPECT_EQ(getStage<LossOp>(spec, 3).getShift(), 0);
   EXPECT_EQ(getStage<HeadOp>(spec, 5).getLabelSmoothing(), 0.1);
-  mlir::Value shortened = getStage<ShortenOp>(spec, 1).getResult();
+  mlir::Value shortened = getStage<spec::ShortenOp>(spec, 1).getResult();
   EXPECT_EQ(bag.getInput(), shortened);
   EXPECT_EQ(getStage<LossOp>(spec, 3).getInput(), shortened);
-  EXPECT_EQ(getStage<UpsampleOp>(spec, 4).getInput(), shortened);
+  EXPECT_EQ(getStage<spec::UpsampleOp>(spec, 4).getInput(), shortened);
   ParsedSpec expanded = spec.expand(0);
   std::vector<std::string> names;
   for (auto weight : expanded.getModel().getBody().getOps<WeightOp>()) {
@@ -170,7 +170,7 @@ TEST(Reader, HasLocationsOfStagesAndValues) {
   ParsedSpec spec = readGood(specText(R"(    { "op": "shift",
       "by":	12 },
     { "op": "layer" },)"));
-  auto shift = getStage<ShiftOp>(spec, 1);
+  auto shift = getStage<spec::ShiftOp>(spec, 1);
   EXPECT_EQ(showPlace(shift, ""), "dir/test.json:7:5");
   EXPECT_EQ(showPlace(shift, "op"), "dir/test.json:7:13");
   EXPECT_EQ(showPlace(shift, "by"), "dir/test.json:8:13") << "a tab is one column";
@@ -187,7 +187,7 @@ TEST(Reader, CountsLinesThatEndInCarriageReturns) {
     windows += c;
   }
   ParsedSpec spec = readGood(windows);
-  EXPECT_EQ(showPlace(getStage<NormOp>(spec, 1), ""), "dir/test.json:7:1");
+  EXPECT_EQ(showPlace(getStage<spec::NormOp>(spec, 1), ""), "dir/test.json:7:1");
   EXPECT_EQ(spec.text, windows);
 }
 
