@@ -104,9 +104,10 @@ static void setShape(ModuleOp module, const BatchShape &shape) {
     if (axis.getCapacity()) {
       axis.setCapacity(shape.given.at(axis.getSymName().str()));
     } else if (axis.getSegments()) {
-      // A line has at most one segment per row.
+      // A row of the input each, also where the rule has fewer segments: capacities of all shapes,
+      // and so the indices of random numbers, then have the ratio `parts`.
       auto rows = SequenceType::get(b.getContext(), axis.getSegmentsAttr(), 0, b.getF32Type());
-      axis.setRows(std::min<int64_t>(*axis.getRows(), getPositions(module, rows)));
+      axis.setRows(getPositions(module, rows));
     }
   }
 }
