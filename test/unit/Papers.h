@@ -31,7 +31,7 @@ inline bool isRepresentative(const std::filesystem::path &spec) {
     return name == "hourglass" || name == "vanilla";
   }
   bool isRow = name.starts_with("multiscale-") || name.starts_with("hourglass-") ||
-               name.starts_with("dynamic-");
+               name.starts_with("dynamic-") || name.starts_with("umst-");
   return !isRow || folder != "papers" || chosen.contains(name);
 }
 

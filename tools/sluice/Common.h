@@ -44,7 +44,7 @@ void addStep(CLI::App &command, std::optional<int64_t> &step);
 /// Adds --factor, for an artifact with sampled factors; `use` is its use in the help text.
 void addFactor(CLI::App &command, std::optional<int64_t> &factor, const std::string &use);
 
-/// Adds --input, files for the named inputs of a model; `use` describes what a line is for.
+/// Adds --input, files for the named inputs of a model; `use` describes the use of a line.
 void addInputs(CLI::App &command, std::vector<std::string> &inputs, const std::string &use);
 
 /// Adds `flag` for files of labels of the texts of `texts`.
