@@ -17,7 +17,7 @@ struct BeamFlags {
   runtime::BeamOptions options;
 };
 
-/// Adds --beam and the flags that need it; `ends` describes how a hypothesis ends, and `most` the
+/// Adds --beam and the flags that need it; `ends` is the end of a hypothesis, and `most` the
 /// default of --max-tokens.
 void addBeamFlags(CLI::App &command, BeamFlags &flags, const std::string &ends,
                   const std::string &most);
