@@ -33,7 +33,7 @@ void refuseBesideBeam(const CLI::App &command);
 runtime::BeamOptions readBeamOptions(const BeamFlags &flags, const std::vector<std::string> &stops,
                                      int64_t vocabulary, const runtime::TextEncoder *encoder);
 
-/// Throws UserError unless the end fits into `limit` tokens after those of --min-tokens.
+/// Throws UserError unless the end fits into `limit` tokens after --min-tokens others.
 void requireEnd(const BeamFlags &flags, int64_t limit);
 
 /// Returns the maximum number of tokens to write of each text: the value of --max-tokens or
