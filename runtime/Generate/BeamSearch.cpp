@@ -174,7 +174,7 @@ void requireBeamRows(const Predictor &predictor, const BeamOptions &options) {
                   ", the rows in which the artifact generates, found " + width + "; lower it, or " +
                   (options.width <= mostGenerationRows
                        ? "compile the spec with --generation-rows " + width
-                       : "give --no-cache, which needs no rows"));
+                       : "use sluice generate --no-cache, which needs no rows"));
 }
 
 void searchTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t limit,

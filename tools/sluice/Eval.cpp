@@ -231,6 +231,11 @@ std::optional<LineSearch> readSearch(const BeamFlags &flags, const Plan &plan,
   if (!flags.width) {
     return std::nullopt;
   }
+  if (size_t tokens = encoder ? encoder->encode("\n").size() : 1; tokens != 1) {
+    throw UserError("sluice eval: expected a tokenizer with one token for a line end with --beam, "
+                    "found " +
+                    std::to_string(tokens) + "; leave --beam out, or train another tokenizer");
+  }
   LineSearch search{readBeamOptions(flags, {"\n"}, plan.model.vocabulary, encoder), 0};
   // A line begins with the end of another one; the last token is not read.
   search.limit = std::min(flags.maxTokens.value_or(plan.model.context), plan.model.context);
