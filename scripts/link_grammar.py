@@ -14,7 +14,7 @@ import sys
 
 try:
     import linkgrammar.clinkgrammar as clg
-    from linkgrammar import Dictionary, ParseOptions, Sentence
+    from linkgrammar import Dictionary, LG_Error, ParseOptions, Sentence
 except ImportError:
     sys.exit("link_grammar.py: expected the package python3-link-grammar, found no module linkgrammar; install it, and run the script "
              "with /usr/bin/python3")
@@ -27,7 +27,11 @@ def find_links(line, dictionary, seconds):
     """Pairs of character offsets that links connect; None if the parser has no result."""
     for nulls in (0, 250):  # words without a link, only if no parse links all
         options = ParseOptions(verbosity=0, max_null_count=nulls, max_parse_time=seconds)
-        for linkage in Sentence(line, dictionary, options).parse():
+        try:
+            linkages = Sentence(line, dictionary, options).parse()
+        except LG_Error:  # the time limit, or more words than the parser takes
+            continue
+        for linkage in linkages:
             starts = [clg.linkage_get_word_char_start(linkage._obj, i) for i in range(linkage.num_of_words())]
             ends = [(clg.linkage_get_link_lword(linkage._obj, i), clg.linkage_get_link_rword(linkage._obj, i))
                     for i in range(linkage.num_of_links())]

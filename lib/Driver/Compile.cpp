@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The pipeline from a spec to an artifact.
+#include "AttentionMap.h"
 #include "Budget.h"
 #include "Compilation.h"
 #include "Factors.h"
@@ -439,6 +440,14 @@ Outcome Compilation::run() {
   }
   if (request.replay) {
     prepareReplay();
+  } else if (request.attention) {
+    proof = {"leak-allowed", {}};
+    AttentionFacts ignored;
+    std::string mistake =
+        returnAttention(*input.variants.front().module, *request.attention, ignored);
+    if (!mistake.empty()) {
+      return badInput(mistake);
+    }
   } else if (request.everyRow) {
     proof = {"leak-allowed", {}};
     if (failed(keepEveryRow(*input.variants.front().module, *request.everyRow))) {

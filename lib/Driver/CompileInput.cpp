@@ -114,7 +114,7 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
     if (auto refused = checkLimits(input, &*spec)) {
       return refused;
     }
-    if (!request.replay && !request.everyRow) {
+    if (!request.replay && !request.everyRow && !request.attention) {
       input.shapes = chooseShapes(*spec);
       input.batchTokens = getBatchTokens(*spec);
     }

@@ -33,7 +33,7 @@ std::vector<ImportedVariant> driver::importVariants(const ParsedSpec &spec,
     return variant.factor == request.factor.value_or(variants.front().factor);
   });
   std::rotate(variants.begin(), first, std::next(first));
-  if (request.replay || request.everyRow) {
+  if (request.replay || request.everyRow || request.attention) {
     variants.erase(std::next(variants.begin()), variants.end());
   }
   return variants;

@@ -56,30 +56,36 @@ static void keepLogits(func::FuncOp predict) {
   }
 }
 
+void driver::returnRows(func::FuncOp predict, Value rows) {
+  Operation *terminator = predict.getBody().front().getTerminator();
+  OpBuilder b(terminator);
+  terminator->setOperands(toF32(b, rows));
+  SmallVector<Operation *> ops;
+  for (Operation &op : predict.getBody().front()) {
+    ops.push_back(&op);
+  }
+  for (Operation *op : llvm::reverse(ops)) {
+    if (isOpTriviallyDead(op)) {
+      op->erase();
+    }
+  }
+  predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
+}
+
 LogicalResult driver::keepEveryRow(ModuleOp module, StringRef stage) {
   OpBuilder b(module.getContext());
   setFact<SluiceDialect::BatchAttrHelper>(module, b.getI64IntegerAttr(1));
   auto predict = module.lookupSymbol<func::FuncOp>("predict");
-  Operation *terminator = predict.getBody().front().getTerminator();
   if (stage.empty()) {
     keepLogits(predict);
-  } else {
-    Operation *made = findLast(predict, stage);
-    if (!made) {
-      return failure();
-    }
-    b.setInsertionPoint(terminator);
-    terminator->setOperands(toF32(b, made->getResult(0)));
-    SmallVector<Operation *> ops;
-    for (Operation &op : predict.getBody().front()) {
-      ops.push_back(&op);
-    }
-    for (Operation *op : llvm::reverse(ops)) {
-      if (isOpTriviallyDead(op)) {
-        op->erase();
-      }
-    }
+    Operation *terminator = predict.getBody().front().getTerminator();
+    predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
+    return success();
   }
-  predict.setType(b.getFunctionType(predict.getArgumentTypes(), terminator->getOperandTypes()));
+  Operation *made = findLast(predict, stage);
+  if (!made) {
+    return failure();
+  }
+  returnRows(predict, made->getResult(0));
   return success();
 }

@@ -134,7 +134,8 @@ void Former::measureLines() {
   for (BlockArgument argument : source.getArguments()) {
     auto type = cast<SequenceType>(argument.getType());
     std::string name = getAxisName(source, type);
-    bool isCounted = isGiven(source, type) || (hasLines && source.getSymName() != "prefill");
+    bool isCounted = !argument.use_empty() &&
+                     (isGiven(source, type) || (hasLines && source.getSymName() != "prefill"));
     if (isCounted && !mixed.contains(name) && measured.insert(name).second) {
       emitter.b.setLoc((*argument.user_begin())->getLoc());
       storeTextLengths(name, type, emitter);

@@ -11,6 +11,7 @@ namespace sluice::runtime {
 /// Returns the options for files whose tokens are their bytes.
 static ReadingOptions readBytes(ReadingOptions reading) {
   reading.encoder = nullptr;
+  reading.tokenizer.clear();
   return reading;
 }
 

@@ -72,6 +72,7 @@ SideStream::SideStream(const std::string &name, const GivenInput &stream, const 
   constexpr int64_t byteValues = 256;
   ReadingOptions plain = reading;
   plain.encoder = nullptr;
+  plain.tokenizer.clear();
   file = std::make_unique<Lines>(files, byteValues, axis.count(), plain);
   file->requireCount(axis.count(), showPath(axis.files().front().path.native()));
   for (int64_t index = 0; index < file->count(); ++index) {

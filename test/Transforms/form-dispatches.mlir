@@ -1,4 +1,4 @@
-// Gathers and their positions: a small model becomes four dispatches.
+// Gathers and their positions: a small model becomes four dispatches. No op reads the named input.
 // RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s
 
 
@@ -36,10 +36,12 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 10 : i64} {
   sluice.axis @tokens
   sluice.scale @fine on @tokens factor 1
   sluice.scale @coarse on @tokens factor 4
+  sluice.axis @source given 4 vocabulary 7
+  sluice.scale @source.s1 on @source factor 1
   sluice.parameter @table : tensor<7x8xf32> {names = ["table"], sizes = array<i64: 7>, initial = "normal"}
   sluice.parameter @gain : tensor<8xf32> {names = ["gain"], sizes = array<i64: 8>, initial = "ones"}
   sluice.parameter @weight : tensor<8x8xf32> {names = ["weight"], sizes = array<i64: 8>, initial = "normal", decay}
-  func.func @predict(%tokens: !sluice.seq<@fine, 0, i32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) {
+  func.func @predict(%tokens: !sluice.seq<@fine, 0, i32>, %unread: !sluice.seq<@source.s1, 0, i32>) -> (!sluice.seq<@fine, 8, f32>, !sluice.seq<@fine, 8, f32>) {
     %table = sluice.read @table : tensor<7x8xf32>
     %gain = sluice.read @gain : tensor<8xf32>
     %weight = sluice.read @weight : tensor<8x8xf32>

@@ -81,6 +81,21 @@ cp "$work/out" "$work/cached.json"
 succeeds "generate --no-cache" writes --input "source=$work/some.source" --input "links=$work/some.links" --no-cache
 cp "$work/out" "$work/recomputed.json"
 succeeds "writes the same" cmp "$work/recomputed.json" "$work/cached.json"
+maps() { "$sluice" analyze attention "$work/umst.sla" --cpu-target "$targets" --weights "$work/run" --data "$work/test.text" \
+  --input "source=$work/test.source" --input "links=$work/test.links" --line 3 --json "$@"; }
+for part in rows words; do
+  succeeds "the map of $part" maps --layer stages.5.inside.13 --part "$part"
+  cp "$work/out" "$work/$part.json"
+done
+succeeds "the map of both" maps --layer stages.5.inside.13
+holds "is half their sum" 'all(abs(x - (a + b) / 2) < 1e-6 for r, s, t in zip(f[0]["map"], f[1]["map"], f[2]["map"]) for x, a, b in zip(r, s, t))' \
+  "$work/out" "$work/rows.json" "$work/words.json"
+holds "rows of the map of rows add up to 1" 'all(abs(sum(row) - 1) < 1e-5 for row in f[0]["map"])' "$work/rows.json"
+holds "a word's rows are alike in the map of words, and one of each word adds up to 1" \
+  '(lambda ends, m: all(m[i] == m[i + 1] for i in range(len(m) - 1) if not ends[i]) and all(r[i] == r[i + 1] for r in m for i in range(len(m) - 1) if not ends[i])
+    and all(abs(sum(x for x, end in zip(r, ends) if end) - 1) < 1e-5 for r in m))([k in ("_", "\\n") or i == len(f[0]["keys"]) - 2 for i, k in enumerate(f[0]["keys"])], f[0]["map"])' \
+  "$work/words.json"
+succeeds "the map of a layer of the decoder alone" maps --layer stages.6
 
 sed '7s/.*/0-1 0-9/' "$work/train.links" > "$work/far.links"
 exits 2 "a word past the end of its line" train --input "source=$work/train.source" --input "links=$work/far.links" --out "$work/absent"

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // `sluice analyze`: a trained model's use of its context and of rare tokens, and its texts.
+#include "AnalyzeAttention.h"
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
@@ -31,6 +32,7 @@ struct AnalyzeFlags {
   ContextOptions context;
   SampleOptions samples;
   NeighbourOptions neighbours;
+  AttentionFlags attention;
   int64_t bins = 5;
   DeviceOptions device;
   bool json = false, force = false;
@@ -43,7 +45,13 @@ struct Owned {
 };
 const std::vector<Owned> &ownedFlags() {
   static const std::vector<Owned> flags = {
-      {"--length", {"context"}},
+      {"--length", {"context", "attention"}},
+      {"--layer", {"attention"}},
+      {"--head", {"attention"}},
+      {"--part", {"attention"}},
+      {"--input", {"attention"}},
+      {"--line", {"attention"}},
+      {"--out", {"attention"}},
       {"--windows", {"context"}},
       {"--bins", {"frequency"}},
       {"--train", {"frequency", "samples"}},
@@ -97,6 +105,14 @@ void checkFlags(const AnalyzeFlags &flags, const CLI::App &command) {
     throw UserError(
         "expected --stream with the analysis neighbours, found none; name a stage whose "
         "rows are compared, such as stages.1.inside.2");
+  }
+  if (flags.kind == "attention" && flags.attention.layer.empty()) {
+    throw UserError("expected --layer with the analysis attention, found none; name a stage with "
+                    "attention, such as stages.1.inside.2");
+  }
+  if (flags.kind == "attention" && flags.data.size() > 1) {
+    throw UserError("--data: expected one file with the analysis attention, found " +
+                    std::to_string(flags.data.size()) + "; name one");
   }
   checkSampling(flags.samples.sampling);
 }
@@ -273,8 +289,18 @@ void report(const AnalyzeFlags &flags, const Result &result, const std::string &
 
 void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   checkFlags(flags, command);
-  checkOutputs({{"--picture", flags.picture, FileKind::Html}},
-               joinPaths({{flags.artifact, flags.weights}, flags.data, flags.train}), flags.force);
+  bool isMap = flags.kind == "attention";
+  checkOutputs(
+      {{"--picture", flags.picture, isMap ? FileKind::Svg : FileKind::Html},
+       {"--out", flags.attention.out, FileKind::Npy}},
+      joinPaths({{flags.artifact, flags.weights}, flags.data, flags.train, flags.attention.inputs}),
+      flags.force);
+  if (isMap) {
+    analyzeAttention(flags.attention, {flags.artifact, flags.weights, flags.data.front(),
+                                       flags.picture, flags.tokenizer, flags.names, flags.step,
+                                       flags.device, flags.context.length, flags.raw, flags.json});
+    return;
+  }
   std::unique_ptr<Executor> executor;
   ModelStream stream;
   if (flags.kind == "neighbours") {
@@ -341,8 +367,11 @@ void registerAnalyze(CLI::App &program) {
           "context: how much worse tokens are predicted after a shuffled half, by distance; "
           "frequency: how well, by how common they are; samples: what is written after prompts, "
           "next to how the text continues; completions: which tokens a model of groups alone "
-          "expects in the next one; neighbours: which groups of tokens have rows alike in a stream")
-      ->check(CLI::IsMember({"context", "frequency", "samples", "completions", "neighbours"}))
+          "expects in the next one; neighbours: which groups of tokens have rows alike in a "
+          "stream; "
+          "attention: what the rows of a layer read of one text")
+      ->check(CLI::IsMember(
+          {"context", "frequency", "samples", "completions", "neighbours", "attention"}))
       ->required();
   addModelOptions(*command, flags->artifact, flags->weights, flags->names);
   addStep(*command, flags->step);
@@ -356,7 +385,8 @@ void registerAnalyze(CLI::App &program) {
       ->required();
   command
       ->add_option("--length", flags->context.length,
-                   "context: tokens a window, even; 0 takes the model's context")
+                   "context: tokens a window, even; attention: most tokens of the text; 0 takes "
+                   "the model's context")
       ->default_val(0);
   command
       ->add_option("--windows", flags->context.mostWindows,
@@ -415,7 +445,9 @@ void registerAnalyze(CLI::App &program) {
       ->default_val(8);
   command->add_option("--nearest", flags->neighbours.nearest, "neighbours: how many of each")
       ->default_val(5);
-  command->add_option("--picture", flags->picture, "Page to write, HTML")->type_name("FILE");
+  command->add_option("--picture", flags->picture, "Page to write, HTML; attention: SVG")
+      ->type_name("FILE");
+  addAttentionFlags(*command, flags->attention);
   addForce(*command, flags->force);
   command->add_flag("--json", flags->json, "Print one JSON object");
   addDeviceOptions(*command, flags->device);

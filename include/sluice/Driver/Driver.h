@@ -28,6 +28,32 @@ struct LibraryProduct {
   std::string algorithm; ///< name of the algorithm in the plan (docs/plan-and-artifact.md)
 };
 
+/// The attention of a layer whose map a program computes. Two parameters of the program select its
+/// result: row p is the sum over heads h and columns c of `columns`[d, h D + c] A_h[p, q], over
+/// the keys q with `keys`[q, h' D + c] = 1, h' the head of keys of h, D their size.
+struct AttentionRequest {
+  std::string layer; ///< a stage, or a part of one: "stages.1.inside.4"
+  /// Selects a map of attention over rows and words: the map of "rows", the map of "words" for each
+  /// row of a word, or, if empty, half their sum.
+  std::string part = {};
+};
+/// Names of the two parameters.
+inline const std::string mapKeysName = "attention_map.keys";
+inline const std::string mapColumnsName = "attention_map.columns";
+
+/// The shape of an attention map.
+struct AttentionFacts {
+  struct MapSide {
+    enum class Axis { tokens, input, segments };
+    Axis axis = Axis::tokens;
+    std::string name;     ///< of the input or of the segments
+    int64_t factor = 1;   ///< row m of the side is position factor * m of the axis
+    int64_t capacity = 0; ///< maximum number of rows
+  };
+  MapSide queries, keys;
+  int64_t heads = 0, keyHeads = 0, headSize = 0;
+};
+
 struct CompileRequest {
   std::string spec; ///< path of the spec
   /// The text of the spec if it is in memory; `spec` is then only its name in messages.
@@ -52,6 +78,9 @@ struct CompileRequest {
   /// name such as "stages.1.inside.4", rows of the result of the stage. The spec is not checked
   /// again.
   std::optional<std::string> everyRow = std::nullopt;
+  /// Entry `predict` returns an attention map for one row of a batch, in columns of the head size.
+  /// The spec is not checked again.
+  std::optional<AttentionRequest> attention = std::nullopt;
   /// Maximum bytes of the arena; forward results are recomputed to meet it.
   std::optional<int64_t> memoryBudget = std::nullopt;
   /// Folder of compiled kernels, "off", or empty: SLUICE_KERNEL_CACHE or the user's folder for
@@ -149,6 +178,10 @@ const std::vector<std::string> &emitStages();
 /// Reads, checks, compiles and writes. Never throws for bad input; writes a file only if it
 /// succeeds.
 Outcome compile(const CompileRequest &request);
+
+/// Finds the shape of the map of `request.attention`, which must be set, in the spec of `request`.
+/// Status 2 if there is none; the message then lists the layers that have one.
+Outcome describeAttention(const CompileRequest &request, AttentionFacts &facts);
 
 /// Installs a handler for errors with which LLVM ends a process: lack of memory or threads, and
 /// defects of LLVM. `end` must end the process; it receives a message for the user, and the exit

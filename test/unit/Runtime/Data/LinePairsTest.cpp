@@ -248,6 +248,13 @@ TEST_F(EdgeLinesTest, CountsAnEdgeOnceAndLeavesOutRowsThatWereCut) {
   EXPECT_EQ(read("\n0-1\n1-2 4-0\n").at("links"), (std::vector<int32_t>{1, 2}));
 }
 
+TEST_F(EdgeLinesTest, AreNoTextOfTheTokenizerOfTheWeights) {
+  writeFile(folder / "links", "0-1\n");
+  ReadingOptions reading;
+  reading.tokenizer = "0123";
+  EXPECT_EQ(EdgeLines({folder / "links"}, reading).at(0, "row"), (Edges{{0, 1}}));
+}
+
 TEST_F(EdgeLinesTest, RejectsWrongEdgesByTheirLine) {
   for (auto [lines, message] : std::vector<std::pair<std::string, std::string>>{
            {"\n1-2\n\n", "links:2: expected edges between the 2 rows of "},
