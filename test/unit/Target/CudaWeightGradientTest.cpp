@@ -15,6 +15,7 @@ struct CudaWeightCase {
   int64_t batch = 1, positions = 1, height = 1, width = 1;
   int64_t factor = 1;
   bool initWeight = false, initBias = false, weight = true, bias = true;
+  std::vector<int64_t> lengths = {}; ///< of the sequences, on an axis of their own
 
   int64_t rows() const { return batch * positions; }
   std::string text() const {
@@ -36,6 +37,7 @@ struct CudaWeightCase {
            " = dispatch.weight_gradient " + names +
            " attributes {domain = #dispatch.domain<batch = " + std::to_string(batch) +
            ", positions = " + std::to_string(positions) + ", factor = " + std::to_string(factor) +
+           (lengths.empty() ? "" : " axis = \"words\"") +
            ">, operandSegmentSizes = array<i32: 1, 1, " + inits +
            ">, resultSegmentSizes = array<i32: " + (weight ? "1, " : "0, ") + (bias ? "1" : "0") +
            ">} : (" + types + ") -> (" + results + ")\n  return\n}";
@@ -48,7 +50,8 @@ CudaRun runOnNumbers(const CudaWeightCase &c, unsigned seed, bool integers) {
   };
   CudaRun run{.operands = {make(c.rows() * c.height, 1), make(c.rows() * c.width, 2)},
               .length = c.positions * std::max<int64_t>(c.factor, 1),
-              .rows = c.batch};
+              .rows = c.batch,
+              .lengths = c.lengths};
   if (c.initWeight) {
     run.operands.push_back(make(c.height * c.width, 3));
   }
@@ -62,8 +65,10 @@ CudaRun runOnNumbers(const CudaWeightCase &c, unsigned seed, bool integers) {
 /// hold NaN.
 void check(const CudaWeightCase &c, EmulatedKernel &kernel, CudaRun run, bool integers) {
   auto isValid = [&](int64_t row) {
-    return c.factor == 0 || (row / c.positions < run.rows &&
-                             row % c.positions < (run.length + c.factor - 1) / c.factor);
+    int64_t sequence = row / c.positions;
+    int64_t length = c.lengths.empty() ? run.length : c.lengths[size_t(sequence)];
+    return c.factor == 0 ||
+           (sequence < run.rows && row % c.positions < (length + c.factor - 1) / c.factor);
   };
   const Floats left = run.operands[0], right = run.operands[1];
   for (int64_t row = 0; row < c.rows(); ++row) {
@@ -141,6 +146,39 @@ TEST(CudaWeightGradient, IsTheSumOverValidRows) {
       run.length = run.length * 2 / 3;
       run.options = emulator::Options{.seed = seed, .schedule = emulator::Schedule::WarpAlone};
       check(c, kernel, run, integers);
+    }
+  }
+}
+
+/// Steps without a valid row are left out: with one part and with several, some of them empty.
+TEST(CudaWeightGradient, SumsOverSequencesOfTheirOwnLengths) {
+  unsigned seed = 0;
+  for (CudaWeightCase c : {CudaWeightCase{.batch = 5,
+                                          .positions = 300,
+                                          .height = 70,
+                                          .width = 40,
+                                          .initBias = true,
+                                          .lengths = {13, 1, 300, 32, 33}},
+                           CudaWeightCase{.batch = 3,
+                                          .positions = 40,
+                                          .height = 33,
+                                          .width = 50,
+                                          .factor = 2,
+                                          .lengths = {80, 1, 63}},
+                           CudaWeightCase{.batch = 2,
+                                          .positions = 600,
+                                          .height = 34,
+                                          .width = 7,
+                                          .weight = false,
+                                          .lengths = {1, 2}}}) {
+    EmulatedKernel kernel(c.text());
+    ASSERT_TRUE(kernel.made());
+    EXPECT_EQ(kernel.kernel().counters > 0, c.rows() >= 512);
+    for (int64_t rows : {c.batch, c.batch - 1}) {
+      CudaRun run = runOnNumbers(c, seed += 10, true);
+      run.rows = rows;
+      run.options = emulator::Options{.seed = seed, .schedule = emulator::Schedule::WarpAlone};
+      check(c, kernel, run, true);
     }
   }
 }

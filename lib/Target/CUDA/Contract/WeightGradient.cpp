@@ -1,12 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Weight gradients: left^T times right, summed over rows. The sum's index is outermost in both
-// factors, so their fragments are transposed as they are loaded. Invalid rows are copied as zeros.
-// Rows are split among blocks so that the blocks fill the GPU in whole waves; the last block of a
-// tile adds all partial sums in order. Bias sums are products with ones, from the same tiles.
+// factors, so their fragments are transposed as they are loaded. Invalid rows are copied as zeros;
+// where sequences have lengths of their own, steps without a valid row are left out. Rows are split
+// among blocks so that the blocks fill the GPU in whole waves; the last block of a tile adds all
+// partial sums in order. Bias sums are products with ones, from the same tiles.
 #include "../TensorCore/Columns.h"
 #include "../TensorCore/SumTile.h"
 #include "Contract.h"
+#include "ValidSteps.h"
 #include "sluice/Target/CUDA/Chip.h"
 
 using namespace mlir;
@@ -60,6 +62,8 @@ public:
 private:
   Factor factor(unsigned operand, int64_t width, int64_t extent);
   void place();
+  bool listsSteps() { return ValidSteps::apply(op.getDomain(), innerStep, parts.splits); }
+  std::pair<Value, Value> takeSteps();
   Values addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> left, ValueRange carried);
   void storeMatrix(const Values &sums, Pipeline &pipeline);
   void storeBias(ArrayRef<Value> sums, Pipeline &pipeline);
@@ -72,6 +76,7 @@ private:
   PartialSums parts;
   SumTargets targets;
   std::unique_ptr<TensorCore> core;
+  std::unique_ptr<ValidSteps> validSteps; ///< if listsSteps()
   int64_t sharedBytes = 0;
   Value split, tileNumber, columnBlock, firstRow, firstColumn, ownsBias;
 };
@@ -99,8 +104,11 @@ Factor WeightGradient::factor(unsigned operand, int64_t width, int64_t extent) {
   if (op.getDomain().getFactor() > 0) {
     result.isValid = [this](Value row) { return frame.isValid(row); };
     result.isPartial = bool(op.getDomain().getAxis());
-    if (op.getDomain().getPositions() % innerStep == 0) {
+    if (listsSteps() || op.getDomain().getPositions() % innerStep == 0) {
       result.validEnd = [this](Value first) { return frame.validEnd(first); };
+    }
+    if (listsSteps()) {
+      result.stepStart = [this](Value number) { return validSteps->firstRow(number); };
     }
   }
   return result;
@@ -194,6 +202,20 @@ void WeightGradient::storeBias(ArrayRef<Value> sums, Pipeline &pipeline) {
   }
 }
 
+/// Returns the first step of this block's split and their number.
+std::pair<Value, Value> WeightGradient::takeSteps() {
+  if (listsSteps()) {
+    validSteps = std::make_unique<ValidSteps>(frame, *core, op.getDomain(), innerStep, parts.splits,
+                                              sharedBytes);
+    sharedBytes += validSteps->bytes();
+    return {e.index(0), validSteps->list(split)};
+  }
+  int64_t stepsOfSplit = llvm::divideCeil(totalSteps, parts.splits);
+  // A constant without splits, which lets LLVM simplify short loops.
+  Value firstStep = parts.splits > 1 ? e.mul(split, stepsOfSplit) : e.index(0);
+  return {firstStep, e.min(e.index(stepsOfSplit), e.sub(e.index(totalSteps), firstStep))};
+}
+
 Kernel WeightGradient::generate() {
   core = std::make_unique<TensorCore>(frame);
   place();
@@ -204,11 +226,8 @@ Kernel WeightGradient::generate() {
   Pipeline pipeline(frame, *core, grid, factor(0, height, grid.blockRows()), right, innerStep,
                     stageCount);
   sharedBytes = pipeline.sharedBytes();
-  int64_t stepsOfSplit = llvm::divideCeil(totalSteps, parts.splits);
-  // A constant without splits, which lets LLVM simplify short loops.
-  Value firstStep = parts.splits > 1 ? e.mul(split, stepsOfSplit) : e.index(0);
+  auto [firstStep, steps] = takeSteps();
   Origin origin{firstRow, firstColumn, e.mul(firstStep, innerStep)};
-  Value steps = e.min(e.index(stepsOfSplit), e.sub(e.index(totalSteps), firstStep));
   size_t products = targets.matrix >= 0 ? size_t(grid.sums()) : 0;
   int64_t biases = targets.vector >= 0 ? grid.rowFragments() * sumsPerFragment : 0;
   pipeline.fill(origin, steps);

@@ -61,7 +61,7 @@ Share Tile::share(Value outer, Value inner) {
 
 void Tile::copy(const Share &share, Value to, Value number, int64_t step) {
   int64_t pieces = tileLines * piecesOfLine();
-  CopyTarget target{to, e.mul(number, step), nullptr};
+  CopyTarget target{to, factor.stepStart ? factor.stepStart(number) : e.mul(number, step), nullptr};
   if (factor.validEnd) {
     target.validEnd = factor.validEnd(e.add(share.inner, target.ahead));
   }

@@ -26,6 +26,9 @@ struct Factor {
   std::function<mlir::Value(mlir::Value first)> validEnd = nullptr;
   /// True if excluded lines may have no memory and must not be read.
   bool isPartial = false;
+  /// Returns the first line (index) of step `number`, less the inner origin (linesAreInner). Null:
+  /// steps follow one another.
+  std::function<mlir::Value(mlir::Value number)> stepStart = nullptr;
 };
 
 /// Pieces of a tile that a thread copies. Describes the first piece; the others are at constant
