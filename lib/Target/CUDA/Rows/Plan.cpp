@@ -17,12 +17,15 @@ using dispatch::AccessKind;
 
 /// 32-bit registers for columns of rows, out of at most 255 per thread. The rest is for addresses,
 /// and one wave of blocks should still hide memory latency.
-static constexpr int64_t columnRegisters = 96;
+static constexpr int64_t mostColumnRegisters = 96;
 static constexpr int64_t mostThreadsPerRow = 512;
 /// Threads per launch that a large GPU holds at once. More blocks would reload the shared rows.
 static constexpr int64_t mostThreads = 1 << 17;
-/// Minimum rows that a team sums before it stores the sums: eight keep that traffic below 5%.
-static constexpr int64_t leastRowsPerSum = 8;
+/// A block that sums rows waits for memory at each of them. So there is one wave of the blocks that
+/// fit on a large GPU at a time, and each sums the same number of rows: at least this many a team,
+/// as its sums are traffic too.
+static constexpr int64_t leastRowsPerTeam = 5;
+static constexpr int64_t registersPerMultiprocessor = 1 << 16, otherRegisters = 96;
 static constexpr int64_t fewRows = 64;
 /// Rows per block that keep the traffic of two shared rows below 5%; fewer if a multiprocessor
 /// would get no block.
@@ -207,7 +210,7 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
   bool few = op.getDomain().getLaunchRows() <= fewRows;
   plan.vector = getVectorWidth(op);
   int64_t vectors = llvm::divideCeil(width, plan.vector);
-  int64_t mostChunks = std::max<int64_t>(columnRegisters / (live * plan.vector), 1);
+  int64_t mostChunks = std::max<int64_t>(mostColumnRegisters / (live * plan.vector), 1);
   auto power = [](int64_t count) { return int64_t(llvm::PowerOf2Ceil(uint64_t(count))); };
   if (areColumnsApart(op, widths.size())) {
     plan.team = std::min<int64_t>(threadsPerWarp, power(vectors));
@@ -217,6 +220,7 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
     int64_t wanted = few || draws ? 1 : most;
     plan.chunks = std::min<int64_t>(llvm::divideCeil(vectors, plan.team), wanted);
     plan.slices = llvm::divideCeil(vectors, plan.team * plan.chunks);
+    plan.columnRegisters = live * plan.vector * plan.chunks;
     return;
   }
   int64_t most = few ? mostThreadsPerRow : threadsPerWarp;
@@ -230,6 +234,7 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
   if (!plan.whole) {
     plan.chunks = std::min<int64_t>(mostChunks, 4);
   }
+  plan.columnRegisters = live * plan.vector * plan.chunks;
 }
 
 //===----------------------------------------------------------------------===//
@@ -255,10 +260,11 @@ static void divideRows(dispatch::RowsOp op, Plan &plan) {
     return;
   }
   int64_t ofPart = llvm::divideCeil(rows, plan.parts);
-  int64_t least = std::max(leastRowsPerSum * plan.teams(), 2 * leastRowsPerSum);
-  int64_t most = std::max<int64_t>(2 * mostThreads / plan.threads / plan.parts, 1);
-  int64_t blocks = std::clamp<int64_t>(ofPart / least, 1, most);
-  plan.partRows = llvm::divideCeil(ofPart, blocks);
+  int64_t residentThreads = registersPerMultiprocessor / (otherRegisters + plan.columnRegisters);
+  int64_t wave = mostMultiprocessors * std::max<int64_t>(residentThreads / plan.threads, 1);
+  int64_t blocks = std::clamp<int64_t>(ofPart / (leastRowsPerTeam * plan.teams()), 1,
+                                       std::max<int64_t>(wave / plan.parts, 1));
+  plan.partRows = llvm::alignTo(llvm::divideCeil(ofPart, blocks), plan.teams());
   plan.partBlocks = llvm::divideCeil(ofPart, plan.partRows);
   plan.blocks = plan.parts * plan.partBlocks;
 }

@@ -29,13 +29,14 @@ namespace sluice::cuda::rows {
 
 /// Distribution of rows and columns over threads. Depends on shapes only.
 struct Plan {
-  int64_t vector = 4;     ///< adjacent columns in one access of a thread
-  int64_t team = 32;      ///< threads per row: a power of two up to a warp, or the whole block
-  int64_t chunks = 1;     ///< vectors that a thread has in registers at once
-  bool whole = true;      ///< a thread has all its columns in registers; else it loops over them
-  int64_t slices = 1;     ///< teams among which the columns of a row are divided
-  int64_t threads = 0;    ///< per block
-  int64_t blocks = 0;     ///< per launch
+  int64_t vector = 4; ///< adjacent columns in one access of a thread
+  int64_t team = 32;  ///< threads per row: a power of two up to a warp, or the whole block
+  int64_t chunks = 1; ///< vectors that a thread has in registers at once
+  bool whole = true;  ///< a thread has all its columns in registers; else it loops over them
+  int64_t columnRegisters = 0; ///< of a thread, for columns that it holds at once
+  int64_t slices = 1;          ///< teams among which the columns of a row are divided
+  int64_t threads = 0;         ///< per block
+  int64_t blocks = 0;          ///< per launch
   int64_t parts = 0;      ///< partial sums of `columns` results; 0 if there are no such results
   int64_t partRows = 0;   ///< rows that one block sums, if there are parts
   int64_t partBlocks = 0; ///< blocks that sum one part
