@@ -25,6 +25,7 @@ BUILD = ROOT / "build"
 SLUICE = BUILD / "bin/sluice"
 SEEDS = (1, 2, 3, 4, 5)
 BUDGET = 6e12  # operations of a run
+DEVICE = "cpu"  # or cuda: models then multiply in bf16
 HELD_OUT_TOKENS = 100_000
 
 
@@ -64,7 +65,8 @@ def compile_steps(folder, spec, steps):
     folder.mkdir(parents=True, exist_ok=True)
     training = spec["training"] | {"schedule": {"kind": "cosine", "warmup": max(1, steps // 10), "steps": steps, "floor": 0.05}}
     path.write_text(json.dumps(spec | {"training": training}, indent=1) + "\n")
-    run("compile", path, "-o", artifact, "--target", "cpu")
+    target = ["cpu"] if DEVICE == "cpu" else ["cpu,sm_80,sm_90a", "--precision", "bf16"]
+    run("compile", path, "-o", artifact, "--target", *target)
     return artifact
 
 
@@ -88,7 +90,7 @@ def train(folder, artifact, steps, seed, training, *more):
     if not stamp.exists() or stamp.read_text() != key:
         subprocess.run(["rm", "-rf", out], check=True)
         run("train", artifact, "--data", training, "--out", out, "--steps", steps, "--seed", seed, "--save-every", steps, "--keep", 1,
-            *more)
+            "--device", DEVICE, *more)
         stamp.write_text(key)
     return out, [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
 

@@ -16,7 +16,7 @@ two-sided paired t-test, contradicted where it is below 0 with p < 0.05, and ope
 Two rows that no training made are next to them: the source itself, and its words replaced by a table of the most probable translation of
 each, from ten rounds of IBM model 1 over the training paragraphs.
 
-Usage: translation.py [--seeds N...] [--operations N] [--threads N]
+Usage: translation.py [--seeds N...] [--operations N] [--threads N] [--device cpu|cuda]
 Needs the packages of lab.py, and Debian's python3-link-grammar for /usr/bin/python3.
 """
 import argparse
@@ -205,7 +205,7 @@ def score_baselines():
 
 def translate(arm, seed, artifact, out, threads):
     made = lab.run("generate", artifact, "--weights", out, *get_inputs(arm, "test"), "--beam", 4, "--length-penalty", 0.6, "--json",
-                   "--max-tokens", CONTEXT, "--threads", threads)
+                   "--max-tokens", CONTEXT, "--threads", threads, "--device", lab.DEVICE)
     return score(f"{arm}-{seed}.nb", [json.loads(line)["text"].rstrip("\n") for line in made.splitlines()])
 
 
@@ -223,7 +223,9 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=lab.SEEDS)
     parser.add_argument("--operations", type=float, default=BUDGET)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=lab.DEVICE)
     options = parser.parse_args()
+    lab.DEVICE = options.device
     FOLDER.mkdir(parents=True, exist_ok=True)
     make_data()
     target, source, words = count_means()
@@ -241,7 +243,7 @@ def main():
             flags = ["--tokenizer", FOLDER / "data.tok", *get_inputs(arm, "train"), "--threads", options.threads]
             out, _ = lab.train(FOLDER / arm, found["artifact"], found["steps"], seed, FOLDER / "train.nb", *flags)
             scored = json.loads(lab.run("eval", found["artifact"], "--weights", out, "--data", FOLDER / "test.nb", *get_inputs(arm, "test"),
-                                        "--json", "--threads", options.threads))
+                                        "--json", "--threads", options.threads, "--device", lab.DEVICE))
             found["nats"].append(scored["nats"] / scored["tokens"])
             found["bleu"].append(translate(arm, seed, found["artifact"], out, options.threads))
             print(f"{arm}, seed {seed}: {found['bleu'][-1]:.2f} BLEU, {found['nats'][-1]:.3f} nats a token after {found['steps']} steps",
