@@ -25,7 +25,7 @@ static constexpr int64_t mostThreads = 1 << 17;
 /// fit on a large GPU at a time, and each sums the same number of rows: at least this many a team,
 /// as its sums are traffic too.
 static constexpr int64_t leastRowsPerTeam = 5;
-static constexpr int64_t registersPerMultiprocessor = 1 << 16, otherRegisters = 96;
+static constexpr int64_t registersPerMultiprocessor = 1 << 16;
 static constexpr int64_t fewRows = 64;
 /// Rows per block that keep the traffic of two shared rows below 5%; fewer if a multiprocessor
 /// would get no block.
@@ -241,6 +241,14 @@ static void divideColumns(dispatch::RowsOp op, Plan &plan) {
 // Blocks
 //===----------------------------------------------------------------------===//
 
+/// Returns the number of blocks that a large GPU surely holds at a time. Registers are estimated:
+/// ptxas needed at most about so many.
+static int64_t countResident(const Plan &plan) {
+  int64_t registers = plan.parts > 0 ? 96 + plan.columnRegisters : 48 + plan.columnRegisters / 2;
+  int64_t blocks = registersPerMultiprocessor / registers / plan.threads;
+  return mostMultiprocessors * std::max<int64_t>(blocks, 1);
+}
+
 static void divideRows(dispatch::RowsOp op, Plan &plan) {
   int64_t rows = op.getDomain().getLaunchRows();
   bool shares = plan.whole && plan.slices == 1 &&
@@ -254,16 +262,14 @@ static void divideRows(dispatch::RowsOp op, Plan &plan) {
     if (shares && plan.teams() > 1 && needed >= mostMultiprocessors) {
       int64_t wanted = std::min<int64_t>(llvm::divideCeil(rowsPerShare, plan.teams()),
                                          needed / mostMultiprocessors);
-      turns = std::max(turns, wanted);
+      turns = std::max({turns, wanted, int64_t(llvm::divideCeil(needed, countResident(plan)))});
     }
     plan.blocks = llvm::divideCeil(needed, turns);
     return;
   }
   int64_t ofPart = llvm::divideCeil(rows, plan.parts);
-  int64_t residentThreads = registersPerMultiprocessor / (otherRegisters + plan.columnRegisters);
-  int64_t wave = mostMultiprocessors * std::max<int64_t>(residentThreads / plan.threads, 1);
   int64_t blocks = std::clamp<int64_t>(ofPart / (leastRowsPerTeam * plan.teams()), 1,
-                                       std::max<int64_t>(wave / plan.parts, 1));
+                                       std::max<int64_t>(countResident(plan) / plan.parts, 1));
   plan.partRows = llvm::alignTo(llvm::divideCeil(ofPart, blocks), plan.teams());
   plan.partBlocks = llvm::divideCeil(ofPart, plan.partRows);
   plan.blocks = plan.parts * plan.partBlocks;
