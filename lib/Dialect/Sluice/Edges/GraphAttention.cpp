@@ -338,10 +338,11 @@ template <typename T> static void evaluate(GraphAttentionBackwardOp op, Evaluato
   int64_t positions = evaluator.getPositions(op.getValue()),
           columns = reference::getColumns(op.getValue());
   auto batch = static_cast<size_t>(evaluator.getSetting().rows);
-  using Rows = std::vector<std::vector<T>>;
-  std::vector<Rows> source(batch, Rows(positions, std::vector<T>(1))),
-      target = source, values(batch, Rows(positions, std::vector<T>(columns)));
+  std::vector<std::vector<std::vector<T>>> source(batch), target(batch), values(batch);
   for (size_t b = 0; b < batch; ++b) {
+    source[b].resize(positions, std::vector<T>(1));
+    target[b] = source[b];
+    values[b].resize(positions, std::vector<T>(columns));
     for (int64_t p = 0; p < std::min(positions, evaluator.getCount(op.getValue(), b)); ++p) {
       MapRow<T> map(op, evaluator, b, p);
       std::vector<T> gradient = evaluator.rowAt(op.getGradient(), b, p);
