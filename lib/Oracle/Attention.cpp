@@ -33,6 +33,10 @@ public:
       k.push_back(line(op.getKey(), key, keyColumn(), p));
       v.push_back(line(op.getValue(), value, valueColumn(), p));
     }
+    for (Value end : op.getRange()) {
+      auto operand = llvm::find(op->getOperands(), end).getIndex();
+      range.push_back(static_cast<const int32_t *>(launch.operands[operand]));
+    }
     addTerms();
   }
 
@@ -106,11 +110,14 @@ public:
   }
   Number factor(Number number) const { return isBf16 ? roundedToBf16(number) : number; }
 
+  bool isInRange(int64_t p, int64_t j) const {
+    return range.empty() || (j >= range[0][row(p)] && j < range[1][row(p)]);
+  }
   /// Returns the keys that row p attends to.
   std::vector<int64_t> seen(int64_t p) const {
     std::vector<int64_t> found;
     for (int64_t j = 0; j < keys; ++j) {
-      if (reference::contains(op.getMask(), p, j, keys)) {
+      if (isInRange(p, j) && reference::contains(op.getMask(), p, j, keys)) {
         found.push_back(j);
       }
     }
@@ -176,6 +183,7 @@ public:
   NumberLines q, k, v;
   NumberLines positionQueries, distances; ///< empty without rows by distance
   Numbers biases;
+  std::vector<const int32_t *> range; ///< first keys and ends, by row
 };
 
 /// Runs over every row of the batch and every head, in order.
@@ -251,7 +259,7 @@ public:
     sources = unsigned(op.getSourceGradients().size());
     if (op.getRotary()) {
       rotary.emplace(op.getRotary(),
-                     launch.operands[op->getNumOperands() - (op.getKeyCounts() ? 2 : 1)]);
+                     launch.operands[llvm::find(op->getOperands(), op.getRotary()).getIndex()]);
     }
   }
 

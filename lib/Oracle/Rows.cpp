@@ -23,6 +23,7 @@ private:
   Numbers getRowLine(const TensorRows &stored, Value argument, int64_t line) const;
   Numbers rowAt(const TensorRows &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                 int64_t q, int64_t first);
+  Number computeWeight(dispatch::AccessAttr access, Value argument, int64_t row, int64_t q) const;
   Numbers sumOver(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                   int64_t row, const Body &body);
   /// Returns the end of the operand's sequence. Rows of segments that a decode step reads are in
@@ -114,6 +115,28 @@ Numbers RowPass::readRow(const TensorRows &stored, Value argument, dispatch::Acc
   return numbers;
 }
 
+/// Returns the weight of row q of a range: 1, a number of the row, or an entry of a softmax map.
+Number RowPass::computeWeight(dispatch::AccessAttr access, Value argument, int64_t row,
+                              int64_t q) const {
+  dispatch::SoftmaxAttr softmax = access.getSoftmax();
+  int64_t batch = rows.batch(row), p = rows.position(row);
+  if ((access.getWeight() < 0 && !softmax) || q < 0 ||
+      q >= getOperandType(argument).getDimSize(1)) {
+    return {1, 0};
+  }
+  if (!softmax) {
+    return operands[unsigned(access.getWeight())].at(batch, q);
+  }
+  auto [at, from] = softmax.getTransposed() ? std::pair(q, p) : std::pair(p, q);
+  Number sum = add(operands[unsigned(softmax.getSource())].at(batch, at),
+                   operands[unsigned(softmax.getTarget())].at(batch, from));
+  Number slope = {sum.value > 0 ? 1 : softmax.getLeak().getValueAsDouble(), 0};
+  Number score = sum.value > 0 ? sum : multiply(sum, slope);
+  Number weight =
+      monotone(subtract(score, operands[unsigned(softmax.getNorm())].at(batch, at)), std::exp);
+  return softmax.getSlope() ? multiply(weight, slope) : weight;
+}
+
 /// Returns the sum, or the maximum per column, of rows map(v, 0) to map(w, 1) - 1, or of the rows
 /// at these entries of a list, times their weights.
 Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
@@ -135,9 +158,7 @@ Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::Acc
     int64_t q =
         access.isListed() ? int64_t(operands[unsigned(access.getList())].at(batch, i).value) : i;
     Numbers numbers = rowAt(stored, argument, access, row, q, 0);
-    bool isWeighted =
-        access.getWeight() >= 0 && q >= 0 && q < getOperandType(argument).getDimSize(1);
-    Number weight = isWeighted ? operands[unsigned(access.getWeight())].at(batch, q) : Number{1, 0};
+    Number weight = computeWeight(access, argument, row, q);
     for (auto [sum, most, number] : llvm::zip_equal(sums, greatest, numbers)) {
       sum.add(number, weight);
       most = number.value > most.value ? number : most;

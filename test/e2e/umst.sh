@@ -39,7 +39,8 @@ import copy, json, sys
 spec, folder = json.load(open(sys.argv[1])), sys.argv[2]
 variants = {"no-class": {}, "no-intra": {"intra": "none"}, "pooling": {"intra": "pooling", "inter": "pooling"}, "vectors": {"vectors": 3},
             "shared-maps": {"shared_maps": True}, "shared-layers": {"count": 2, "graph_maps": "layers"}, "shared-scales": {"graph_maps": "scales"},
-            "code": {"mode": "reference-code", "vectors": 2, "dropout": 0.1}, "no-inter": {"inter": "none", "attention_dropout": 0.1}, "chain": {}}
+            "code": {"mode": "reference-code", "vectors": 2, "dropout": 0.1}, "no-inter": {"inter": "none", "attention_dropout": 0.1}, "chain": {},
+            "gat": {"intra": "gat", "inter": "gat", "graph_maps": "scales", "dropout": 0.1}}
 for name, settings in variants.items():
     made = copy.deepcopy(spec)
     made["stages"][5].update(settings)

@@ -158,6 +158,10 @@ class Attention:
         allowed = self.allowed(s["mask"], queries, keys, f, g)
         if counts is not None:  # [B, 1, P, keys]
             allowed = allowed & (torch.arange(keys) < counts[:, None])[:, None, None]
+        if "within" in s:  # rows of one segment have as many ends before them
+            bits = (self.bits[s["within"]] != 0).long()
+            segment = bits.cumsum(1) - bits
+            allowed = allowed & (segment[:, :, None] == segment[:, None, :])[:, None]
         # A fully masked row gets zero: masks its probabilities, since softmax would divide 0 by 0.
         scores = scores.masked_fill(~(allowed | ~allowed.any(-1, keepdim=True)), -math.inf)
         mixed = scores.softmax(-1).masked_fill(~allowed, 0) @ v[:, owner]

@@ -24,6 +24,11 @@ class Umst:
             if use == "none":
                 return None
             part = {"norm": name(), "map": None}
+            if use == "gat":
+                part["map"] = name()
+                name()
+                name()
+                return part
             name()
             if use == "convolution":
                 part["map"] = name()
@@ -54,10 +59,15 @@ class Umst:
                 if part and part["map"]:
                     share = {"layers": (prefix, side), "scales": (prefix, index)}.get(stage.get("graph_maps"))
                     owner = self.roles.setdefault(share, part["map"]) if share else part["map"]
-                    if owner == part["map"]:
-                        self.linear_weights(owner, d, d, s["bias"])
+                    is_gat = stage.get(side) == "gat"
+                    kinds = ("weight", "source.weight", "target.weight") if is_gat else ("weight", "bias")
+                    if owner != part["map"]:
+                        self.weights.owners |= {part["map"] + kind: owner + kind for kind in kinds}
+                    elif is_gat:
+                        for kind, rows in zip(kinds, (d, 1, 1)):
+                            self.linear_weights(owner + kind.removesuffix("weight"), rows, d, False)
                     else:
-                        self.weights.owners |= {part["map"] + kind: owner + kind for kind in ("weight", "bias")}
+                        self.linear_weights(owner, d, d, s["bias"])
             self.declare_words(layer["attention"], stage, s, "inter" in layer)
             self.declare_feed_forward(layer["feed_forward"].removesuffix("feed_forward."), s)
         self.norm_weights(last, s["norm"])
@@ -110,9 +120,16 @@ class Umst:
         def normed(name, y):
             return self.norm(name, y, s["norm"], s["epsilon"])
 
+        def attend(z, part, mean):
+            """Graph attention (Velickovic et al., 2018): mean is above 0 between neighbours."""
+            scores = self.linear(part["map"] + "source.", z) + self.linear(part["map"] + "target.", z).T
+            return F.leaky_relu(scores, 0.2).masked_fill(mean == 0, -torch.inf).softmax(1) @ z
+
         def exchange(y, part, use, matrix, mean, twice):
             if part is None:
                 return y
+            if use == "gat":
+                return y + F.relu(attend(self.linear(part["map"], normed(part["norm"], y)), part, mean))
             if use == "pooling":
                 return y + mean @ normed(part["norm"], y)
             z = F.relu(self.linear(part["map"], matrix @ normed(part["norm"], y)))

@@ -3,6 +3,7 @@
 // their keys. Names of results inside such a stage are local to it.
 #include "Deriver.h"
 
+#include <functional>
 #include <utility>
 
 using namespace certify;
@@ -16,12 +17,6 @@ json readCounts(const Fields &fields, size_t count) {
   return counts;
 }
 
-json getSettings(const Fields &fields, const char *key) {
-  json own = fields.get(key, json::object());
-  fields.need(own.is_object(), std::string("an object for \"") + key + "\"");
-  return own;
-}
-
 int64_t readNumber(const Fields &fields, const json &n) {
   fields.need(n.is_number_integer() && n >= 0 && n <= 10000, "numbers of layers");
   return n;
@@ -33,28 +28,30 @@ public:
       : fields(fields), defaults(defaults) {}
 
   json write(const std::string &op) {
-    (this->*table().at(op).write)();
+    table().at(op).write(*this);
     return list;
   }
 
   /// A row of the table of lists: the keys of the stage, and the method that expands it.
   struct CompositeRow {
     std::string keys;
-    void (CompositeWriter::*write)();
+    std::function<void(CompositeWriter &)> write;
   };
   static const std::map<std::string, CompositeRow> &table() {
     using W = CompositeWriter;
     static const std::map<std::string, CompositeRow> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
-        {"megabyte", {"layers patch width local global from to", &W::megabyte}},
-        {"block_transformer", {"layers block width local global from to", &W::blocks}},
+        {"megabyte", {"layers patch width local global from to", [](W &w) { w.patches(true); }}},
+        {"block_transformer",
+         {"layers block width local global from to", [](W &w) { w.patches(false); }}},
         {"spacebyte", {"layers boundaries width local global from to", &W::spaces}},
-        {"hnet", {"layers boundaries width local global from to", &W::hnet}},
+        {"hnet",
+         {"layers boundaries width local global from to",
+          [](W &w) { w.chunks(readCounts(w.fields, 3), 0); }}},
         {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
         {"umst",
-         {"count segments edges intra inter graph_maps mode activation dropout "
-          "feed_forward_dropout "
-          "feed_forward heads head_size norm epsilon attention_dropout bias vectors shared_maps "
+         {"count segments edges intra inter graph_maps mode activation dropout feed_forward heads "
+          "head_size norm epsilon attention_dropout feed_forward_dropout bias vectors shared_maps "
           "from to",
           &W::umst}},
     };
@@ -68,21 +65,22 @@ private:
   }
   int64_t layers(const json &n, const char *settings, const json &more = json::object()) {
     if (readNumber(fields, n) > 0) {
-      put({{"op", "layers"}, {"count", n}}, getSettings(fields, settings));
+      put({{"op", "layers"}, {"count", n}}, fields.get(settings, json::object()));
       list.back().update(more);
     }
     return readNumber(fields, n);
   }
   void norm(const char *settings) {
-    json own = getSettings(fields, settings);
+    json own = fields.get(settings, json::object());
     const json &all = own.contains("placement") ? own : defaults;
     if (!all.contains("placement") || all["placement"] != "post") {
       put({{"op", "norm"}});
     }
   }
-  void stack(const json &n, const char *settings) {
-    layers(n, settings);
-    norm(settings);
+  void stack(const json &n, const char *settings, bool always = true) {
+    if (layers(n, settings) > 0 || always) {
+      norm(settings);
+    }
   }
   /// Layers of a coarse scale. Its width is not part of the graph; a linear map to it is.
   template <typename Inner> void coarse(Inner inner) {
@@ -97,38 +95,25 @@ private:
     return list.empty() ? "input" : name;
   }
   json cut(const json &own, const char *name, json otherwise) {
-    fields.need(own.is_object(), "an object for \"boundaries\"");
-    otherwise["op"] = "boundaries";
-    otherwise["name"] = name;
+    otherwise.update({{"op", "boundaries"}, {"name", name}});
     put(std::move(otherwise), own);
     return list.back()["name"];
   }
-  void resize(bool is) {
-    if (is) {
-      put({{"op", "project"}});
-    }
-  }
+  void resize(bool is) { is ? put({{"op", "project"}}) : void(); }
 
   void dynamic() {
     json counts = readCounts(fields, 3);
-    auto scale = [&](const json &n, const char *settings) { // a norm after layers alone
-      if (layers(n, settings) > 0) {
-        norm(settings);
-      }
-    };
-    scale(counts[0], "local");
+    stack(counts[0], "local", false);
     std::string fine = call("fine");
     json name = cut(fields.get("boundaries", nullptr), "dynamic", json::object());
     put({{"op", "shorten"}, {"segments", name}, {"method", fields.get("method", "average")}});
     put({{"op", "shift"}, {"by", 1}, {"start", "null"}});
-    coarse([&] { scale(counts[1], "global"); });
+    coarse([&] { stack(counts[1], "global", false); });
     put({{"op", "upsample"}, {"segments", name}, {"by", 0}});
     put({{"op", "add"}, {"with", fine}});
-    scale(counts[2], "local");
+    stack(counts[2], "local", false);
   }
 
-  void megabyte() { patches(true); }
-  void blocks() { patches(false); }
   void patches(bool isMegabyte) {
     json counts = readCounts(fields, 2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
@@ -164,7 +149,6 @@ private:
     stack(counts[2], "local");
   }
 
-  void hnet() { chunks(readCounts(fields, 3), 0); }
   void chunks(const json &counts, size_t depth) {
     std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
     json all = fields.get("boundaries", nullptr), own = all.is_array() || depth > 0 ? json() : all;
@@ -210,16 +194,18 @@ private:
     norm("local");
   }
 
-  /// Puts P drop(relu(P norm(x) W)) without the second P, or P norm(x), or nothing.
+  /// Puts P drop(relu(P norm(x) W)) without the second P, P norm(x), drop(relu(A norm(x))) or
+  /// nothing.
   void sums(const std::string &use, json by, bool isMean, bool isTwice) {
     std::string x = call(use + std::to_string(list.size()));
-    size_t kind = fields.choice(use, {"convolution", "pooling", "none"});
-    by.update(
-        {{"op", "graph_convolution"}, {"method", isMean || kind == 1 ? "mean" : "normalized"}});
+    size_t kind = fields.choice(use, {"convolution", "pooling", "none", "gat"});
+    const char *mean = isMean || kind == 1 ? "mean" : "normalized";
+    by.update({{"op", "graph_convolution"}, {"method", kind == 3 ? "attention" : mean}});
+    by.update({{"activation", kind == 3 ? "relu" : "none"}});
     const json map = {{"op", "project"}, {"activation", "relu"}};
     const json drop = {{"op", "dropout"}, {"rate", fields.get("dropout", 0)}};
-    const json parts = json::array({{{"op", "norm"}}, by, map, drop, by, drop});
-    int count = kind == 2 ? 0 : kind == 1 ? 2 : isTwice ? 6 : 4;
+    const json parts = json::array({{{"op", "norm"}}, by, kind == 3 ? drop : map, drop, by, drop});
+    int count = kind == 2 ? 0 : kind == 1 ? 2 : kind == 3 ? 3 : isTwice ? 6 : 4;
     list.insert(list.end(), parts.begin(), parts.begin() + count);
     if (count > 0) {
       put({{"op", "add"}, {"with", x}});
@@ -244,10 +230,8 @@ private:
         attention["words"] = call("words" + std::to_string(i));
       }
       put(attention, {get("dropout"), get("attention_dropout")});
-      put({{"op", "feed_forward"},
-           get("activation", "gelu"),
-           get("dropout"),
-           get("feed_forward_dropout")});
+      put({{"op", "feed_forward"}, get("activation", "gelu")},
+          {get("dropout"), get("feed_forward_dropout")});
     }
     put({{"op", "norm"}});
   }

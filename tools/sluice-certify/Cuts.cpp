@@ -7,8 +7,8 @@ using namespace certify;
 /// Derives rounded bits from two linear maps. Without a rule to learn from, training draws bits.
 size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
   dropout |= !fields.find("rule");
-  x = make("linear", path + ".in", {stored(path + ".rows", x)});
-  x = make("map", path + ".activation", {x});
+  x = make("map", path + ".activation",
+           {make("linear", path + ".in", {stored(path + ".rows", x)})});
   return make("map", path + ".bits", {make("linear", path + ".out", {x})});
 }
 
@@ -162,6 +162,17 @@ size_t Deriver::pooled(const std::string &name, size_t x, const SegmentCut &cut)
 
 size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut) {
   return convertToScale(cut.bits, make("own_segments", name, {x, cut.counts, cut.ends}, behind(1)));
+}
+
+/// Derives attention to any keys or, with a cut, to the rows of the row's own segment.
+size_t Deriver::attendRange(const std::string &name, std::vector<size_t> x, const SegmentCut *cut) {
+  size_t next = cut ? make("map", name + ".next", {cut->ends}) : 0;
+  for (int64_t by = 1; cut && by >= 0; --by) {
+    x.push_back(make("own_segments", name + (by == 1 ? ".first" : ".end"),
+                     {next, cut->counts, cut->ends}, behind(1), by));
+    convertToScale(cut->bits, x.back());
+  }
+  return make("range_attention", name, x, "keys all");
 }
 
 /// Weighs rows by a function of one number each.

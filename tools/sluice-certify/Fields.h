@@ -52,17 +52,14 @@ struct Layer {
   bool isHashed = false;                 ///< LSH attention; queries are the keys
   bool isXl = false, hasVectors = false; ///< scores have Transformer-XL's or Shaw's terms
   bool attentionNorm = true; ///< the attention block of a pre-norm layer norms its streams
+  std::string within;        ///< segments that hold the keys; empty: none
   Mask mask;
   std::vector<HeadGroup> groups; ///< none: all heads read the same keys
 };
 
 /// Methods by which a `shorten` stage computes one position from a group.
 inline const json shortenMethods = {"average", "linear", "max", "convolution"};
-inline const json hourglassMethods = {"average",     "linear",    "max",
-                                      "convolution", "attention", "attention_linear"};
-inline const json upsampleMethods = {"repeat", "linear", "attention", "attention_linear",
-                                     "attention_repeat"};
-/// Linear methods of either list have an odd index.
+/// Linear methods have an odd index, in lists of an hourglass too.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct FieldLevel {
@@ -222,6 +219,7 @@ inline Layer readLayer(const Fields &fields) {
   bool isTable = relative && relative->is_object(); // a table by distance is not a value
   layer.isXl = !isTable && fields.choice("relative", {"none", "xl", "xl_shared"}) > 0;
   layer.hasVectors = isTable && relative->contains("vectors");
+  layer.within = fields.find("within") ? fields.text("within") : "";
   layer.groups = readScales(fields);
   layer.isHashed = fields.isSet("lsh", false);
   if (layer.isHashed) { // a part of a causal mask

@@ -62,10 +62,8 @@ size_t choose(const SolutionRows &rows) {
 /// Returns true if sums of rows contradict one another. May miss a contradiction.
 bool contradict(const std::vector<Form> &given) {
   SolutionRows rows;
-  for (const Form &row : given) {
-    if (!add(rows, row)) {
-      return true;
-    }
+  if (!std::ranges::all_of(given, [&](const Form &row) { return add(rows, row); })) {
+    return true;
   }
   while (!rows.empty() && rows.size() < mostRows) {
     size_t variable = choose(rows);

@@ -42,8 +42,9 @@ size_t Deriver::mix(const Layer &settings, const std::string &path, size_t x,
   }
   std::vector<size_t> operands = {x, keys, values.value_or(keys)};
   operands.insert(operands.end(), terms.begin(), terms.end());
-  x = attend(path + ".mix", std::move(operands), settings.mask,
-             settings.isHashed ? "hashed_attention" : "attention");
+  x = !settings.within.empty() ? attendRange(path + ".mix", operands, &cuts.at(settings.within))
+                               : attend(path + ".mix", std::move(operands), settings.mask,
+                                        settings.isHashed ? "hashed_attention" : "attention");
   return make("linear", path + ".output", {x});
 }
 
@@ -298,8 +299,10 @@ private:
   bool learns = learnsStart(fields), fills = fields.choice("start", {"zeros", "null", "norm"}) == 2;
   /// The upsampled rows are shifted, not the shortened ones.
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
-  size_t down = fields.choice("shorten", hourglassMethods);
-  size_t upwards = fields.choice("upsample", upsampleMethods);
+  size_t down = fields.choice(
+      "shorten", {"average", "linear", "max", "convolution", "attention", "attention_linear"});
+  size_t upwards = fields.choice(
+      "upsample", {"repeat", "linear", "attention", "attention_linear", "attention_repeat"});
   bool normsUp =
       fields.isSet("upsample_norm", false) || (settings.preNorm && upwards >= AttentionUp);
   bool isGroupAlone = fields.choice("shorten_keys", {"all", "group"}) == 1;

@@ -1,8 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Reads a spec into the graph of its values, independently of the compiler, following docs/spec.md:
-// what determines the graph, as stages, their order and names, factors, shifts, masks, placement,
-// activation, dropout. The table of stages has a row for each, with its keys and its expansion;
-// Composites.cpp has the rows of stages that are lists of others.
+// Reads a spec into the graph of its values, independently of the compiler, following docs/spec.md.
+// The table of stages has a row for each, with its keys and its expansion; Composites.cpp has the
+// rows of stages that are lists of others.
 #include "Deriver.h"
 
 using namespace certify;
@@ -13,7 +12,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
     // clang-format off
     std::map<std::string, DerivedStage> rows = {
       {"embedding", {"input positions dropout ngrams ngram_rows document_end scale deviation to", &D::embedding}},
-      {"layer", {"over attention_norm first from to", &D::singleLayer, Layered}},
+      {"layer", {"over attention_norm within first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
       {"feed_forward", {"norm placement epsilon activation dropout feed_forward_dropout bias feed_forward from to",
                         &D::singleLayer, Block}},
@@ -26,7 +25,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
-      {"graph_convolution", {"edges segments method from to", &D::graphConvolution}},
+      {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
       {"shift", {"by start from to", &D::rowStage}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage}},
       {"upsample", {"factor method window segments by width from to", &D::resampleStage}},
@@ -118,21 +117,29 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
 
 /// Derives sums of any rows of an input, which the proof rejects for tokens, or over segments.
 size_t Deriver::graphConvolution(const Fields &fields, const std::string &path, size_t x) {
-  bool isMean = fields.choice("method", {"normalized", "mean"}) == 1;
-  if (fields.find("segments")) {
-    const SegmentCut &cut = findCut(fields);
-    x = stored(path + ".rows", x);
-    size_t sums = ownRows(path + ".spread", pooled(path + ".pool", x, cut), cut);
-    size_t sizes = isMean ? 0
-                          : ownRows(path + ".sizes.spread",
-                                    pooled(path + ".sizes", ones(path, cut), cut), cut);
-    return isMean ? sums : gated(path, make("map", path + ".sum", {x, sums}), sizes);
+  size_t method = fields.choice("method", {"normalized", "mean", "attention"});
+  const SegmentCut *cut = fields.find("segments") ? &findCut(fields) : nullptr;
+  x = stored(path + ".rows", x);
+  std::vector<size_t> operands;
+  if (method == 2) {
+    x = make("linear", path + ".linear", {x});
+    for (std::string part : {path + ".source", path + ".target"}) {
+      operands.push_back(make("map", part + ".number", {make("linear", part, {x})}));
+    }
+    operands.push_back(x);
+    x = attendRange(path + ".graph", operands, cut);
+  } else if (cut) {
+    size_t sums = ownRows(path + ".spread", pooled(path + ".pool", x, *cut), *cut);
+    size_t sizes = pooled(path + ".sizes", ones(path, *cut), *cut);
+    sizes = ownRows(path + ".sizes.spread", sizes, *cut);
+    x = method == 1 ? sums : gated(path, make("map", path + ".sum", {x, sums}), sizes);
+  } else {
+    size_t weights = convertToScale(x, make("position", path + ".degrees", {}));
+    operands = {x, make("map", path + ".weights", {weights})};
+    operands.resize(method == 1 ? 2 : 3, operands.back());
+    x = make("graph_sum", path + ".graph", operands, "keys all");
   }
-  size_t weights = convertToScale(x, make("position", path + ".degrees", {}));
-  weights = make("map", path + ".weights", {weights});
-  std::vector<size_t> operands = {stored(path + ".rows", x), weights, weights};
-  operands.resize(isMean ? 2 : 3);
-  return make("graph_sum", path + ".graph", operands, "keys all");
+  return isActivated(fields, "activation") ? make("map", path + ".activation", {x}) : x;
 }
 
 size_t Deriver::resampleStage(const Fields &fields, const std::string &path, size_t x) {

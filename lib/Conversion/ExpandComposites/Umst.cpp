@@ -40,20 +40,29 @@ private:
   Value addDropout(Value x) { return add("dropout", x, {{"rate", op.getDropoutAttr()}}); }
 
   /// Adds sums over the neighbours of rows: inside words, or of words over edges.
-  Value addSums(Value x, bool areWords, StringRef method) {
-    return areWords
-               ? add("graph_convolution", x, {{"edges", op.getEdgesAttr()}, {"method", method}})
-               : add("graph_convolution", {x, op.getSegments()}, {{"method", method}});
+  Value addSums(Value x, bool areWords, StringRef method, StringRef activation = "none",
+                const NamedAttrList &own = {}) {
+    SmallVector<StageSetting> settings = {{"method", method}, {"activation", activation}};
+    if (!areWords) {
+      return add("graph_convolution", {x, op.getSegments()}, settings, own);
+    }
+    settings.push_back({"edges", op.getEdgesAttr()});
+    return add("graph_convolution", x, settings, own);
   }
 
   /// Adds x + P drop(relu(P norm(x) W + b)) inside words and, without the second P, between words.
+  /// Graph attention is x + drop(relu(A norm(x) W)).
   Value addGraph(Value x, bool areWords, GraphUse use, int64_t layer) {
     if (use == GraphUse::none) {
       return x;
     }
     bool isMean = use == GraphUse::pooling || (followsCode && !areWords);
-    StringRef method = isMean ? "mean" : "normalized";
+    StringRef method = use == GraphUse::gat ? "attention" : isMean ? "mean" : "normalized";
     Value y = add("norm", x, {}, getSettings({"norm", "epsilon"}));
+    if (use == GraphUse::gat) {
+      y = addDropout(addSums(y, areWords, method, "relu", getSharing(areWords, layer)));
+      return add("add", {y, x});
+    }
     y = addSums(y, areWords, method);
     if (use == GraphUse::convolution) {
       y = addMap(y, areWords, layer);
@@ -65,7 +74,8 @@ private:
     return add("add", {y, x});
   }
 
-  Value addMap(Value y, bool areWords, int64_t layer) {
+  /// Returns the name under which `graph_maps` shares weights of a layer, if it does.
+  NamedAttrList getSharing(bool areWords, int64_t layer) {
     std::string name = getPath(op) + (op.getGraphMaps() == GraphMaps::scales
                                           ? ".layer." + std::to_string(layer)
                                           : StringRef(areWords ? ".inter" : ".intra").str());
@@ -75,7 +85,12 @@ private:
     if (isShared) {
       own.set("share", StringAttr::get(op.getContext(), name));
     }
-    y = add("project", y, {{"activation", "relu"}, {"bias", op.getBias()}}, own);
+    return own;
+  }
+
+  Value addMap(Value y, bool areWords, int64_t layer) {
+    y = add("project", y, {{"activation", "relu"}, {"bias", op.getBias()}},
+            getSharing(areWords, layer));
     return addDropout(y);
   }
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Converts the attention of a layer: sources of queries, keys and values, masks and scores.
 #include "Attention.h"
+#include "SpecToSluice.h"
 
 #include "Tables.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
@@ -130,6 +131,10 @@ static AttentionInputs createInputs(StageContext &c, spec::LayerOp op, Value x) 
   }
   if (op.getRotary()) {
     inputs.extras.push_back(c.read(getRotaryName(c.model, op)));
+  }
+  if (op.getWithin()) {
+    llvm::append_range(inputs.extras,
+                       createSegmentRange(c, "attention.mix", c.segmentations.at(*op.getWithin())));
   }
   return inputs;
 }

@@ -14,22 +14,35 @@ using namespace sluice::spec_to_sluice;
 // Graph convolution
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// The edges that a stage reads, as attributes of ops over their lists.
+struct EdgeLists {
+  EdgeLists() = default;
+  EdgeLists(StageContext &c, spec::GraphConvolutionOp op) : name(op.getEdgesAttr()) {
+    spec::InputOp edges = c.model.findInput(*op.getEdges());
+    spec::InputOp on = c.model.findInput(*edges.getOn());
+    bits = on.ownsAxis() ? StringAttr() : on.getSymNameAttr();
+    capacity = c.b.getI64IntegerAttr(edges.countEdges());
+  }
+  StringAttr name, bits;
+  IntegerAttr capacity;
+};
+} // namespace
+
 /// Creates P x with P = D^-1/2 (A + I) D^-1/2, or D^-1 (A + I) x, for the degrees D of A + I.
 static Value convertEdges(StageContext &c, spec::GraphConvolutionOp op, Value x) {
-  spec::InputOp edges = c.model.findInput(*op.getEdges());
-  spec::InputOp on = c.model.findInput(*edges.getOn());
-  auto name = op.getEdgesAttr(), bits = on.ownsAxis() ? StringAttr() : on.getSymNameAttr();
-  auto capacity = c.b.getI64IntegerAttr(edges.countEdges());
+  EdgeLists edges(c, op);
   bool isMean = op.getMethod() == spec::GraphMethod::mean;
   c.setName("degrees");
-  Value weights = DegreesOp::create(c.b, c.getSequence(c.getFactor(), 0, c.b.getF32Type()), name,
-                                    bits, capacity);
+  Value weights = DegreesOp::create(c.b, c.getSequence(c.getFactor(), 0, c.b.getF32Type()),
+                                    edges.name, edges.bits, edges.capacity);
   c.setName("weights");
   weights = c.createMap(weights,
                         [&](ArrayRef<ScalarValue> v) { return 1 / (isMean ? v[0] : sqrt(v[0])); });
   c.setName("graph");
   return GraphSumOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
-                            weights, isMean ? Value() : weights, name, bits, capacity);
+                            weights, isMean ? Value() : weights, edges.name, edges.bits,
+                            edges.capacity);
 }
 
 /// Creates (x[p] + the sum of x over the segment of p) / (n + 1) for a segment of n rows, or the
@@ -52,9 +65,60 @@ static Value convertSegments(StageContext &c, spec::GraphConvolutionOp op, Value
                          [](ScalarValue n) { return 1 / (n + 1); });
 }
 
+/// The first segment begins at 0, as a spread has zeros where it has no row.
+SmallVector<Value> spec_to_sluice::createSegmentRange(StageContext &c, const std::string &part,
+                                                      const Segmentation &of) {
+  c.setName(part + ".next");
+  Value next = c.createMap(of.ends, [&](ArrayRef<ScalarValue> v) {
+    Value one = arith::ConstantOp::create(c.b, c.b.getI32IntegerAttr(1));
+    return arith::AddIOp::create(c.b, v[0], one);
+  });
+  SmallVector<Value> range;
+  for (int64_t by : {1, 0}) {
+    c.setName(part + (by == 1 ? ".first" : ".end"));
+    range.push_back(SpreadSegmentsOp::create(c.b, of.counts.getType(), next, of.counts, of.ends, by,
+                                             /*own=*/true));
+  }
+  return range;
+}
+
+/// Creates the sums of W x[q] over the neighbours q of a row, weighted by a softmax (Velickovic et
+/// al. 2018, equations 1 to 4, with one head).
+static Value convertGraphAttention(StageContext &c, spec::GraphConvolutionOp op, Value x) {
+  constexpr float leak = 0.2F;
+  Value values = c.createLinear("", x, c.computeType);
+  SequenceType numbers = c.getSequence(c.getFactor(), 0, c.b.getF32Type());
+  auto createScores = [&](const std::string &part) {
+    Value scores = c.createLinear(part, values, c.b.getF32Type());
+    c.setName(part + ".number");
+    return c.createColumnSum(scores);
+  };
+  Value source = createScores("source"), target = createScores("target"), first, end;
+  EdgeLists edges = op.getEdges() ? EdgeLists(c, op) : EdgeLists();
+  if (op.getSegments()) {
+    SmallVector<Value> range = createSegmentRange(c, "graph", c.getSegmentation(op.getSegments()));
+    first = range[0];
+    end = range[1];
+  }
+  c.setName("graph");
+  return GraphAttentionOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType),
+                                  numbers, source, target, values, first, end, edges.name,
+                                  edges.bits, edges.capacity, c.b.getF32FloatAttr(leak))
+      .getResult();
+}
+
 static Value convertGraphConvolution(StageContext &c, spec::GraphConvolutionOp op) {
   Value x = c.materialize("rows", c.getValue(op.getInput()));
-  return op.getSegments() ? convertSegments(c, op, x) : convertEdges(c, op, x);
+  bool attends = op.getMethod() == spec::GraphMethod::attention;
+  Value y = attends            ? convertGraphAttention(c, op, x)
+            : op.getSegments() ? convertSegments(c, op, x)
+                               : convertEdges(c, op, x);
+  if (op.getActivation() == spec::ActivationFunction::none) {
+    return y;
+  }
+  c.setName("activation");
+  return c.createMap(
+      y, [&](ArrayRef<ScalarValue> v) { return applyActivation(op.getActivation(), v[0]); });
 }
 
 //===----------------------------------------------------------------------===//

@@ -59,6 +59,10 @@ void AccessAttr::print(AsmPrinter &printer) const {
   printNumber("last", getLast(), -1);
   printNumber("list", getList(), -1);
   printNumber("weight", getWeight(), -1);
+  if (getSoftmax()) {
+    printer << ", softmax = ";
+    printer.printAttribute(getSoftmax());
+  }
   if (getOutside()) {
     printer << ", outside = ";
     printer.printAttribute(getOutside());
@@ -81,6 +85,7 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
   }
   int64_t group = 1, factor = 0, index = -1, last = -1, list = -1, weight = -1;
   FloatAttr outside;
+  SoftmaxAttr softmax;
   bool isExtended = false;
   // Clears `name` if the parameter is `expected`.
   auto parseNumber = [&](StringRef &name, StringRef expected, int64_t &number) -> ParseResult {
@@ -107,11 +112,15 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
       if (parser.parseEqual() || parser.parseAttribute(outside)) {
         return {};
       }
+    } else if (name == "softmax") {
+      if (parser.parseEqual() || parser.parseAttribute(softmax)) {
+        return {};
+      }
     } else if (name == "extended") {
       isExtended = true;
     } else if (!name.empty()) {
-      parser.emitError(
-          place, "expected group, factor, column, index, last, list, weight, outside or extended");
+      parser.emitError(place, "expected group, factor, column, index, last, list, weight, softmax, "
+                              "outside or extended");
       return {};
     }
   }
@@ -122,5 +131,5 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
   return parser.getChecked<AccessAttr>(
       start, context, *kind, AffineMapAttr::get(AffineMap::get(2, 1, position)), group, factor,
       AffineMapAttr::get(AffineMap::get(columnDims, 0, column)), index, outside, last, isExtended,
-      list, weight);
+      list, weight, softmax);
 }

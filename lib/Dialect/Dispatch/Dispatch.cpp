@@ -60,6 +60,17 @@ Value sluice::dispatch::optionalOperand(OperandRange extras, unsigned bits, int6
   return {};
 }
 
+OperandRange sluice::dispatch::findRange(OperandRange extras) {
+  auto isEnd = [](Value operand) {
+    auto type = cast<RankedTensorType>(operand.getType());
+    return type.getElementType().isInteger(32) && type.getRank() == 2;
+  };
+  while (extras.size() >= 2 && !isEnd(extras.back())) {
+    extras = extras.drop_back();
+  }
+  return extras.take_back(extras.size() >= 2 ? 2 : 0);
+}
+
 std::string sluice::dispatch::computeLength(Operation *dispatch) {
   StringAttr axis = findSequenceAxis(dispatch);
   return axis ? plan::lengthName(axis.getValue()) : "length";
@@ -388,7 +399,21 @@ static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef
   Value counts = op.getKeyCounts();
   auto expected =
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
-  SmallVector<Value> known{rotary, counts, schedule};
+  OperandRange range = op.getRange();
+  auto fitsRange = [&](Value end) {
+    return !schedule &&
+           end.getType() ==
+               RankedTensorType::get({op.getDomain().getBatch(), op.getDomain().getPositions()},
+                                     IntegerType::get(op->getContext(), 32));
+  };
+  if (!llvm::all_of(range, fitsRange)) {
+    return op.emitOpError("D-082: expected ranges of one i32 per query of a domain that is not "
+                          "scheduled, found ")
+           << range.getTypes();
+  }
+  SmallVector<Value> known{rotary};
+  llvm::append_range(known, range);
+  known.append({counts, schedule});
   llvm::erase(known, Value());
   ValueRange extras = op.getExtras(); // gradients of terms first
   bool areLast =
@@ -466,7 +491,8 @@ LogicalResult AttentionOp::verify() {
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()})) ||
       failed(verifyDomains(*this)) ||
-      failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0)))) {
+      failed(verifyTerms(*this,
+                         (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size()))) {
     return failure();
   }
   return verifyScore(*this);
@@ -507,7 +533,8 @@ LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
-      failed(verifyTerms(*this, (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0))) ||
+      failed(verifyTerms(*this,
+                         (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size())) ||
       failed(verifyGradients(*this)) || failed(verifyScore(*this))) {
     return failure();
   }

@@ -13,6 +13,11 @@ SmallVector<unsigned> AccessAttr::getIndices() const {
       indices.push_back(static_cast<unsigned>(index));
     }
   }
+  if (SoftmaxAttr softmax = getSoftmax()) {
+    for (int64_t index : {softmax.getSource(), softmax.getTarget(), softmax.getNorm()}) {
+      indices.push_back(static_cast<unsigned>(index));
+    }
+  }
   return indices;
 }
 
@@ -37,29 +42,41 @@ static bool isNumberOfRows(RowsOp op, int64_t i, Type element) {
          type.getElementType() == element && type.getDimSize(0) == op.getDomain().getBatch();
 }
 
+/// Returns true if argument `i` is one f32 per row of operand `like`, of access `row`.
+static bool isWeightOfRows(RowsOp op, int64_t i, unsigned like) {
+  return isNumberOfRows(op, i, Float32Type::get(op.getContext())) &&
+         cast<RankedTensorType>(op.getInputs()[unsigned(i)].getType()).getDimSize(1) ==
+             cast<RankedTensorType>(op.getInputs()[like].getType()).getDimSize(1);
+}
+
 /// Verifies the list and the weights of operand `i`: entries by row of the batch, and one number
 /// per row of the operand.
 static LogicalResult verifyList(RowsOp op, unsigned i, AccessAttr access) {
-  if (access.getList() < 0 && access.getWeight() < 0) {
+  SoftmaxAttr softmax = access.getSoftmax();
+  bool isWeighted = access.getWeight() >= 0;
+  if (!access.isListed() && !isWeighted && !softmax) {
     return success();
   }
-  Builder b(op.getContext());
-  auto type = cast<RankedTensorType>(op.getInputs()[i].getType());
-  bool isWeighted = access.getWeight() >= 0;
-  bool fits = access.getKind() == AccessKind::Range && !access.getOutside() &&
-              !op.getDomain().getScheduled() &&
-              isNumberOfRows(op, access.getList(), b.getI32Type()) &&
-              (!isWeighted || isNumberOfRows(op, access.getWeight(), b.getF32Type()));
-  if (fits && isWeighted) {
-    auto weights = cast<RankedTensorType>(op.getInputs()[unsigned(access.getWeight())].getType());
-    fits = weights.getDimSize(1) == type.getDimSize(1);
+  bool isSum = !access.getOutside();
+  bool fits = access.getKind() == AccessKind::Range && !op.getDomain().getScheduled() &&
+              (!access.isListed() ||
+               isNumberOfRows(op, access.getList(), IntegerType::get(op.getContext(), 32))) &&
+              (!isWeighted || (access.isListed() && isSum && !softmax &&
+                               isWeightOfRows(op, access.getWeight(), i)));
+  if (!fits) {
+    return op.emitOpError("D-080: expected a list of i32, and f32 weights or none, for sums of "
+                          "operand ")
+           << i << " of " << op.getInputs()[i].getType() << " in a domain that is not scheduled, "
+           << "found the arguments " << access.getList() << " and " << access.getWeight();
   }
-  return fits
-             ? success()
-             : op.emitOpError("D-080: expected a list of i32, and f32 weights or none, for sums of "
-                              "operand ")
-                   << i << " of " << type << " in a domain that is not scheduled, found the "
-                   << "arguments " << access.getList() << " and " << access.getWeight();
+  if (softmax &&
+      (!isSum || !isWeightOfRows(op, softmax.getSource(), i) ||
+       !isWeightOfRows(op, softmax.getTarget(), i) || !isWeightOfRows(op, softmax.getNorm(), i))) {
+    return op.emitOpError("D-081: expected one f32 per row of operand ")
+           << i << " in each argument of the weights of its sum, found the arguments "
+           << softmax.getSource() << ", " << softmax.getTarget() << " and " << softmax.getNorm();
+  }
+  return success();
 }
 
 /// Verifies the index arguments of an operand, and that the operand has the rows that they select.

@@ -35,6 +35,12 @@ static void addArgument(ArrayAttr accesses, unsigned argument, unsigned first, I
   for (unsigned index : access.getIndices()) {
     addArgument(accesses, index, first, rows, reads);
   }
+  if (SoftmaxAttr softmax = access.getSoftmax()) { // numbers of the rows of the range
+    for (int64_t index : {softmax.getSource(), softmax.getTarget(), softmax.getNorm()}) {
+      reads.push_back(RowRead::whole(first + static_cast<unsigned>(index)));
+      reads.back().relation = rows;
+    }
+  }
 }
 
 std::optional<RowReadList> RowsOp::getRowReads(unsigned result) {
@@ -204,7 +210,12 @@ sluice::dispatch::attentionBackwardReads(IntegerSet mask, unsigned operands, uns
 
 std::optional<RowReadList> AttentionOp::getRowReads(unsigned) {
   DistanceTerms terms = getTerms();
-  return attentionReads(getMask(), 3 + terms.count(), terms);
+  RowReadList reads = attentionReads(getMask(), 3 + terms.count(), terms);
+  for (size_t i = 0; i < getRange().size(); ++i) {
+    unsigned operand = getRange().getBeginOperandIndex() + static_cast<unsigned>(i);
+    reads.push_back(RowRead::itself(operand, getContext()));
+  }
+  return reads;
 }
 
 std::optional<RowReadList> AttentionBackwardOp::getRowReads(unsigned result) {

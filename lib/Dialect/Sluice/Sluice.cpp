@@ -356,12 +356,26 @@ template <typename Op> static LogicalResult verifyDistance(Op op) {
 /// column of the heads.
 template <typename Op> static LogicalResult verifyTerms(Op op) {
   auto isTable = dispatch::DistanceTerms::isTable;
-  size_t tables = llvm::count_if(op.getExtras(), isTable), all = op.getExtras().size();
+  OperandRange range = op.getRange(), extras = op.getTermsAndRotary();
+  auto fitsRange = [&](Value end) {
+    auto type = dyn_cast<SequenceType>(end.getType());
+    return type && type.getElement().isInteger(32) && type.getWidth() == 0 &&
+           type.getScale() == op.getQuery().getType().getScale();
+  };
+  if (!range.empty() && (range.size() != 2 || !llvm::all_of(range, fitsRange) ||
+                         op.getKey().getType().getScale() != op.getQuery().getType().getScale() ||
+                         !isGiven(op, op.getQuery().getType()))) {
+    InFlightDiagnostic error = op.emitOpError("S-169: expected ranges of one i32 per position of "
+                                              "queries and keys, on a given axis, found ");
+    llvm::interleaveComma(op.getExtras().getTypes(), error);
+    return error;
+  }
+  size_t tables = llvm::count_if(extras, isTable), all = extras.size();
   size_t bias = op.getDistanceBias() ? 1 : 0;
   size_t byDistance = bias + (all == tables + 1 ? 1 : 0); // Qv alone is followed by a table of rows
-  bool isOrdered = llvm::all_of(op.getExtras().take_back(tables), isTable) &&
-                   tables >= byDistance && tables <= byDistance + 1 && all <= tables + 2 &&
-                   llvm::all_of(op.getExtras().drop_back(tables),
+  bool isOrdered = llvm::all_of(extras.take_back(tables), isTable) && tables >= byDistance &&
+                   tables <= byDistance + 1 && all <= tables + 2 &&
+                   llvm::all_of(extras.drop_back(tables),
                                 [](Value extra) { return isa<SequenceType>(extra.getType()); });
   if (!isOrdered) {
     InFlightDiagnostic error =

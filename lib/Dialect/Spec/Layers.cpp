@@ -410,6 +410,35 @@ static LogicalResult verifyLayerNorms(LayerOp op) {
   return success();
 }
 
+/// Verifies that the keys of a layer of an input may be the rows of the query's own segment.
+static LogicalResult verifyWithin(LayerOp op) {
+  if (!op.getWithin()) {
+    return success();
+  }
+  BoundariesOp cut = getModel(op).findBoundaries(*op.getWithin());
+  if (!cut || !cut->isBeforeInBlock(op)) {
+    return emitKeyError(op, "within")
+           << "expected the name of earlier segments, found " << quote(*op.getWithin())
+           << "; add a boundaries stage of this name before the layer";
+  }
+  StreamType own = getStream(op.getInput());
+  if (own.getAxis() != AxisKind::input ||
+      withWidth(getStream(cut.getInput()), own.getWidth()) != own) {
+    return emitKeyError(op, "within")
+           << "expected segments of the rows of an input, which the layer reads, found segments of "
+           << describeStream(cut.getInput()) << " for " << describeStream(op.getInput())
+           << "; name segments of this stream, or leave it out";
+  }
+  bool isPlain = op.getMask().getShape() == MaskShape::bidirectional && op.getSources().empty() &&
+                 !op.getScales() && !op.getLsh() && getTerms(op) == RelativeTerms::none;
+  if (!isPlain) {
+    return emitKeyError(op, "within")
+           << "expected the mask \"bidirectional\" and no \"over\", \"scales\", \"lsh\" or "
+              "\"relative\" together with \"within\", found others; remove them";
+  }
+  return success();
+}
+
 LogicalResult LayerOp::verify() {
   size_t masks = getOver() ? getOver()->size() : std::min<size_t>(1, getSources().size());
   if (masks != getSources().size()) {
@@ -442,7 +471,7 @@ LogicalResult LayerOp::verify() {
                           : getSources().empty()
                               ? verifyMaskBetween(*this, "mask", getMask(), factor, factor)
                               : verifySources(*this);
-  return failure(failed(sources) || failed(verifyRows(*this)));
+  return failure(failed(sources) || failed(verifyRows(*this)) || failed(verifyWithin(*this)));
 }
 Type LayerOp::computeResultType() { return getInput().getType(); }
 void LayerOp::setDerivedDefaults() {

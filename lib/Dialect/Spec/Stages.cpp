@@ -502,10 +502,11 @@ LogicalResult UmstOp::verify() {
                                          "found both; leave one out";
     }
   }
-  if (getGraphMaps() == GraphMaps::scales &&
-      (getIntra() != GraphUse::convolution || getInter() != GraphUse::convolution)) {
+  bool haveMaps = getIntra() == GraphUse::convolution || getIntra() == GraphUse::gat;
+  if (getGraphMaps() == GraphMaps::scales && (!haveMaps || getIntra() != getInter())) {
     return emitKeyError(*this, "graph_maps")
-           << "expected two graph convolutions for \"graph_maps\": \"scales\", found "
+           << "expected two graph convolutions, or two \"gat\", for \"graph_maps\": \"scales\", "
+              "found "
            << quote(stringifyGraphUse(getIntra())) << " and "
            << quote(stringifyGraphUse(getInter())) << "; leave it out";
   }

@@ -322,6 +322,17 @@ void UpsampleOp::listWeights(WeightList &list) {
 }
 
 /// Lists two matrices, columns of one.
+/// Lists the map of values, and the rows that map a value to the two numbers of its scores.
+void GraphConvolutionOp::listWeights(WeightList &list) {
+  if (getMethod() != GraphMethod::attention) {
+    return;
+  }
+  int64_t width = getStream(getInput()).getWidth();
+  list.addMatrix("", width, width);
+  list.addMatrix("source", 1, width);
+  list.addMatrix("target", 1, width);
+}
+
 void ProjectOp::listWeights(WeightList &list) {
   int64_t own = getStream(getInput()).getWidth(), rows = getStream(getResult()).getWidth();
   int64_t other = getWith() ? getStream(getWith()).getWidth() : 0;

@@ -180,12 +180,13 @@ static double countRange(dispatch::RowsOp op, RankedTensorType type, AccessAttr 
   if (access.getKind() != AccessKind::Range) {
     return 0;
   }
+  bool isWeighted = access.getWeight() >= 0 || access.getSoftmax();
   if (!access.isListed()) {
-    return double(type.getNumElements());
+    return double(type.getNumElements()) * (isWeighted ? 2 : 1);
   }
   auto list = cast<RankedTensorType>(op.getInputs()[unsigned(access.getList())].getType());
   int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
-  return double(list.getNumElements() * width) * (access.getWeight() >= 0 ? 2 : 1);
+  return double(list.getNumElements() * width) * (isWeighted ? 2 : 1);
 }
 
 Work target::computeWork(dispatch::RowsOp op) {

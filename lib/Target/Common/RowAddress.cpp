@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 #include <limits>
 
@@ -128,6 +129,26 @@ Value target::computeRangePlace(const RowAddressing &rows, unsigned i, const Row
                                 Value q) {
   dispatch::RowsOp op = rows.op;
   return sequenceRow(rows.b, op.getDomain(), getTensorType(op, i).getDimSize(1), at.batch, q);
+}
+
+Value target::emitSoftmaxWeight(ImplicitLocOpBuilder &b, dispatch::SoftmaxAttr softmax,
+                                function_ref<Value(unsigned argument)> own,
+                                function_ref<Value(unsigned argument)> other) {
+  auto source = unsigned(softmax.getSource()), target = unsigned(softmax.getTarget()),
+       norm = unsigned(softmax.getNorm());
+  bool isTransposed = softmax.getTransposed();
+  Value sum = arith::AddFOp::create(b, isTransposed ? other(source) : own(source),
+                                    isTransposed ? own(target) : other(target));
+  Value leak = arith::ConstantOp::create(b, softmax.getLeak());
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+  Value isPositive = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, sum, zero);
+  Value score = arith::SelectOp::create(b, isPositive, sum, arith::MulFOp::create(b, sum, leak));
+  Value weight = math::ExpOp::create(
+      b, arith::SubFOp::create(b, score, isTransposed ? other(norm) : own(norm)));
+  if (!softmax.getSlope()) {
+    return weight;
+  }
+  return arith::SelectOp::create(b, isPositive, weight, arith::MulFOp::create(b, weight, leak));
 }
 
 Value target::computeResultPlace(const RowAddressing &rows, unsigned i, const RowPosition &at) {

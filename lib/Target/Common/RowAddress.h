@@ -64,6 +64,12 @@ RowPlace computeListedPlace(const RowAddressing &rows, unsigned i, const RowPosi
 mlir::Value computeRangePlace(const RowAddressing &rows, unsigned i, const RowPosition &at,
                               mlir::Value q);
 
+/// Returns the weight of a row of a range: of a softmax map, from the numbers of the row itself and
+/// of the row of the range, which `own` and `other` load by argument.
+mlir::Value emitSoftmaxWeight(mlir::ImplicitLocOpBuilder &b, dispatch::SoftmaxAttr softmax,
+                              llvm::function_ref<mlir::Value(unsigned argument)> own,
+                              llvm::function_ref<mlir::Value(unsigned argument)> other);
+
 /// Returns the row of result `i` in its tensor.
 mlir::Value computeResultPlace(const RowAddressing &rows, unsigned i, const RowPosition &at);
 

@@ -18,13 +18,15 @@
   f = #dispatch.access<range[v + i], last = 1, index = 0, factor = 1>,
   // CHECK-SAME: g = #dispatch.access<columns>,
   g = #dispatch.access<columns>,
-  // CHECK-SAME: h = #dispatch.access<range[v + 16], factor = 1, index = 0, last = 1, list = 0, weight = 2>
-  h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>
+  // CHECK-SAME: h = #dispatch.access<range[v + 16], factor = 1, index = 0, last = 1, list = 0, weight = 2>,
+  h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>,
+  // CHECK-SAME: i = #dispatch.access<range[v + i], index = 0, last = 1, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 2.000000e-01 : f32 slope = true>>
+  i = #dispatch.access<range[v + i], index = 0, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 0.2 : f32 slope = true>, last = 1>
 } : () -> ()
 
 // -----
 
-// expected-error@+1 {{expected group, factor, column, index, last, list, weight, outside or extended}}
+// expected-error@+1 {{expected group, factor, column, index, last, list, weight, softmax, outside or extended}}
 "test.access"() {a = #dispatch.access<row, rows = 1>} : () -> ()
 
 // -----

@@ -505,3 +505,30 @@ func.func @weights_of_other_rows(%lists: tensor<2x9xi32>, %w: tensor<2x4xf32>, %
   } : (tensor<2x9xi32>, tensor<2x9xi32>, tensor<2x4xf32>, tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return
 }
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 5, factor = 0>
+#row = #dispatch.access<row>
+#sum = #dispatch.access<range[v + i], index = 0, last = 0, softmax = #dispatch.softmax<source = 1, target = 2, norm = 1, leak = 2.000000e-01 : f32>>
+func.func @softmax_of_other_rows(%n: tensor<2x5xi32>, %s: tensor<2x5xf32>, %t: tensor<2x4xf32>, %x: tensor<2x5x8xf32>) {
+  // expected-error@+1 {{D-081: expected one f32 per row of operand 3 in each argument of the weights of its sum, found the arguments 1, 2 and 1}}
+  %y = dispatch.rows %n, %s, %t, %x attributes {domain = #rows, accesses = [#row, #row, #row, #sum], result_accesses = [#row]} {
+  ^bb0(%first: i32, %own: f32, %other: f32, %a: tensor<8xf32>):
+    dispatch.yield %a : tensor<8xf32>
+  } : (tensor<2x5xi32>, tensor<2x5xf32>, tensor<2x4xf32>, tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  return
+}
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @range_of_other_queries(%x: tensor<2x16x12xf32>, %n: tensor<2x8xi32>) {
+  // expected-error@+1 {{D-082: expected ranges of one i32 per query of a domain that is not scheduled, found 'tensor<2x8xi32>', 'tensor<2x8xi32>'}}
+  %o, %lse = dispatch.attention %x, %x, %x, %n, %n attributes {domain = #rows, heads = 2 : i64, kv_heads = 2 : i64, head_size = 2 : i64, query_column = 0 : i64,
+      key_column = 4 : i64, value_column = 8 : i64, mask = affine_set<(p, q)[n] : (n - 1 - q >= 0)>} {
+  ^bb0(%score: f32, %p: i32, %q: i32, %head: i32):
+    dispatch.yield %score : f32
+  } : (tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x16x12xf32>, tensor<2x8xi32>, tensor<2x8xi32>) -> (tensor<2x16x4xf32>, tensor<2x16x2xf32>)
+  return
+}

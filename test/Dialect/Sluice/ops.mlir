@@ -212,6 +212,30 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.graph_sum %{{.*}} right(%[[N]]) over "links" capacity 6 :
     %m = sluice.graph_sum %p right(%n) over "links" capacity 6
         : (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>) -> !sluice.seq<@inputs, 8, f32>
+    // CHECK: %[[Y:.*]], %[[LSE:.*]] = sluice.graph_attention %[[N]], %[[N]], %{{.*}} over "links" capacity 6 leak 2.000000e-01 :
+    %y, %lse = sluice.graph_attention %n, %n, %x over "links" capacity 6 leak 2.000000e-01
+        : (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>) -> (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>)
+    // CHECK: sluice.graph_attention_backward %[[N]], %[[N]], %{{.*}} result %[[Y]], %[[LSE]] by %{{.*}} over "links" capacity 6 leak 2.000000e-01 :
+    %d:3 = sluice.graph_attention_backward %n, %n, %x result %y, %lse by %p over "links" capacity 6 leak 2.000000e-01
+        : (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>)
+        -> (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>)
+    return
+  }
+
+  // CHECK-LABEL: func.func @ranges
+  func.func @ranges(%x: !sluice.seq<@inputs, 24, f32>, %z: !sluice.seq<@inputs, 8, f32>, %s: !sluice.seq<@inputs, 0, f32>, %first: !sluice.seq<@inputs, 0, i32>,
+      %end: !sluice.seq<@inputs, 0, i32>) {
+    // CHECK: sluice.graph_attention %{{.*}}, %{{.*}}, %{{.*}} range(%{{.*}}, %{{.*}}) leak 2.000000e-01 :
+    %y, %lse = sluice.graph_attention %s, %s, %z range(%first, %end) leak 2.000000e-01
+        : (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, i32>, !sluice.seq<@inputs, 0, i32>)
+        -> (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>)
+    // CHECK: sluice.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+    %o, %sums = sluice.attention %x, %x, %x, %first, %end attributes {heads = 2 : i64, kv_heads = 2 : i64, head_size = 4 : i64, query_column = 0 : i64,
+        key_column = 8 : i64, value_column = 16 : i64, mask = affine_set<(p, q)[n] : (n - 1 - q >= 0)>} {
+    ^bb0(%score: f32, %p: i32, %q: i32, %head: i32):
+      sluice.yield %score : f32
+    } : (!sluice.seq<@inputs, 24, f32>, !sluice.seq<@inputs, 24, f32>, !sluice.seq<@inputs, 24, f32>, !sluice.seq<@inputs, 0, i32>, !sluice.seq<@inputs, 0, i32>)
+        -> (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 2, f32>)
     return
   }
 

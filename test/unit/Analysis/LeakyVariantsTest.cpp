@@ -34,12 +34,13 @@ void loosen(AttentionOp op) {
   op.setMask(IntegerSet::get(2, 1, constraints, mask.getEqFlags()));
 }
 
-/// Changes the last read of a segment that is over, else the first shift of 1 or more, else the
-/// first attention of the predicted tokens; names it. Shifts stay where rows are replaced: only
-/// some of them are read.
+/// Changes the last read of a segment of predicted tokens that is over, else the first shift of 1
+/// or more, else the first attention of the predicted tokens; names it. Shifts stay where rows are
+/// replaced: only some of them are read.
 std::string makeLeaky(func::FuncOp function, bool keepsShifts) {
   for (Operation &op : llvm::reverse(function.getBody().front())) {
-    if (auto spread = dyn_cast<SpreadSegmentsOp>(op); spread && spread.getBy() > 0) {
+    auto spread = dyn_cast<SpreadSegmentsOp>(op);
+    if (spread && spread.getBy() > 0 && !isGiven(spread, spread.getCounts().getType())) {
       spread.setBy(spread.getBy() - 1);
       return "spread";
     }

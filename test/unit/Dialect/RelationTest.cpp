@@ -356,6 +356,11 @@ const RelationCase cases[] = {
                        "g1", 2) " { %y = sluice.graph_sum %x left(%l) over \"all\" capacity 120 : "
                                 "(" SEQ("g1", 2) ", " SEQ("g1", 0) ") -> " SEQ(
                                     "g1", 2) " return %y : " SEQ("g1", 2) " }"},
+    {"graph_attention",
+     "(%s: " SEQ("g1", 0) ", %t: " SEQ("g1", 0) ", %x: " SEQ("g1", 2) ") -> " SEQ(
+         "g1", 2) " { %y, %l = sluice.graph_attention %s, %t, %x over \"all\" capacity 120 leak "
+                  "2.0e-01 : (" SEQ("g1", 0) ", " SEQ("g1", 0) ", " SEQ("g1", 2) ") -> (" SEQ(
+                      "g1", 2) ", " SEQ("g1", 0) ") return %y : " SEQ("g1", 2) " }"},
     {"last", "(%x: " SEQ("s3", 2) ") -> " SEQ("one", 2) " { %y = sluice.last %x : (" SEQ(
                  "s3", 2) ") -> " SEQ("one", 2) " return %y : " SEQ("one", 2) " }"},
     {"cross_entropy", "(%x: " SEQ("s1", 3) ", %w: tensor<7x3xf32>, %t: " TOKENS ") -> " SEQ(

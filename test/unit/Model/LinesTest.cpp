@@ -153,6 +153,8 @@ std::string makeSpec(const Folder &folder, const std::string &more) {
         {"op": "embedding", "input": "source", "positions": "learned"},
         {"op": "layer", "mask": "bidirectional"}, {"op": "layer", "to": "rows"},
         {"op": "boundaries", "name": "words", "rule": "whitespace"},
+        {"op": "layer", "mask": "bidirectional", "within": "words"},
+        {"op": "graph_convolution", "segments": "words", "method": "attention"},
         {"op": "shorten", "segments": "words"},
         {"op": "layer", "mask": "bidirectional", "to": "coarse"},
         {"op": "upsample", "segments": "words", "method": "own"}, {"op": "add", "with": "rows"},

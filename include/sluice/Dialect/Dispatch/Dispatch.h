@@ -37,6 +37,9 @@ namespace sluice::dispatch {
 /// Returns the extra operand of an attention with elements of `bits` bits and this rank; null if
 /// there is none.
 mlir::Value optionalOperand(mlir::OperandRange extras, unsigned bits, int64_t rank);
+/// Returns the two extra operands of an attention that are i32 [B, T], the ends of ranges of keys;
+/// none if there are none.
+mlir::OperandRange findRange(mlir::OperandRange extras);
 } // namespace sluice::dispatch
 
 #define GET_OP_CLASSES

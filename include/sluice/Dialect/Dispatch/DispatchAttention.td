@@ -30,6 +30,9 @@ defvar attentionDoc = [{
     head. A distance beyond the last (valid) row uses that row. The mask implies d(p, q) >= 0. Q, K,
     V and the gradient of O have one type, f32 or bf16; results may have either; lse is f32.
 
+    With a *range*, two tensors i32 [B, T], (p, q) is in the relation only if also first[b, p] <= q
+    < end[b, p]. Both rise with p.
+
     With `centered` tables have both directions: of M rows, M odd, the middle one is for d(p, q) =
     c, where a p = b q, and the distances before the first row use that row. In place of a tensor of
     rows, R may then be a table [M, D] that all heads share: the product is the sum of the products
@@ -42,6 +45,9 @@ defvar attentionMethods = [{
     DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
     /// Returns each batch row's number of valid keys, i64 [B]; null if the key domain has it.
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
+    /// Returns the ends of the range of keys of each query, i32 [B, T], before the counts and the
+    /// schedule; none if there are no ranges.
+    ::mlir::OperandRange getRange() { return findRange(getExtras()); }
     bool staysWithinAxis(unsigned) { return true; }
     std::optional<int64_t> getRowFactor(unsigned operand);
     /// Returns true for queries, keys and values if heads are copied in chunks of 16 bytes: then
@@ -66,7 +72,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are
     padded). In a scheduled domain queries are its rows; keys and values are the positions of the
     relation, all of which their rings still contain. `extras` has the operands of terms, then the
-    schedule or `key_counts`, if present.
+    range, `key_counts` and the schedule, if present.
 
     Example:
 
@@ -84,6 +90,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
 
     Constraints:
     - D-018: the last operand of a scheduled op is its schedule, i64 [batch, 3].
+    - D-082: a range has one i32 per query, in a domain that is not scheduled.
     - D-019: a scheduled op has no dropout.
     - D-020: the factor of a scheduled domain is at least 1.
   }], attentionConstraints);
@@ -94,7 +101,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
     std::optional<SharedRead> getSharedRead(unsigned operand);
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
     DistanceTerms getTerms() {
-      size_t others = (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0);
+      size_t others = (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size();
       return DistanceTerms(getExtras().drop_back(others),
                            getDistanceBias(), getCentered(), getDistance());
     }
@@ -115,11 +122,11 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
     value_column, so ranges in one tensor are disjoint. One tensor for all three requires one
     domain. With `rotary`, f32 [T, D] as in `contract`, each pair of dQ and dK is rotated back by
     its row's angle. Rows that are not valid are zeros if all valid numbers are finite; on an axis
-    their contents are undefined. `extras` has the operands of terms, `rotary` and `key_counts`, in
-    this order, if present. Gradients of terms follow: of Qv and R in the shapes of their operands,
-    and of the table as [B, M, heads], one partial sum per batch row, which `scatter_rows` adds up.
-    With `centered` partial sums have a row for each distance d(p, q), S of them: [B, S, heads] of
-    the table of biases, and of the table R [B, heads * S, D], f32.
+    their contents are undefined. `extras` has the operands of terms, `rotary`, the range and
+    `key_counts`, in this order, if present. Gradients of terms follow: of Qv and R in the shapes of
+    their operands, and of the table as [B, M, heads], one partial sum per batch row, which
+    `scatter_rows` adds up. With `centered` partial sums have a row for each distance d(p, q), S of
+    them: [B, S, heads] of the table of biases, and of the table R [B, heads * S, D], f32.
 
     Example:
 
@@ -154,13 +161,13 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let extraClassDeclaration = attentionMethods # [{
     /// Returns the table of rotary angles, after the terms; null without rotation.
     ::mlir::Value getRotary() {
-      auto others = getExtras().drop_back(getKeyCounts() ? 1 : 0);
+      auto others = getExtras().drop_back((getKeyCounts() ? 1 : 0) + getRange().size());
       size_t tables = ::llvm::count_if(others, DistanceTerms::isTable);
       bool isThere = tables > DistanceTerms::countTables(others, getDistanceBias());
       return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
     }
     DistanceTerms getTerms() {
-      size_t others = (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0);
+      size_t others = (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size();
       return DistanceTerms(getExtras().drop_back(others),
                            getDistanceBias(), getCentered(), getDistance());
     }

@@ -42,6 +42,28 @@ def Dispatch_Domain : Dispatch_Attr<"Domain", "domain"> {
   }];
 }
 
+def Dispatch_Softmax : Dispatch_Attr<"Softmax", "softmax"> {
+  let summary = "Weights of a range: the entries of a row of a softmax map";
+  let description = [{
+    The weight between row p of the domain and row q of the range is exp(f(s + t) - n), with f(x) =
+    x for x > 0, else `leak` x. s is the number of p of operand `source`, t the number of q of
+    operand `target`, and n the number of p of operand `norm`, the logarithm of the sum of
+    exponentials. With `transposed` p and q are exchanged. With `slope` the weight is multiplied by
+    the derivative of f at s + t. The three operands are f32 [B, T'] with access `row`.
+
+    ```mlir
+    #dispatch.softmax<source = 0, target = 1, norm = 2, leak = 2.000000e-01 : f32>
+    ```
+  }];
+  let parameters = (ins "int64_t":$source, "int64_t":$target, "int64_t":$norm,
+                    "::mlir::FloatAttr":$leak,
+                    DefaultValuedParameter<"bool", "false">:$transposed,
+                    DefaultValuedParameter<"bool", "false">:$slope);
+  let assemblyFormat = [{`<` `source` `=` $source `,` `target` `=` $target `,` `norm` `=` $norm
+                         `,` `leak` `=` $leak (`transposed` `=` $transposed^)?
+                         (`slope` `=` $slope^)? `>`}];
+}
+
 def Dispatch_AccessKind : I32EnumAttr<"AccessKind",
     "how a row of an operand or a result is found", [
     I32EnumAttrCase<"Row", 0, "row">, I32EnumAttrCase<"Table", 1, "table">,
@@ -104,7 +126,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     With `list` a range counts entries of that operand, i32 [B, E], and each entry is the position
     of a row; entries outside [0, E) are skipped, and positions outside [0, N') are zeros. With
     `weight` the row at position q is multiplied by number q of that operand, f32 [B, T'], before it
-    is added.
+    is added. With `softmax` it is multiplied by a number of both rows instead, an
+    `#dispatch.softmax`, with or without a list.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
                     "int64_t":$group,
@@ -113,14 +136,15 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
                         DefaultValuedParameter<"int64_t", "-1">:$last,
                         DefaultValuedParameter<"bool", "false">:$extended,
                         DefaultValuedParameter<"int64_t", "-1">:$list,
-                        DefaultValuedParameter<"int64_t", "-1">:$weight);
+                        DefaultValuedParameter<"int64_t", "-1">:$weight,
+                        OptionalParameter<"::sluice::dispatch::SoftmaxAttr">:$softmax);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
       auto two = ::mlir::AffineMap::get(2, 1, ::mlir::getAffineDimExpr(0, $_ctxt));
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false, -1, -1);
+                   ::mlir::FloatAttr(), -1, false, -1, -1, SoftmaxAttr());
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                  "int64_t":$source_factor,
@@ -128,14 +152,14 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
                          "::mlir::FloatAttr":$outside, CArg<"int64_t", "-1">:$last,
                          CArg<"bool", "false">:$extended), [{
       return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, last, extended,
-                   -1, -1);
+                   -1, -1, SoftmaxAttr());
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group,
                  "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false, -1, -1);
+                   ::mlir::FloatAttr(), -1, false, -1, -1, SoftmaxAttr());
     }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{

@@ -11,23 +11,33 @@ def attentionAttributes {
                         UnitAttr:$distance_bias, OptionalAttr<AffineMapAttr>:$distance,
                         UnitAttr:$centered);
   code declaration = [{
-    /// Returns the table of rotary angles, the last operand; null without rotation.
+    /// Returns the two ends of each row's range of keys, the last operands; none without ranges.
+    ::mlir::OperandRange getRange() {
+      return getExtras().take_back(hasRange(getExtras()) ? 2 : 0);
+    }
+    /// Returns the terms and the table of rotary angles.
+    ::mlir::OperandRange getTermsAndRotary() {
+      return getExtras().drop_back(getRange().size());
+    }
+    /// Returns the table of rotary angles, after the terms; null without rotation.
     ::mlir::Value getRotary() {
       using ::sluice::dispatch::DistanceTerms;
-      size_t tables = ::llvm::count_if(getExtras(), DistanceTerms::isTable);
-      bool isThere = tables > DistanceTerms::countTables(getExtras(), getDistanceBias());
-      return isThere ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
+      auto others = getTermsAndRotary();
+      size_t tables = ::llvm::count_if(others, DistanceTerms::isTable);
+      bool isThere = tables > DistanceTerms::countTables(others, getDistanceBias());
+      return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
     }
     /// Returns the relative position terms of scores.
     ::sluice::dispatch::DistanceTerms getTerms() {
-      return ::sluice::dispatch::DistanceTerms(getExtras().drop_back(getRotary() ? 1 : 0),
+      return ::sluice::dispatch::DistanceTerms(getTermsAndRotary().drop_back(getRotary() ? 1 : 0),
                                                getDistanceBias(), getCentered(), getDistance());
     }
   }];
 }
 
 def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, IsolatedFromAbove,
-                                                        AxesInterface], ["getRemedy"]> {
+                                                        AxesInterface], ["getRemedy",
+                                                                         "getNeutralName"]> {
   let summary = "Softmax attention with a score region and a mask relation";
   let description = !strconcat([{
     Like dispatch.attention: queries, keys and values are columns of `query`, `key` and `value` (one
@@ -55,6 +65,10 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, Isolat
     a p = b q, and distances before the first row use that row. R may then be a table [M, head_size]
     that all heads share (Shaw et al. 2018, equation 4 without values, with Q = Qv).
 
+    Two sequences of one i32 per query may follow all other operands: the first key that a query
+    reads, and the key after the last one. They restrict the mask. In a gradient, q is in the range
+    of p exactly where p is in the range of q, as for rows of a segment.
+
     Example:
 
     ```mlir
@@ -81,6 +95,7 @@ def Sluice_AttentionOp : Sluice_ForwardOp<"attention", [FusesAs<"Alone">, Isolat
       are a sequence of their own (differentiation).
     - S-026: where a table of angles is given, queries and keys are the first columns of a
       linear map that this op alone reads (dispatch formation).
+    - S-169: ranges are on the scale of queries and keys, which is a given one or of its segments.
   }], scoreConstraints);
   let arguments = !con((ins Sluice_Sequence:$query, Sluice_Sequence:$key, Sluice_Sequence:$value,
                             Variadic<AnyType>:$extras), attentionAttributes.attributes);

@@ -74,3 +74,78 @@ def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGro
                        "(`of` $bits^)? `capacity` $capacity attr-dict `:` "
                        "functional-type(operands, results)";
 }
+
+def Sluice_GraphAttentionOp : Sluice_ForwardOp<"graph_attention", [FusesAs<"Alone">,
+    AttrSizedOperandSegments], ["getNeutralName"]> {
+  let summary = "y[p] = the sum of a[p, q] z[q] over p and its neighbours, for a softmax a";
+  let description = !strconcat([{
+    Row p of a is the softmax over these q of f(s[p] + t[q]), where f(x) is x for x > 0 and `leak` x
+    elsewhere, and s, t and z are `source`, `target` and `value` (Velickovic et al. 2018, equations
+    3 and 4, with one head). The neighbours are the rows of the edges of `sluice.degrees`, or with
+    `range` the rows first[p] <= q < end[p], p among them; q is then in the range of p exactly where
+    p is in the range of q. `lse` is the logarithm of the sum of the exponentials, which the
+    backward op needs. No a[p, q] is stored.
+
+    Example:
+
+    ```mlir
+    %y, %lse = sluice.graph_attention %s, %t, %z over "links" capacity 6 leak 2.000000e-01
+        : (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>)
+        -> (!sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>)
+    ```
+
+    Constraints:
+    - S-167: values and result have one scale and one number of columns, at least 1; `source`,
+      `target` and `lse` are one f32 per position there, and `first` and `end` one i32.
+    - S-168: there are either edges with a capacity, or a range.
+  }], edgeConstraints);
+  let arguments = (ins Sluice_Sequence:$source, Sluice_Sequence:$target, Sluice_Sequence:$value,
+                   Optional<Sluice_Sequence>:$first, Optional<Sluice_Sequence>:$end,
+                   OptionalAttr<StrAttr>:$edges, OptionalAttr<StrAttr>:$bits,
+                   OptionalAttr<I64Attr>:$capacity, F32Attr:$leak);
+  let results = (outs Sluice_Sequence:$result, Sluice_Sequence:$lse);
+  let assemblyFormat = "$source `,` $target `,` $value (`range` `(` $first^ `,` $end `)`)? "
+                       "(`over` $edges^ (`of` $bits^)? `capacity` $capacity)? `leak` $leak "
+                       "attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Returns the number of entries of all lists of a batch row: each edge is in two lists.
+    int64_t getEntries() { return 2 * static_cast<int64_t>(*getCapacity()); }
+  }];
+}
+
+def Sluice_GraphAttentionBackwardOp : Sluice_BackwardOp<"graph_attention_backward",
+                                                        [FusesAs<"Alone">,
+    AttrSizedOperandSegments]> {
+  let summary = "Gradients of `source`, `target` and `value` of `graph_attention`";
+  let description = [{
+    Sums over q and sums over p are over the same rows: p is a neighbour of q where q is one of p.
+
+    Example:
+
+    ```mlir
+    %ds, %dt, %dz = sluice.graph_attention_backward %s, %t, %z result %y, %lse by %dy
+        range(%first, %end) leak 2.000000e-01
+        : (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 8, f32>,
+            !sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, f32>,
+            !sluice.seq<@inputs, 8, f32>, !sluice.seq<@inputs, 0, i32>,
+            !sluice.seq<@inputs, 0, i32>)
+        -> (!sluice.seq<@inputs, 0, f32>, !sluice.seq<@inputs, 0, f32>,
+            !sluice.seq<@inputs, 8, f32>)
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$source, Sluice_Sequence:$target, Sluice_Sequence:$value,
+                   Sluice_Sequence:$output, Sluice_Sequence:$lse, Sluice_Sequence:$gradient,
+                   Optional<Sluice_Sequence>:$first, Optional<Sluice_Sequence>:$end,
+                   OptionalAttr<StrAttr>:$edges, OptionalAttr<StrAttr>:$bits,
+                   OptionalAttr<I64Attr>:$capacity, F32Attr:$leak);
+  let results = (outs Sluice_Sequence:$source_gradient, Sluice_Sequence:$target_gradient,
+                 Sluice_Sequence:$value_gradient);
+  let assemblyFormat = "$source `,` $target `,` $value `result` $output `,` $lse `by` $gradient "
+                       "(`range` `(` $first^ `,` $end `)`)? "
+                       "(`over` $edges^ (`of` $bits^)? `capacity` $capacity)? `leak` $leak "
+                       "attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{
+    int64_t getEntries() { return 2 * static_cast<int64_t>(*getCapacity()); }
+  }];
+}

@@ -104,6 +104,15 @@ template <typename T> class Evaluator;
 
 #include "sluice/Dialect/Sluice/SluiceEnums.h.inc"
 
+namespace sluice {
+/// Returns true if the last of an attention's extra operands are the ends of ranges of keys.
+inline bool hasRange(mlir::OperandRange extras) {
+  auto last =
+      extras.empty() ? SequenceType() : mlir::dyn_cast<SequenceType>(extras.back().getType());
+  return last && last.getElement().isInteger(32);
+}
+} // namespace sluice
+
 #define GET_OP_CLASSES
 #include "sluice/Dialect/Sluice/SluiceOps.h.inc"
 

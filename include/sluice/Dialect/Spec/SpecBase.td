@@ -117,9 +117,9 @@ def Spec_InputContents
     : Spec_Words<"InputContents", "Contents of an input", "contents", ["tokens", "numbers",
                                                                        "edges"]>;
 def Spec_GraphMethod : Spec_Words<"GraphMethod", "Weights of a row and its neighbours",
-                                  "graph_method", ["normalized", "mean"]>;
+                                  "graph_method", ["normalized", "mean", "attention"]>;
 def Spec_GraphUse : Spec_Words<"GraphUse", "Sums of neighbours inside a layer", "graph_use",
-                               ["convolution", "pooling", "none"]>;
+                               ["convolution", "pooling", "gat", "none"]>;
 def Spec_GraphMaps : Spec_Words<"GraphMaps", "Sharing of linear maps of graph convolutions",
                                 "graph_maps", ["own", "layers", "scales"]>;
 def Spec_InputUse

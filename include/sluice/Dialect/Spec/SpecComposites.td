@@ -120,8 +120,9 @@ def Spec_BottomUpOp
                    "cascaded">]>;
 
 class GraphKey<string key, string between>
-    : WordKey<key, Spec_GraphUse, ["convolution", "pooling", "none"],
-              "sums " # between # ": a graph convolution, a mean without weights, or none",
+    : WordKey<key, Spec_GraphUse, ["convolution", "pooling", "gat", "none"],
+              "sums " # between # ": a graph convolution, a mean without weights, graph attention, "
+              "or none",
               "convolution">;
 def Spec_UmstOp
     : Spec_StreamStage<

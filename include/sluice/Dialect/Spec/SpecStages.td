@@ -95,6 +95,10 @@ def Spec_LayerOp
                           "norms before a pre-norm attention block; false: its streams are "
                           "already normalized",
                           "true">,
+               TextKey<"within", "name of segments",
+                       "segments of the rows of an input: keys are the rows of the query's own "
+                       "segment",
+                       "all keys of the mask">,
                FirstRowKey],
               layerKeys),
           (ins Spec_Stream:$input, Variadic<Spec_Stream>:$sources),
@@ -304,12 +308,13 @@ def Spec_GraphConvolutionOp
            SegmentsKey<"name of segments",
                        "in place of edges: sums over the segment of each row of an input",
                        "rows are joined by edges">,
-           WordKey<"method", Spec_GraphMethod, ["normalized", "mean"],
-                   "weights: 1 / sqrt(n[p] n[q]) for n[p] - 1 neighbours of p, or the mean",
-                   "normalized">],
-          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments)> {
-  let commonKeys = [OpKey, FromKey, ToKey];
-}
+           WordKey<"method", Spec_GraphMethod, ["normalized", "mean", "attention"],
+                   "weights: 1 / sqrt(n[p] n[q]) for n[p] - 1 neighbours of p, the mean, or a "
+                   "learned softmax",
+                   "normalized">,
+           ProjectionKey<"activation", "activation of the sums">],
+          (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments),
+          [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
 
 def AttendHeadsKey
     : IntegerKey<"heads", "number of attention heads", "required, here or in `defaults`"> {

@@ -174,9 +174,20 @@ constexpr unsigned positionQuery = 3, distanceRows = 4;
 
 /// Relation of queries: their own row; of keys and values: the mask, 0 <= q < n; of rows by
 /// distance: up to the maximum distance of p.
+/// Returns true for an end of the row's own range.
+static bool isRangeEnd(AttentionOp op, unsigned operand) {
+  return operand + op.getRange().size() >= op->getNumOperands();
+}
+
+/// The checker has an op of its own for ranges, which are operands in the place of terms.
+std::string AttentionOp::getNeutralName(unsigned) {
+  return getRange().empty() ? "attention" : "range_attention";
+}
+
 std::optional<IntegerSet> AttentionOp::getRelation(unsigned operand) {
   RelationNames of(*this);
-  if (operand == 0 || operand == positionQuery || !isSequence(*this, operand)) {
+  if (operand == 0 || operand == positionQuery || !isSequence(*this, operand) ||
+      isRangeEnd(*this, operand)) {
     return readsOne(*this, operand, of.p);
   }
   IntegerSet mask =
@@ -195,7 +206,8 @@ std::optional<IntegerSet> AttentionOp::getRelation(unsigned operand) {
 AffineExpr AttentionOp::getLatest(unsigned operand) {
   if (operand == 0 || operand >= positionQuery) {
     AffineExpr p = RelationNames(*this).p;
-    return operand == distanceRows ? getTerms().distance.greatest(p) : p;
+    bool isByDistance = operand == distanceRows && !isRangeEnd(*this, operand);
+    return isByDistance ? getTerms().distance.greatest(p) : p;
   }
   constexpr int64_t far = int64_t{1} << 20;
   AffineExpr latest;

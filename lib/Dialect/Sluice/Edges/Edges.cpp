@@ -1,56 +1,22 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements the ops over edge lists: numbers of neighbours, and sums over them.
+#include "Edges.h"
+
 #include "../Cost.h"
 #include "../Reference/Reference.h"
 #include "../Scales/Windows.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
-#include "sluice/Support/Limits.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include <algorithm>
 
 using namespace mlir;
 using namespace sluice;
+using namespace sluice::edges;
 using namespace sluice::reference;
-
-/// Returns the place of the lists of `op`: of the result's axis, or of the bits that cut segments.
-template <typename Op> static std::string getPlace(Op op) {
-  std::string on = op.getBits() ? op.getBits()->str() : getAxisName(op, op.getResult().getType());
-  return (edgesInput + on + "." + op.getEdges()).str();
-}
 
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//
-
-/// Verifies that rows of the scale are known before the first token, as an edge may connect a row
-/// with a later one.
-template <typename Op> static LogicalResult verifyEdges(Op op) {
-  auto scale =
-      SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, op.getResult().getType().getScale());
-  AxisOp axis =
-      scale ? getRootAxis(SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()))
-            : AxisOp();
-  auto capacity = static_cast<int64_t>(op.getCapacity());
-  if (!axis || !axis.getCapacity() || capacity < 1 || capacity > mostSize / 2) {
-    return op.emitOpError("S-160: expected rows of a given axis, as an edge may connect a row with "
-                          "a later one, and a capacity from 1 to ")
-           << mostSize / 2 << ", found " << op.getResult().getType() << " and " << capacity;
-  }
-  bool areSegments = axis.getSymName() != scale.getAxis();
-  DictionaryAttr streams = axis.getStreams().value_or(DictionaryAttr());
-  if (areSegments != bool(op.getBits()) ||
-      (areSegments && (!streams || !streams.contains(*op.getBits())))) {
-    return op.emitOpError("S-163: expected 'of' with a stream of the axis of the input where rows "
-                          "are its segments, and none elsewhere, found ")
-           << op.getResult().getType() << " and " << (op.getBits() ? *op.getBits() : "none");
-  }
-  return success();
-}
-
-static bool isNumber(SequenceType type) {
-  return type.getWidth() == 0 && type.getElement().isF32();
-}
 
 LogicalResult DegreesOp::verify() {
   if (!isNumber(getResult().getType())) {
@@ -163,32 +129,6 @@ LogicalResult GraphSumOp::emitBody(BodyBuilder &body) {
 //===----------------------------------------------------------------------===//
 // Reference
 //===----------------------------------------------------------------------===//
-
-/// Returns the positions of the neighbours of a row.
-template <typename Op, typename T>
-static std::vector<int64_t> getNeighbours(Op op, const Evaluator<T> &evaluator, int64_t row,
-                                          int64_t position) {
-  int64_t count = evaluator.getCount(op.getResult(), row);
-  std::vector<int64_t> neighbours;
-  auto found = evaluator.edges.find(op.getEdges());
-  if (found == evaluator.edges.end()) {
-    for (int64_t q = 0; q + 1 < count && position + 1 < count; ++q) {
-      auto [first, second] = std::minmax(position, q);
-      if (first != second && (first == 0 || first + 1 == second)) {
-        neighbours.push_back(q);
-      }
-    }
-    return neighbours;
-  }
-  int64_t positions = getPositions(op, op.getResult().getType());
-  ArrayRef<int32_t> lists = found->second;
-  lists = lists.slice(static_cast<size_t>(row * (positions + op.getEntries())));
-  int64_t first = position > 0 ? lists[static_cast<size_t>(position - 1)] : 0;
-  for (int64_t i = first; i < lists[static_cast<size_t>(position)]; ++i) {
-    neighbours.push_back(lists[static_cast<size_t>(positions + i)]);
-  }
-  return neighbours;
-}
 
 template <typename T> static void evaluate(DegreesOp op, Evaluator<T> &evaluator) {
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {

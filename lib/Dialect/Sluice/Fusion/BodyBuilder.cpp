@@ -278,7 +278,8 @@ Value sluice::getListSum(BodyBuilder &body, StringRef place, Value sequence, int
             column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
   auto access = AccessAttr::get(context, AccessKind::Range, AffineMapAttr::get(entry), 1, factor,
                                 AffineMapAttr::get(column), number(first), FloatAttr(), number(end),
-                                /*extended=*/false, /*list=*/number(first), number(own));
+                                /*extended=*/false, /*list=*/number(first), number(own),
+                                dispatch::SoftmaxAttr());
   Type element = dispatch::getBodyType(type.getElement());
   return body.load(tensor, access,
                    type.getWidth() > 0 ? RankedTensorType::get({type.getWidth()}, element)

@@ -78,14 +78,17 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
   return keys == emitter.getRowDomain(op.getQuery()) ? dispatch::DomainAttr() : keys;
 }
 
-/// Returns the operands of relative position terms, a table of angles (or null), and the counts of
-/// given keys.
+/// Returns the operands of relative position terms, a table of angles (or null), ranges of keys,
+/// and the counts of given keys.
 template <typename Op>
 static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter &emitter) {
   SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
                                                   [&](Value term) { return emitter.get(term); });
   if (rotary) {
     extras.push_back(emitter.get(rotary));
+  }
+  for (Value end : op.getRange()) {
+    extras.push_back(emitter.get(end));
   }
   llvm::append_range(extras, keyCounts(op.getKey(), emitter));
   return extras;

@@ -155,7 +155,7 @@ public:
 
   ImplicitLocOpBuilder b;
 
-private:
+protected:
   struct RowPassAccess {
     AccessKind kind;
     AffineExpr at;
@@ -163,6 +163,8 @@ private:
     bool extended = false;
     int64_t group = 1;
     bool isGreatest = false;
+    int64_t list = -1;
+    dispatch::SoftmaxAttr softmax = {};
   };
 
   Value computeRow(Value sequence, const RowPassAccess &access) {
@@ -179,10 +181,10 @@ private:
           cast<FloatAttr>(dispatch::getIdentityValue(dispatch::ReduceKind::Max, b.getF32Type()));
     }
     operands.push_back(tensor);
-    accesses.push_back(AccessAttr::get(context, access.kind,
-                                       AffineMapAttr::get(AffineMap::get(2, 1, access.at)),
-                                       access.group, access.factor, AffineMapAttr::get(column),
-                                       access.index, outside, access.last, access.extended));
+    accesses.push_back(AccessAttr::get(
+        context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), access.group,
+        access.factor, AffineMapAttr::get(column), access.index, outside, access.last,
+        access.extended, access.list, /*weight=*/-1, access.softmax));
     Type type = dispatch::getBodyType(cast<RankedTensorType>(tensor.getType()).getElementType());
     SmallVector<int64_t> shape = {width};
     if (access.group > 1) {

@@ -94,7 +94,9 @@ public:
     std::vector<int64_t> keys;
     int64_t positions = evaluator.getCount(op.getKey(), b);
     for (int64_t q = 0; q < positions; ++q) {
-      if (contains(op.getMask(), p, q, positions)) {
+      bool isInRange = op.getRange().empty() || (q >= evaluator.at(op.getRange()[0], b, p, 0) &&
+                                                 q < evaluator.at(op.getRange()[1], b, p, 0));
+      if (isInRange && contains(op.getMask(), p, q, positions)) {
         keys.push_back(q);
       }
     }

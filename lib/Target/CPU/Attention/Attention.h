@@ -134,6 +134,26 @@ void countWork(const AttentionShape &shape, mlir::IntegerSet mask, int64_t matmu
 mlir::Value emitMask(Emitter &e, mlir::IntegerSet mask, mlir::Value p, mlir::Value q,
                      mlir::Value length);
 
+/// Ranges of keys of the queries of a batch row: the op's operands, copied to scratch. Without
+/// these operands every key is in range.
+class KeyRanges {
+public:
+  KeyRanges(mlir::OperandRange range, Frame &frame, Emitter &e, const AttentionShape &shape);
+
+  bool exist() const { return !ends.empty(); }
+  /// Copies the ranges of a batch row; queries past the last one have its range.
+  void pack(mlir::Value batchRow, mlir::Value queryLength);
+  /// Restricts the class of the block of queries from `p0` and of keys from `q0`.
+  void restrict(BlockClass &block, mlir::Value p0, mlir::Value q0);
+  /// Restricts a mask, a vector of i1, for the queries from `p` (index) and the key `q` (i32).
+  mlir::Value restrict(mlir::Value mask, mlir::Value p, mlir::Value q);
+
+private:
+  Emitter &e;
+  const AttentionShape &shape;
+  Values operands, ends; ///< two each: i32 [B, T], and of the batch row's queries
+};
+
 /// Returns the i32 vector of queries p0 + column + (0, 1, ...).
 mlir::Value emitQueries(Emitter &e, mlir::Value p0, mlir::Value column);
 

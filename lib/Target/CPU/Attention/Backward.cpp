@@ -24,7 +24,8 @@ public:
   BackwardGenerator(dispatch::AttentionBackwardOp op, ModuleOp module, StringRef name,
                     const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e), keepsScores(reads(0)),
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e),
+        ranges(op.getRange(), frame, e, shape), keepsScores(reads(0)),
         readsProducts(terms.hasRows() && reads(dispatch::DistanceTerms::firstArgument)),
         readsBiases(op.getTerms().bias && reads(op.getTerms().biasArgument())) {}
 
@@ -63,6 +64,7 @@ private:
   Frame frame;
   Emitter e;
   HeadTerms terms;
+  KeyRanges ranges;
   const bool keepsScores;   ///< the derivative reads raw scores
   const bool readsProducts; ///< the derivative reads products by distance
   const bool readsBiases;   ///< the derivative reads biases
@@ -197,6 +199,7 @@ void BackwardGenerator::emitHead(Value member) {
   emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
   emitFill(e, queryGradients, 0);
   terms.packHead(batchRow, queryLength, head);
+  ranges.pack(batchRow, queryLength);
   terms.clearGradients();
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
@@ -247,6 +250,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   blockRow = e.mul(block, shape.head);
   BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
                                   {queryLength, keyLength});
+  ranges.restrict(kind, p0, q0);
   e.when(kind.some, [&] {
     terms.emitProducts(p0, q0);
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
@@ -275,7 +279,8 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
         Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
         Value probability = emitExp(e, e.subf(score, logSum));
         if (masked) {
-          probability = e.select(emitMask(e, op.getMask(), p, q, n), probability, e.splat(0));
+          Value seen = ranges.restrict(emitMask(e, op.getMask(), p, q, n), e.add(p0, offset), q);
+          probability = e.select(seen, probability, e.splat(0));
         }
         e.store(probability, probabilities, {local, offset});
         if (keepsScores) {

@@ -22,8 +22,8 @@ class ForwardGenerator {
 public:
   ForwardGenerator(dispatch::AttentionOp op, ModuleOp module, StringRef name, const Target &target)
       : op(op), target(target), shape(makeShape(op, target)), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e), parts(chooseParts()) {
-  }
+        e(frame.builder(), target.lanes), terms(op, target, shape, frame, e),
+        ranges(op.getRange(), frame, e, shape), parts(chooseParts()) {}
 
   Kernel generate();
 
@@ -53,6 +53,7 @@ private:
   Frame frame;
   Emitter e;
   HeadTerms terms;
+  KeyRanges ranges;
   const int64_t parts;
 
   Value query, key, value, output, lse; // tensors
@@ -128,6 +129,7 @@ void ForwardGenerator::emitItem() {
     emitPack(e, shape, value, allKeys, valueColumn, values);
   }
   terms.packHead(batchRow, queryLength, head);
+  ranges.pack(batchRow, queryLength);
   Value part = e.sub(frame.item(), e.mul(e.floorDiv(frame.item(), parts), parts));
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(part, blocks, parts, [&](Value block) { emitQueryBlock(block); });
@@ -151,6 +153,7 @@ void ForwardGenerator::emitQueryBlock(Value block) {
 void ForwardGenerator::emitKeyBlock(Value q0) {
   BlockClass block = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
                                    {queryLength, keyLength});
+  ranges.restrict(block, p0, q0);
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
     terms.emitProducts(p0, q0);
@@ -197,7 +200,8 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
         Value q = e.toInteger(e.add(q0, local));
         Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
         if (masked) {
-          score = e.select(emitMask(e, op.getMask(), p, q, n), score, e.splat(-infinity));
+          Value seen = ranges.restrict(emitMask(e, op.getMask(), p, q, n), e.add(p0, offset), q);
+          score = e.select(seen, score, e.splat(-infinity));
         }
         e.store(score, scores, {local, offset});
         best = e.maxf(score, best);

@@ -62,6 +62,51 @@ Value attention::emitMask(Emitter &e, IntegerSet mask, Value p, Value q, Value l
   return e.broadcast(emitRelation(e, mask, p, q, length));
 }
 
+KeyRanges::KeyRanges(OperandRange range, Frame &frame, Emitter &e, const AttentionShape &shape)
+    : e(e), shape(shape) {
+  for (size_t i = 0; i < range.size(); ++i) {
+    operands.push_back(frame.buffer(range.getBeginOperandIndex() + unsigned(i)));
+    ends.push_back(
+        frame.scratch(MemRefType::get({shape.queryBlocks * shape.queryBlock}, e.b.getI32Type())));
+  }
+}
+
+void KeyRanges::pack(Value batchRow, Value queryLength) {
+  Value last = e.add(queryLength, -1);
+  for (auto [operand, end] : llvm::zip_equal(operands, ends)) {
+    e.loop(e.index(0), e.roundUp(queryLength, shape.queryBlock), 1,
+           [&, operand = operand, end = end](Value p) {
+             Value number =
+                 memref::LoadOp::create(e.b, operand, ValueRange{batchRow, e.min(p, last)});
+             memref::StoreOp::create(e.b, number, end, ValueRange{p});
+           });
+  }
+}
+
+/// Both ends rise with the query.
+void KeyRanges::restrict(BlockClass &block, Value p0, Value q0) {
+  if (!exist()) {
+    return;
+  }
+  auto load = [&](unsigned end, Value p) -> Value {
+    Value number = memref::LoadOp::create(e.b, ends[end], ValueRange{p});
+    return arith::IndexCastOp::create(e.b, e.b.getIndexType(), number);
+  };
+  block.some = e.both(block.some, e.less(load(0, p0), e.add(q0, shape.keyBlock)));
+  block.some = e.both(block.some, e.less(q0, load(1, e.add(p0, shape.queryBlock - 1))));
+  block.full = arith::ConstantOp::create(e.b, e.b.getBoolAttr(false));
+}
+
+Value KeyRanges::restrict(Value mask, Value p, Value q) {
+  Value key = exist() ? e.broadcast(q) : Value();
+  for (auto [i, end] : llvm::enumerate(ends)) {
+    Value bound = vector::LoadOp::create(e.b, e.integers, end, ValueRange{p});
+    auto predicate = i == 0 ? arith::CmpIPredicate::sge : arith::CmpIPredicate::slt;
+    mask = e.both(mask, arith::CmpIOp::create(e.b, predicate, key, bound));
+  }
+  return mask;
+}
+
 Value attention::emitQueries(Emitter &e, Value p0, Value column) {
   SmallVector<int32_t> offsets;
   for (int64_t i = 0; i < e.lanes; ++i) {

@@ -116,15 +116,24 @@ RowPlace Addresses::rangePlace(unsigned i, const RowPosition &at, Value q) {
   return computeListedPlace(rows, i, at, entry);
 }
 
-Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q) {
+Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q,
+                             const BodyScalars &scalars) {
   AccessAttr access = getTensorAccess(op, i);
-  if (access.getWeight() < 0) {
+  if (access.getWeight() < 0 && !access.getSoftmax()) {
     return {};
   }
-  auto weights = unsigned(access.getWeight());
   RowPlace place = rangePlace(i, at, q);
-  Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
-  return loadElement(b, elements(weights, getTensorType(op, weights)), row);
+  Value row = place.inside
+                  ? arith::SelectOp::create(b, place.inside, place.row, frame.index(0)).getResult()
+                  : place.row;
+  auto load = [&](unsigned weights) {
+    return loadElement(b, elements(weights, getTensorType(op, weights)), row);
+  };
+  if (dispatch::SoftmaxAttr softmax = access.getSoftmax()) {
+    auto own = [&](unsigned argument) { return getIndexValue(op, scalars, argument); };
+    return emitSoftmaxWeight(b, softmax, own, load);
+  }
+  return load(unsigned(access.getWeight()));
 }
 
 Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {

@@ -42,7 +42,8 @@ static Value reduceRangeElement(VectorRowEmitter &emitter, unsigned argument) {
   return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), none,
                        [&](Value q, ValueRange sums) -> Values {
                          Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
-                         if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q)) {
+                         if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q,
+                                                                      emitter.scalars)) {
                            element = arith::MulFOp::create(b, element, by);
                          }
                          return {combineRows(b, kind, sums.front(), element)};
@@ -68,7 +69,7 @@ Values rows::reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &
       emitter.frame, computeArgumentRange(emitter, argument), none, [&](Value q, ValueRange sums) {
         Values next =
             loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);
-        Value by = emitter.addresses.rangeWeight(argument, emitter.at, q);
+        Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
         if (by) {
           by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
         }

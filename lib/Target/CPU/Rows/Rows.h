@@ -43,8 +43,10 @@ public:
   /// Position `q` of a range: its row, or its element.
   mlir::Value rangeRow(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value rangeElement(unsigned i, const RowPosition &at, mlir::Value q);
-  /// Returns the weight of position `q` of a range; null without weights.
-  mlir::Value rangeWeight(unsigned i, const RowPosition &at, mlir::Value q);
+  /// Returns the weight of position `q` of a range; null without weights. `scalars` has the numbers
+  /// of the row itself.
+  mlir::Value rangeWeight(unsigned i, const RowPosition &at, mlir::Value q,
+                          const BodyScalars &scalars);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 

@@ -69,6 +69,7 @@ struct AttentionShape : AttentionSizes {
   bool boundsKeys;
   std::optional<unsigned>
       keyCounts; ///< the operand with the number of valid keys of each batch row, if any
+  std::optional<unsigned> range; ///< the operand with the first key of each query, if any
   /// Relative position terms: presence of rows, number of distinct biases, and the index of the
   /// first operand of the terms.
   bool hasRows;

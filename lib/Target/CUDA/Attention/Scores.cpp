@@ -118,8 +118,21 @@ Values attention::maskScores(AttentionFrame &f, const Values &scores, int64_t co
       });
 }
 
+/// Loads the first key of query `p` (index) or, with `end` 1, the key after its last one: i32.
+static Value loadRangeEnd(AttentionFrame &f, unsigned end, Value p) {
+  return f.e.loadScalar(f.frame.buffer(*f.shape.range + end),
+                        {f.batchRow, f.existingRow(f.queries, p)});
+}
+
 Value attention::emitMaskAt(AttentionFrame &f, Value p, Value q, bool bounded) {
-  return emitRelation(f.e, f.shape.mask, p, q, f.validKeys, bounded);
+  Value holds = emitRelation(f.e, f.shape.mask, p, q, f.validKeys, bounded);
+  for (unsigned end = 0; f.shape.range && end < 2; ++end) {
+    Value row = arith::IndexCastOp::create(f.b, f.b.getIndexType(), p);
+    auto predicate = end == 0 ? arith::CmpIPredicate::sge : arith::CmpIPredicate::slt;
+    Value inside = arith::CmpIOp::create(f.b, predicate, q, loadRangeEnd(f, end, row));
+    holds = holds ? f.e.both(holds, inside) : inside;
+  }
+  return holds;
 }
 
 BlockClass attention::classifyTile(AttentionFrame &f, Value p0, int64_t rows, Value q0,
@@ -128,6 +141,13 @@ BlockClass attention::classifyTile(AttentionFrame &f, Value p0, int64_t rows, Va
   auto result = classifyBlock(e, f.shape.mask, p0, (rows - 1) * f.queries.step + 1, q0,
                               (columns - 1) * f.keys.step + 1, {f.queries.length, f.keys.length});
   result.some = e.both(result.some, e.less(p0, f.queries.length));
+  if (f.shape.range) { // both ends rise with the query
+    Value lastQuery = e.add(p0, (rows - 1) * f.queries.step),
+          lastKey = e.toInteger(e.add(q0, (columns - 1) * f.keys.step));
+    result.some = e.both(result.some, e.atLeast(lastKey, loadRangeEnd(f, 0, p0)));
+    result.some = e.both(result.some, e.less(e.toInteger(q0), loadRangeEnd(f, 1, lastQuery)));
+    result.full = arith::ConstantOp::create(f.b, f.b.getBoolAttr(false));
+  }
   return result;
 }
 

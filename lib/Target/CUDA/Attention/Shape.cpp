@@ -184,6 +184,9 @@ template <typename Op> FailureOr<AttentionShape> attention::makeShape(Op op) {
   if (Value counts = op.getKeyCounts()) {
     s.keyCounts = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
   }
+  if (!op.getRange().empty()) {
+    s.range = op.getRange().getBeginOperandIndex();
+  }
   dispatch::DistanceTerms terms = op.getTerms();
   s.hasRows = bool(terms.rows);
   auto makeTable = [&](Value table) -> AttentionShape::TermTable {

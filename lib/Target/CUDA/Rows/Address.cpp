@@ -49,10 +49,16 @@ RowPlace Addresses::rangePlace(unsigned i, const Row &at, Value q) {
   return computeListedPlace(rows, i, at, entry);
 }
 
-Value Addresses::rangeWeight(unsigned i, const Row &at, Value q) {
-  int64_t weights = getTensorAccess(op, i).getWeight();
-  return weights < 0 ? Value()
-                     : e.loadScalar(elements(unsigned(weights)), rangePlace(i, at, q).row);
+Value Addresses::rangeWeight(unsigned i, const Row &at, Value q, const BodyScalars &scalars) {
+  AccessAttr access = getTensorAccess(op, i);
+  auto load = [&](unsigned weights) {
+    return e.loadScalar(elements(weights), rangePlace(i, at, q).row);
+  };
+  if (dispatch::SoftmaxAttr softmax = access.getSoftmax()) {
+    auto own = [&](unsigned argument) { return getIndexValue(op, scalars, argument); };
+    return emitSoftmaxWeight(b, softmax, own, load);
+  }
+  return access.getWeight() < 0 ? Value() : load(unsigned(access.getWeight()));
 }
 
 Value Addresses::rangeElement(unsigned i, const Row &at, Value q) {

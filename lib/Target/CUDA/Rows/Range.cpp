@@ -30,7 +30,8 @@ static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
             [&](Value q, ValueRange sums) -> Values {
               Value element = convertElements(
                   emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
-              if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q)) {
+              if (Value by =
+                      emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars)) {
                 element = arith::MulFOp::create(b, element, by);
               }
               return {combineRows(b, kind, sums.front(), element)};
@@ -57,7 +58,7 @@ Values rows::reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &co
               emitIdentity(b, kind, emitter.getVectorType(b.getF32Type())));
   return emitter.e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
-    Value by = emitter.addresses.rangeWeight(argument, emitter.at, q);
+    Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
     if (by) {
       by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
     }

@@ -81,8 +81,9 @@ public:
   /// Position `q` of a range: its row, or its element.
   Source rangeRow(unsigned i, const Row &at, mlir::Value q);
   mlir::Value rangeElement(unsigned i, const Row &at, mlir::Value q);
-  /// Returns the weight of position `q` of a range; null without weights.
-  mlir::Value rangeWeight(unsigned i, const Row &at, mlir::Value q);
+  /// Returns the weight of position `q` of a range; null without weights. `scalars` has the numbers
+  /// of the row itself.
+  mlir::Value rangeWeight(unsigned i, const Row &at, mlir::Value q, const BodyScalars &scalars);
   /// `part` is the row of a `columns` result; null for other results.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);
