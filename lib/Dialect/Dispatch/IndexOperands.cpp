@@ -8,7 +8,7 @@ using namespace sluice::dispatch;
 
 SmallVector<unsigned> AccessAttr::getIndices() const {
   SmallVector<unsigned> indices;
-  for (int64_t index : {getIndex(), getLast(), getList(), getWeight()}) {
+  for (int64_t index : {getIndex(), getLast(), getList(), getWeight(), getDrawn()}) {
     if (index >= 0) {
       indices.push_back(static_cast<unsigned>(index));
     }
@@ -37,10 +37,10 @@ static bool isNumberOfRows(RowsOp op, int64_t i, Type element) {
          type.getElementType() == element && type.getDimSize(0) == op.getDomain().getBatch();
 }
 
-/// Verifies the list and the weights of operand `i`: entries by row of the batch, and one number
-/// per row of the operand.
+/// Verifies the list, the weights and the numbers of draws of operand `i`: entries by row of the
+/// batch, and one number per row of the operand.
 static LogicalResult verifyList(RowsOp op, unsigned i, AccessAttr access) {
-  if (access.getList() < 0 && access.getWeight() < 0) {
+  if (!access.isListed() && access.getWeight() < 0 && !access.isDrawn()) {
     return success();
   }
   Builder b(op.getContext());
@@ -48,18 +48,22 @@ static LogicalResult verifyList(RowsOp op, unsigned i, AccessAttr access) {
   bool isWeighted = access.getWeight() >= 0;
   bool fits = access.getKind() == AccessKind::Range && !access.getOutside() &&
               !op.getDomain().getScheduled() &&
-              isNumberOfRows(op, access.getList(), b.getI32Type()) &&
-              (!isWeighted || isNumberOfRows(op, access.getWeight(), b.getF32Type()));
-  if (fits && isWeighted) {
-    auto weights = cast<RankedTensorType>(op.getInputs()[unsigned(access.getWeight())].getType());
-    fits = weights.getDimSize(1) == type.getDimSize(1);
+              (!access.isListed() || isNumberOfRows(op, access.getList(), b.getI32Type())) &&
+              (!isWeighted || isNumberOfRows(op, access.getWeight(), b.getF32Type())) &&
+              (!access.isDrawn() ||
+               (!access.isListed() && isNumberOfRows(op, access.getDrawn(), b.getI32Type())));
+  for (int64_t number : {access.getWeight(), access.getDrawn()}) {
+    if (fits && number >= 0) {
+      auto numbers = cast<RankedTensorType>(op.getInputs()[unsigned(number)].getType());
+      fits = numbers.getDimSize(1) == type.getDimSize(1);
+    }
   }
-  return fits
-             ? success()
-             : op.emitOpError("D-080: expected a list of i32, and f32 weights or none, for sums of "
-                              "operand ")
-                   << i << " of " << type << " in a domain that is not scheduled, found the "
-                   << "arguments " << access.getList() << " and " << access.getWeight();
+  return fits ? success()
+              : op.emitOpError("D-080: expected a list or a number of draws, i32, and f32 weights, "
+                               "or fewer of them, for sums of operand ")
+                    << i << " of " << type << " in a domain that is not scheduled, found the "
+                    << "arguments " << access.getList() << ", " << access.getDrawn() << " and "
+                    << access.getWeight();
 }
 
 /// Verifies the index arguments of an operand, and that the operand has the rows that they select.
@@ -91,7 +95,8 @@ LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i
   }
   bool fits = isRange ? (access.getIndex() == -1 || isIndex(op, access.getIndex(), true)) &&
                             (access.getLast() == -1 || isIndex(op, access.getLast(), true)) &&
-                            isStorageType(type.getElementType())
+                            (isStorageType(type.getElementType()) ||
+                             (access.isDrawn() && isElement && type.getElementType().isInteger(32)))
                       : isIndex(op, access.getIndex(), /*gathered=*/false);
   int64_t rank = isElement ? 2 : 3;
   if (!fits || access.getGroup() != 1 || type.getRank() != rank ||

@@ -19,12 +19,14 @@
   // CHECK-SAME: g = #dispatch.access<columns>,
   g = #dispatch.access<columns>,
   // CHECK-SAME: h = #dispatch.access<range[v + 16], factor = 1, index = 0, last = 1, list = 0, weight = 2>
-  h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>
+  h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>,
+  // CHECK-SAME: i = #dispatch.access<range[i * n], factor = 1, weight = 2, drawn = 0>
+  i = #dispatch.access<range[i * n], drawn = 0, weight = 2, factor = 1>
 } : () -> ()
 
 // -----
 
-// expected-error@+1 {{expected group, factor, column, index, last, list, weight, outside or extended}}
+// expected-error@+1 {{expected group, factor, column, index, last, list, weight, drawn, outside or extended}}
 "test.access"() {a = #dispatch.access<row, rows = 1>} : () -> ()
 
 // -----

@@ -123,8 +123,16 @@ Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q) {
   }
   auto weights = unsigned(access.getWeight());
   RowPlace place = rangePlace(i, at, q);
-  Value row = arith::SelectOp::create(b, place.inside, place.row, frame.index(0));
+  Value row = place.inside
+                  ? Value(arith::SelectOp::create(b, place.inside, place.row, frame.index(0)))
+                  : place.row;
   return loadElement(b, elements(weights, getTensorType(op, weights)), row);
+}
+
+Value Addresses::drawNumber(unsigned i, const RowPosition &at, Value q) {
+  auto drawn = unsigned(getTensorAccess(op, i).getDrawn());
+  return loadElement(b, elements(drawn, getTensorType(op, drawn)),
+                     computeRangePlace(rows, drawn, at, q));
 }
 
 Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {

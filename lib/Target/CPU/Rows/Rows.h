@@ -45,6 +45,8 @@ public:
   mlir::Value rangeElement(unsigned i, const RowPosition &at, mlir::Value q);
   /// Returns the weight of position `q` of a range; null without weights.
   mlir::Value rangeWeight(unsigned i, const RowPosition &at, mlir::Value q);
+  /// Returns the number (i32) by which row `q` of a range is drawn.
+  mlir::Value drawNumber(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 

@@ -82,6 +82,8 @@ public:
   mlir::Value rangeElement(unsigned i, const Row &at, mlir::Value q);
   /// Returns the weight of position `q` of a range; null without weights.
   mlir::Value rangeWeight(unsigned i, const Row &at, mlir::Value q);
+  /// Returns the number (i32) by which row `q` of a range is drawn.
+  mlir::Value drawNumber(unsigned i, const Row &at, mlir::Value q);
   /// `part` is the row of a `columns` result; null for other results.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);
