@@ -22,6 +22,7 @@ const Op &certify::findOp(const std::string &name) {
       {"attention", {Own, Keys, Keys, Own, Distances}, 3},
       {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
       {"graph_sum", {Keys, Own, Keys}, 2},
+      {"resample", {Keys}, 1},
       {"shift", {Moved}, 1, Op::Lazy},
       {"start", {Moved}, 1}, // its own rows replace missing ones
       {"shorten", {Group}, 1},

@@ -19,7 +19,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
                         &D::singleLayer, Block}},
       {"attention", {"query key value attention_norm first heads key_value_heads head_size norm placement epsilon "
                      "dropout attention_dropout mask bias from to", &D::attention, Block}},
-      {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps "
+      {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps expand "
                                "from to", &D::rectified, Block}},
       {"norm", {"norm epsilon from to", &D::rowStage}},
       {"dropout", {"rate from to", &D::rowStage}},
@@ -123,9 +123,8 @@ size_t Deriver::graphConvolution(const Fields &fields, const std::string &path, 
     const SegmentCut &cut = findCut(fields);
     x = stored(path + ".rows", x);
     size_t sums = ownRows(path + ".spread", pooled(path + ".pool", x, cut), cut);
-    size_t sizes = isMean ? 0
-                          : ownRows(path + ".sizes.spread",
-                                    pooled(path + ".sizes", ones(path, cut), cut), cut);
+    size_t sizes = pooled(path + ".sizes", ones(path, cut), cut);
+    sizes = ownRows(path + ".sizes.spread", sizes, cut);
     return isMean ? sums : gated(path, make("map", path + ".sum", {x, sums}), sizes);
   }
   size_t weights = convertToScale(x, make("position", path + ".degrees", {}));

@@ -41,9 +41,9 @@ private:
 
   /// Adds sums over the neighbours of rows: inside words, or of words over edges.
   Value addSums(Value x, bool areWords, StringRef method) {
-    return areWords
-               ? add("graph_convolution", x, {{"edges", op.getEdgesAttr()}, {"method", method}})
-               : add("graph_convolution", {x, op.getSegments()}, {{"method", method}});
+    StringAttr edges = areWords ? op.getEdgesAttr() : op.getIntraEdgesAttr();
+    return edges ? add("graph_convolution", x, {{"edges", edges}, {"method", method}})
+                 : add("graph_convolution", {x, op.getSegments()}, {{"method", method}});
   }
 
   /// Adds x + P drop(relu(P norm(x) W + b)) inside words and, without the second P, between words.
@@ -89,7 +89,7 @@ private:
       StringRef method = followsCode ? "normalized" : "average";
       Value words = add("shorten", {rows, op.getSegments()}, {{"method", method}});
       words = addGraph(words, /*areWords=*/true, op.getInter(), layer);
-      keys.append({"vectors", "shared_maps"});
+      keys.append({"vectors", "shared_maps", "expand"});
       x = add("rectified_attention", {rows, words}, {}, getSettings(keys));
     }
     return add("feed_forward", x, {},

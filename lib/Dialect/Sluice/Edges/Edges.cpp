@@ -32,10 +32,12 @@ template <typename Op> static LogicalResult verifyEdges(Op op) {
       scale ? getRootAxis(SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()))
             : AxisOp();
   auto capacity = static_cast<int64_t>(op.getCapacity());
-  if (!axis || !axis.getCapacity() || capacity < 1 || capacity > mostSize / 2) {
+  bool fits = op.getDrawn() ? capacity == 0 : capacity >= 1 && capacity <= mostSize / 2;
+  if (!axis || !axis.getCapacity() || !fits) {
     return op.emitOpError("S-160: expected rows of a given axis, as an edge may connect a row with "
                           "a later one, and a capacity from 1 to ")
-           << mostSize / 2 << ", found " << op.getResult().getType() << " and " << capacity;
+           << mostSize / 2 << " without 'drawn', found " << op.getResult().getType() << " and "
+           << capacity;
   }
   bool areSegments = axis.getSymName() != scale.getAxis();
   DictionaryAttr streams = axis.getStreams().value_or(DictionaryAttr());
@@ -100,11 +102,16 @@ AffineExpr GraphSumOp::getLatest(unsigned operand) {
 
 Cost DegreesOp::getCost() { return facts::cost(*this, facts::elements(*this, getResult())); }
 
-/// Per entry and column a product and a sum, per row and column two products.
+/// Per entry and column a product and a sum, per row and column two products. Half of all pairs of
+/// rows are drawn.
 Cost GraphSumOp::getCost() {
   double rows = facts::elements(*this, getResult());
   double width = static_cast<double>(std::max<int64_t>(1, getResult().getType().getWidth()));
-  double entries = static_cast<double>(getBatch(*this) * getEntries()) * width;
+  double listed =
+      getDrawn()
+          ? rows / width * static_cast<double>(getPositions(*this, getResult().getType())) / 2
+          : static_cast<double>(getBatch(*this) * getEntries());
+  double entries = listed * width;
   return facts::cost(*this, (getRight() ? 2 : 1) * (entries + rows) + (getLeft() ? rows : 0));
 }
 
@@ -115,9 +122,9 @@ LogicalResult DegreesOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArra
 /// (L (A + I) R)^T = R (A + I) L
 LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
-  operands[0] = GraphSumOp::create(b, getLoc(), getInput().getType(),
-                                   facts::withinLength(b, getLoc(), results[0]), getRight(),
-                                   getLeft(), getEdgesAttr(), getBitsAttr(), getCapacityAttr());
+  operands[0] = GraphSumOp::create(
+      b, getLoc(), getInput().getType(), facts::withinLength(b, getLoc(), results[0]), getRight(),
+      getLeft(), getEdgesAttr(), getBitsAttr(), getCapacityAttr(), getDrawnAttr());
   return success();
 }
 
@@ -127,8 +134,13 @@ LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 LogicalResult DegreesOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  auto [first, end] = getListBounds(body, getPlace(*this), getResult(), getEntries());
-  Value neighbours = arith::SubIOp::create(b, end, first);
+  Value neighbours;
+  if (getDrawn()) {
+    neighbours = countDrawnRows(body, getPlace(*this), getResult());
+  } else {
+    auto [first, end] = getListBounds(body, getPlace(*this), getResult(), getEntries());
+    neighbours = arith::SubIOp::create(b, end, first);
+  }
   Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
   body.set(getResult(),
            arith::AddFOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), neighbours), one));
@@ -150,7 +162,8 @@ static Value scale(BodyBuilder &body, Value row, Value numbers) {
 }
 
 LogicalResult GraphSumOp::emitBody(BodyBuilder &body) {
-  Value sum = getListSum(body, getPlace(*this), getInput(), getEntries(), getRight());
+  Value sum = getDrawn() ? getDrawnSum(body, getPlace(*this), getInput(), getRight())
+                         : getListSum(body, getPlace(*this), getInput(), getEntries(), getRight());
   Value own = sum ? body.get(getInput()) : Value();
   if (!own) {
     return failure();
@@ -171,6 +184,19 @@ static std::vector<int64_t> getNeighbours(Op op, const Evaluator<T> &evaluator, 
   int64_t count = evaluator.getCount(op.getResult(), row);
   std::vector<int64_t> neighbours;
   auto found = evaluator.edges.find(op.getEdges());
+  if (op.getDrawn()) {
+    int64_t first = row * getPositions(op, op.getResult().getType());
+    auto getNumber = [&](int64_t p) {
+      return found == evaluator.edges.end() ? 0 : found->second[static_cast<size_t>(first + p)];
+    };
+    int32_t key = getNumber(position);
+    for (int64_t q = 0; q < count; ++q) {
+      if (getNumber(q) == key && reference::isDrawnPair(static_cast<uint32_t>(key), position, q)) {
+        neighbours.push_back(q);
+      }
+    }
+    return neighbours;
+  }
   if (found == evaluator.edges.end()) {
     for (int64_t q = 0; q + 1 < count && position + 1 < count; ++q) {
       auto [first, second] = std::minmax(position, q);
