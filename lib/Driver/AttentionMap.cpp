@@ -19,20 +19,20 @@ namespace {
 /// The attention ops of a layer.
 struct LayerAttention {
   AttentionOp rows, words; ///< `words` is null unless the layer attends over rows and words
-  PoolSegmentsOp pooled;   ///< the values of `words`
+  Operation *pooled;       ///< computes the values of `words`
   Value spread, half;      ///< the result of `words` for each row, and half its sum with `rows`
 };
 
 } // namespace
 
-/// Returns the only user of a value with the type, or null.
-template <typename Op> static Op findUser(Value value) {
+/// Returns the only user of a value with one of the types, or null.
+template <typename... Ops> static Operation *findUser(Value value) {
   for (Operation *user : value.getUsers()) {
-    if (auto op = dyn_cast<Op>(user)) {
-      return op;
+    if (isa<Ops...>(user)) {
+      return user;
     }
   }
-  return {};
+  return nullptr;
 }
 
 /// Returns the name by which a user selects an attention op: its stage, or its part of a stage that
@@ -63,13 +63,14 @@ static std::string listMaps(func::FuncOp predict) {
 
 /// Fills in the ops of attention over rows and words; false if the two ops are not of this form.
 static bool findWords(AttentionOp rows, AttentionOp words, LayerAttention &found) {
-  auto pooled = words.getValue().getDefiningOp<PoolSegmentsOp>();
-  auto spread = findUser<SpreadSegmentsOp>(words.getOutput());
-  auto half = findUser<MapOp>(rows.getOutput());
-  if (!pooled || pooled->getOperand(0) != rows.getValue() || !spread || !half) {
+  Operation *pooled = words.getValue().getDefiningOp(),
+            *spread = findUser<SpreadSegmentsOp, ResampleOp>(words.getOutput()),
+            *half = findUser<MapOp>(rows.getOutput());
+  if (!isa_and_present<PoolSegmentsOp, ResampleOp>(pooled) ||
+      pooled->getOperand(0) != rows.getValue() || !spread || !half) {
     return false;
   }
-  found = {rows, words, pooled, spread.getResult(), half.getResult()};
+  found = {rows, words, pooled, spread->getResult(0), half->getResult(0)};
   return true;
 }
 

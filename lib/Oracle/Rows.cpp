@@ -152,17 +152,32 @@ Numbers RowPass::sumOver(const TensorRows &stored, Value argument, dispatch::Acc
     return reference::evaluateAffine(access.getMap().getValue().getResult(0), v, member, limit);
   };
   int64_t end = std::min(bound(access.getLast(), 1), limit);
+  auto isDrawn = [&](int64_t q) {
+    auto number = [&](int64_t p) {
+      return int64_t(operands[unsigned(access.getDrawn())].at(batch, p).value);
+    };
+    int64_t p = rows.position(row);
+    return number(p) == number(q) && reference::isDrawnPair(uint32_t(number(p)), p, q);
+  };
+  int64_t drawn = 0;
   std::vector<ProductSum> sums(static_cast<size_t>(countBufferElements(argument)));
   Numbers greatest(sums.size(), {-INFINITY, 0});
   for (int64_t i = std::max<int64_t>(bound(access.getIndex(), 0), 0); i < end; ++i) {
     int64_t q =
         access.isListed() ? int64_t(operands[unsigned(access.getList())].at(batch, i).value) : i;
+    if (access.isDrawn() && !isDrawn(q)) {
+      continue;
+    }
+    ++drawn;
     Numbers numbers = rowAt(stored, argument, access, row, q, 0);
     Number weight = computeWeight(access, argument, row, q);
     for (auto [sum, most, number] : llvm::zip_equal(sums, greatest, numbers)) {
       sum.add(number, weight);
       most = number.value > most.value ? number : most;
     }
+  }
+  if (argument.getType().isInteger()) {
+    return {{double(drawn), 0}};
   }
   if (access.getRangeKind() == dispatch::ReduceKind::Max) {
     return greatest; // maximum of stored numbers, which are exact

@@ -57,6 +57,11 @@ Edges buildPattern(const std::string &pattern, int64_t rows, uint64_t key) {
   return edges;
 }
 
+int32_t computeDrawNumber(uint64_t key) {
+  constexpr uint64_t discardedBits = 33;
+  return static_cast<int32_t>(mix64(key) >> discardedBits);
+}
+
 /// Parses "0-3".
 static std::optional<std::pair<int32_t, int32_t>> parseEdge(std::string_view word) {
   int32_t u = 0, v = 0;

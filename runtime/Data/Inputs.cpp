@@ -26,11 +26,19 @@ void BatchInputs::write(int64_t row, const GivenLines &lines) const {
     auto size = static_cast<size_t>(into.rows + into.entries);
     Edges pairs;
     auto line = lines.find(name);
+    std::span<int32_t> own = into.lists.subspan(static_cast<size_t>(row) * size, size);
+    if (into.entries == 0) {
+      bool isGiven = line != lines.end() && line->second.size() == 2;
+      auto rows = isGiven ? std::min(static_cast<size_t>(line->second[1]), own.size()) : 0;
+      std::ranges::fill(own, -1);
+      std::ranges::fill(own.first(rows), isGiven ? line->second[0] : -1);
+      continue;
+    }
     for (size_t i = 0; line != lines.end() && i + 1 < line->second.size(); i += 2) {
       pairs.emplace_back(line->second[i], line->second[i + 1]);
     }
     pairs.resize(std::min(pairs.size(), static_cast<size_t>(into.entries / 2)));
-    writeEdgeLists(pairs, into.rows, into.lists.subspan(static_cast<size_t>(row) * size, size));
+    writeEdgeLists(pairs, into.rows, own);
   }
 }
 

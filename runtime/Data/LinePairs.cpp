@@ -231,14 +231,19 @@ GivenLines InputLines::at(int64_t index) const {
     all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
   }
   for (const auto &[name, input] : edges) {
+    uint64_t key = mix64(seed) + static_cast<uint64_t>(index);
+    if (input.isDrawn()) {
+      const std::vector<int32_t> &on = all.at(input.on);
+      all[name] = {computeDrawNumber(key),
+                   static_cast<int32_t>(input.connectsWords() ? countWords(on) : std::ssize(on))};
+      continue;
+    }
     std::span<const int32_t> line = all.at(input.axis);
     line = line.first(line.size() - (given.at(input.axis).hasEnd ? 1 : 0));
     int64_t rows = countRows(input, index, line);
     std::vector<int32_t> &ends = all[name];
-    for (auto [u, v] :
-         input.pattern.empty()
-             ? edgeLines.at(name).at(index, "word")
-             : buildPattern(input.pattern, rows, mix64(seed) + static_cast<uint64_t>(index))) {
+    for (auto [u, v] : input.pattern.empty() ? edgeLines.at(name).at(index, "word")
+                                             : buildPattern(input.pattern, rows, key)) {
       if (v < rows) { // else of a row that was cut
         ends.insert(ends.end(), {u, v});
       }

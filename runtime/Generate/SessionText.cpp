@@ -58,8 +58,15 @@ GivenLines parseInputs(const StrictJson &json, const Plan &plan) {
       inputs.fail("the edges \"" + edges.name + "\"", "none");
     }
     const StrictJson rows = inputs.at(edges.name);
+    if (edges.isDrawn() && rows.array().size() != 2) {
+      rows.failType("the number by which they are drawn, and the number of rows");
+    }
+    int64_t last = edges.isDrawn() ? INT32_MAX : edges.rows - 1;
     for (const StrictJson &row : rows.array()) {
-      given[edges.name].push_back(static_cast<int32_t>(row.integer(0, edges.rows - 1)));
+      given[edges.name].push_back(static_cast<int32_t>(row.integer(0, last)));
+    }
+    if (edges.isDrawn()) {
+      continue;
     }
     if (std::ssize(given[edges.name]) > 2 * edges.capacity || given[edges.name].size() % 2 != 0) {
       rows.failType("at most " + std::to_string(edges.capacity) + " pairs of rows");

@@ -80,7 +80,7 @@ static InputFacts readInput(const StrictJson &json) {
     facts.rule = json.at("rule").matchChoice({"pieces", "whitespace", "file"});
   }
   if (json.has("pattern")) {
-    facts.pattern = json.at("pattern").matchChoice({"chain", "random"});
+    facts.pattern = json.at("pattern").matchChoice({"chain", "random", "half"});
   }
   return facts;
 }

@@ -39,11 +39,14 @@ import copy, json, sys
 spec, folder = json.load(open(sys.argv[1])), sys.argv[2]
 variants = {"no-class": {}, "no-intra": {"intra": "none"}, "pooling": {"intra": "pooling", "inter": "pooling"}, "vectors": {"vectors": 3},
             "shared-maps": {"shared_maps": True}, "shared-layers": {"count": 2, "graph_maps": "layers"}, "shared-scales": {"graph_maps": "scales"},
+            "nearest": {"expand": "nearest", "vectors": 2}, "linear": {"expand": "linear"}, "half": {"intra_edges": "pairs"},
             "code": {"mode": "reference-code", "vectors": 2, "dropout": 0.1}, "no-inter": {"inter": "none", "attention_dropout": 0.1}, "chain": {},
             "gat": {"intra": "gat", "inter": "gat", "graph_maps": "scales", "dropout": 0.1}}
 for name, settings in variants.items():
     made = copy.deepcopy(spec)
     made["stages"][5].update(settings)
+    if name == "half":
+        made["inputs"]["pairs"] = {"type": "edges", "on": "source", "pattern": "half"}
     if name == "no-inter":
         del made["stages"][5]["edges"], made["inputs"]["links"]
     if name == "no-class":

@@ -2,10 +2,12 @@
 """The encoder of Li et al. (2022), from the equations of the paper and docs/spec.md, one line at a time with dense matrices.
 
 A line has L rows and U words. G [L, U] is 1 where a row is in a word, n [U] the rows of words. Matrices of a line: P_w between rows
-of a word, P_p between words, T [L, U] from words to rows. Settings: `intra`, `inter`, `graph_maps`, `vectors`, `shared_maps` and `mode`
-of the stage `umst`."""
+of a word, P_p between words, T [L, U] from words to rows. Settings: `intra`, `intra_edges`, `inter`, `graph_maps`, `vectors`,
+`shared_maps`, `expand` and `mode` of the stage `umst`."""
 import torch
 import torch.nn.functional as F
+
+from draws import philox
 
 
 class Umst:
@@ -112,10 +114,13 @@ class Umst:
         n = spread.sum(0)
         code = stage.get("mode") == "reference-code"
         own = spread @ spread.T
-        p_rows = own / n[word, None] if code else (own + torch.eye(len(x), dtype=x.dtype)) / (n[word, None] + 1)
-        linked = self.word_edges(len(n)).to(x) + torch.eye(len(n), dtype=x.dtype)
-        degrees = linked.sum(1)
-        p_words = linked / (degrees[:, None] * degrees).sqrt()
+        mean_rows = own / n[word, None]
+        p_rows = (own + torch.eye(len(x), dtype=x.dtype)) / (n[word, None] + 1)
+        if "intra_edges" in stage:
+            p_rows, mean_rows = self.graph_matrices(self.drawn_edges(len(x)), x)
+        p_words, mean_words = self.graph_matrices(self.word_edges(len(n)), x)
+        if code:
+            p_rows = mean_rows
 
         def normed(name, y):
             return self.norm(name, y, s["norm"], s["epsilon"])
@@ -136,17 +141,41 @@ class Umst:
             return y + (matrix @ z if twice else z)
 
         for layer in layers:
-            rows = exchange(x, layer["intra"], stage.get("intra", "convolution"), p_rows, own / n[word, None], True)
+            rows = exchange(x, layer["intra"], stage.get("intra", "convolution"), p_rows, mean_rows, True)
             words = None
             if "inter" in layer:
                 words = spread.T @ rows / (n.sqrt() if code else n)[:, None]
-                words = exchange(words, layer["inter"], stage.get("inter", "convolution"), p_words, linked / degrees[:, None], code)
+                words = exchange(words, layer["inter"], stage.get("inter", "convolution"), p_words, mean_words, code)
             name = layer["attention"]
             mixed = self.rectified(name, stage, s, normed(name + "norm.", rows),
-                                   None if words is None else normed(name + "words.norm.", words), spread)
+                                   None if words is None else normed(name + "words.norm.", words), self.expansion(stage, spread))
             x = rows + self.linear(name + "output.", mixed)
             x = x + self.feed_forward(layer["feed_forward"], normed(layer["feed_forward"] + "norm.", x), s)
         return normed(last, x)
+
+    @staticmethod
+    def graph_matrices(edges, like):
+        """D^-1/2 (A + I) D^-1/2 and D^-1 (A + I) for the edges A."""
+        linked = edges.to(like) + torch.eye(len(edges), dtype=like.dtype)
+        degrees = linked.sum(1)
+        return linked / (degrees[:, None] * degrees).sqrt(), linked / degrees[:, None]
+
+    @staticmethod
+    def expansion(stage, spread):
+        """T [L, U] of `expand`."""
+        rows, words = spread.shape
+        if stage.get("expand", "own") == "own":
+            return spread
+        if stage["expand"] == "nearest":
+            return F.one_hot(torch.arange(rows) * words // rows, words).to(spread)
+        eye = torch.eye(words, dtype=spread.dtype)
+        return F.interpolate(eye[None], size=rows, mode="linear", align_corners=False)[0].T
+
+    @staticmethod
+    def drawn_edges(rows):
+        """Half of all pairs of rows, by Philox of both and of the number 0, which all tests have."""
+        return torch.tensor([[p != q and philox((min(p, q), max(p, q), 0, 0), (0, 0))[0] >= 2 ** 31 for q in range(rows)]
+                             for p in range(rows)])
 
     @staticmethod
     def word_edges(words):
@@ -155,7 +184,7 @@ class Umst:
         return (((p - q).abs() == 1) | ((p == 0) != (q == 0))) & (torch.maximum(p, q) + 1 < words)
 
     def rectified(self, name, stage, s, rows, words, spread):
-        """1/2 (A1 + G A2 G^T) v, the map [L, L] formed whole; A1 v without words."""
+        """1/2 (A1 + T A2 T^T) v for T = `spread`, the map [L, L] formed whole; A1 v without words."""
         values, mixed = self.linear(name + "value.", rows), []
         shared = "" if stage.get("shared_maps", False) else "words."
         for head in range(s["heads"]):

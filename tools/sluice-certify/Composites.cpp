@@ -50,9 +50,9 @@ public:
           [](W &w) { w.chunks(readCounts(w.fields, 3), 0); }}},
         {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
         {"umst",
-         {"count segments edges intra inter graph_maps mode activation dropout feed_forward heads "
-          "head_size norm epsilon attention_dropout feed_forward_dropout bias vectors shared_maps "
-          "from to",
+         {"count segments edges intra intra_edges inter graph_maps mode activation dropout "
+          "feed_forward_dropout feed_forward heads head_size norm epsilon attention_dropout bias "
+          "vectors shared_maps expand from to",
           &W::umst}},
     };
     return rows;
@@ -217,14 +217,15 @@ private:
     auto get = [&](const char *key, const json &otherwise = 0) {
       return std::pair(key, fields.get(key, otherwise));
     };
-    const json segments = {{"segments", fields.text("segments")}};
+    const json segments = {{"segments", fields.text("segments")}},
+               edges = fields.get("intra_edges", "");
+    const json own = edges != "" ? json{{"edges", edges}} : segments;
     for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
-      sums("intra", segments, isCode, true);
+      sums("intra", own, isCode, true);
       json attention = {{"op", "layer"}, {"mask", "bidirectional"}, {"feed_forward", 0}};
       if (hasWords) {
-        attention = {{"op", "rectified_attention"},
-                     {"from", call("rows" + std::to_string(i))},
-                     get("vectors")};
+        attention = {{"op", "rectified_attention"}, {"from", call("rows" + std::to_string(i))}};
+        attention.update({get("vectors"), get("expand", "own")});
         put({{"op", "shorten"}, {"method", isCode ? "normalized" : "average"}}, segments);
         sums("inter", {{"edges", fields.get("edges", "")}}, false, isCode);
         attention["words"] = call("words" + std::to_string(i));

@@ -156,12 +156,15 @@ const Deriver::SegmentCut &Deriver::findCut(const Fields &fields) const {
 
 /// Derives sums or means of segments.
 size_t Deriver::pooled(const std::string &name, size_t x, const SegmentCut &cut) {
-  x = make("pool_segments", name, {x, cut.bits, cut.counts, cut.ends});
+  x = cut.resamples ? make("resample", name, {x}, "keys all")
+                    : make("pool_segments", name, {x, cut.bits, cut.counts, cut.ends});
   return convertToScale(cut.ends, x);
 }
 
 size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut) {
-  return convertToScale(cut.bits, make("own_segments", name, {x, cut.counts, cut.ends}, behind(1)));
+  x = cut.resamples ? make("resample", name, {x}, "keys all")
+                    : make("own_segments", name, {x, cut.counts, cut.ends}, behind(1));
+  return convertToScale(cut.bits, x);
 }
 
 /// Derives attention to any keys or, with a cut, to the rows of the row's own segment.

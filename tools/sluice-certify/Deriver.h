@@ -95,7 +95,8 @@ private:
   struct SegmentCut {
     size_t bits, counts, ends;
     bool begins;
-    size_t chances; ///< of a router
+    size_t chances;         ///< of a router
+    bool resamples = false; ///< rows of segments by numbers of rows alone
   };
   const SegmentCut &findCut(const Fields &fields) const;
   using ThroughCut = size_t(const std::string &name, size_t x, const SegmentCut &cut);

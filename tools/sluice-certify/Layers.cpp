@@ -169,7 +169,8 @@ size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t 
   dropout |= readLayer(fields).dropsOut;
   size_t words = stream(fields.text("words"), fields), values = 0;
   fields.need(graph.values[words].segments.has_value(), "a stream of segments for \"words\"");
-  const SegmentCut &cut = cutsAt[*graph.values[words].segments];
+  SegmentCut cut = cutsAt[*graph.values[words].segments];
+  cut.resamples = fields.choice("expand", {"own", "nearest", "linear"}) > 0;
   std::string name = path + ".attention";
   auto mixed = [&](const std::string &part, size_t rows) {
     size_t query = make("linear", part + ".query", {rows});

@@ -23,6 +23,7 @@ const Op &certify::findOp(const std::string &name) {
       {"hashed_attention", {Own, Keys, Keys, Keys}, 4}, // the last are buckets
       {"graph_sum", {Keys, Own, Keys}, 2},
       {"range_attention", {Own, Keys, Keys, Own, Own}, 3},
+      {"resample", {Keys}, 1},
       {"shift", {Moved}, 1, Op::Lazy},
       {"start", {Moved}, 1}, // its own rows replace missing ones
       {"shorten", {Group}, 1},

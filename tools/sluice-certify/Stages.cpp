@@ -18,7 +18,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
                         &D::singleLayer, Block}},
       {"attention", {"query key value attention_norm first heads key_value_heads head_size norm placement epsilon "
                      "dropout attention_dropout mask bias from to", &D::attention, Block}},
-      {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps "
+      {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps expand "
                                "from to", &D::rectified, Block}},
       {"norm", {"norm epsilon from to", &D::rowStage}},
       {"dropout", {"rate from to", &D::rowStage}},

@@ -43,10 +43,11 @@ private:
   Value addSums(Value x, bool areWords, StringRef method, StringRef activation = "none",
                 const NamedAttrList &own = {}) {
     SmallVector<StageSetting> settings = {{"method", method}, {"activation", activation}};
-    if (!areWords) {
+    StringAttr edges = areWords ? op.getEdgesAttr() : op.getIntraEdgesAttr();
+    if (!edges) {
       return add("graph_convolution", {x, op.getSegments()}, settings, own);
     }
-    settings.push_back({"edges", op.getEdgesAttr()});
+    settings.push_back({"edges", edges});
     return add("graph_convolution", x, settings, own);
   }
 
@@ -104,7 +105,7 @@ private:
       StringRef method = followsCode ? "normalized" : "average";
       Value words = add("shorten", {rows, op.getSegments()}, {{"method", method}});
       words = addGraph(words, /*areWords=*/true, op.getInter(), layer);
-      keys.append({"vectors", "shared_maps"});
+      keys.append({"vectors", "shared_maps", "expand"});
       x = add("rectified_attention", {rows, words}, {}, getSettings(keys));
     }
     return add("feed_forward", x, {},

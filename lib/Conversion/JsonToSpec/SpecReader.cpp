@@ -501,6 +501,9 @@ static bool isRead(ModelOp model, InputOp input) {
     if (isa<GraphConvolutionOp, UmstOp>(op)) {
       isFound |= getKeyValue(op, "edges") == StringAttr::get(op->getContext(), name);
     }
+    if (auto layers = dyn_cast<UmstOp>(op)) {
+      isFound |= layers.getIntraEdges() == name;
+    }
     if (auto boundaries = dyn_cast<BoundariesOp>(op)) {
       isFound |= boundaries.getBits() == name;
     }

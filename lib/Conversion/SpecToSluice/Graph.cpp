@@ -23,9 +23,11 @@ struct EdgeLists {
     spec::InputOp on = c.model.findInput(*edges.getOn());
     bits = on.ownsAxis() ? StringAttr() : on.getSymNameAttr();
     capacity = c.b.getI64IntegerAttr(edges.countEdges());
+    drawn = capacity.getInt() == 0 ? c.b.getUnitAttr() : UnitAttr();
   }
   StringAttr name, bits;
   IntegerAttr capacity;
+  UnitAttr drawn; ///< pairs of rows are drawn, none is listed
 };
 } // namespace
 
@@ -35,14 +37,14 @@ static Value convertEdges(StageContext &c, spec::GraphConvolutionOp op, Value x)
   bool isMean = op.getMethod() == spec::GraphMethod::mean;
   c.setName("degrees");
   Value weights = DegreesOp::create(c.b, c.getSequence(c.getFactor(), 0, c.b.getF32Type()),
-                                    edges.name, edges.bits, edges.capacity);
+                                    edges.name, edges.bits, edges.capacity, edges.drawn);
   c.setName("weights");
   weights = c.createMap(weights,
                         [&](ArrayRef<ScalarValue> v) { return 1 / (isMean ? v[0] : sqrt(v[0])); });
   c.setName("graph");
   return GraphSumOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
                             weights, isMean ? Value() : weights, edges.name, edges.bits,
-                            edges.capacity);
+                            edges.capacity, edges.drawn);
 }
 
 /// Creates (x[p] + the sum of x over the segment of p) / (n + 1) for a segment of n rows, or the
@@ -138,8 +140,28 @@ static AttentionInputs createQueriesAndKeys(StageContext &c, spec::RectifiedAtte
   return inputs;
 }
 
-/// Creates W_o (A1 v + G A2 V) / 2 for the maps A1 and A2 of attention over rows and over segments,
-/// V the sums of v over segments and G x the row of a row's own segment; `x` is normed.
+/// Creates T^t x for the matrix T of `expand`: sums of rows by segment.
+static Value createSums(StageContext &c, spec::RectifiedAttentionOp op, Value x,
+                        const Segmentation &of) {
+  if (op.getExpand() == spec::WordExpansion::own) {
+    return createSegmentSums(c, x, of);
+  }
+  bool isLinear = op.getExpand() == spec::WordExpansion::linear;
+  return ResampleOp::create(c.b, withScale(c, x, of.ends), x, isLinear, /*transposed=*/true);
+}
+
+/// Creates T x: rows from rows of segments.
+static Value createExpanded(StageContext &c, spec::RectifiedAttentionOp op, Value x,
+                            const Segmentation &of) {
+  if (op.getExpand() == spec::WordExpansion::own) {
+    return createOwnSegments(c, x, of);
+  }
+  bool isLinear = op.getExpand() == spec::WordExpansion::linear;
+  return ResampleOp::create(c.b, withScale(c, x, of.counts), x, isLinear, /*transposed=*/false);
+}
+
+/// Creates W_o (A1 v + T A2 V) / 2 for the maps A1 and A2 of attention over rows and over segments,
+/// V = T^t v the sums of v by segment and T x rows of segments for rows; `x` is normed.
 static Value convertRectified(StageContext &c, spec::RectifiedAttentionOp op, Value x) {
   spec::StreamType own = c.type, words = getStreamType(op.getWords());
   const Segmentation &of = c.segmentations.at(words.getName().getValue());
@@ -156,12 +178,12 @@ static Value convertRectified(StageContext &c, spec::RectifiedAttentionOp op, Va
   const char *maps = op.getSharedMaps() ? "attention" : "attention.words";
   AttentionInputs sums = createQueriesAndKeys(c, op, "attention.words", maps, coarse);
   c.setName("attention.words.value");
-  sums.values = createSegmentSums(c, fine.values, of);
+  sums.values = createSums(c, op, fine.values, of);
   c.type = words;
   Value spread = createMix(c, "attention.words", heads, sums, place);
   c.type = own;
   c.setName("attention.words.spread");
-  spread = createOwnSegments(c, spread, of);
+  spread = createExpanded(c, op, spread, of);
   c.setName("attention.half");
   mixed = c.createMap({mixed, spread}, [](ArrayRef<ScalarValue> v) { return (v[0] + v[1]) * 0.5; });
   return c.createLinear("attention.output", mixed, c.residualType);

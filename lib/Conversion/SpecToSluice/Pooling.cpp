@@ -87,7 +87,7 @@ static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
 // Pooling
 //===----------------------------------------------------------------------===//
 
-static SequenceType withScale(StageContext &c, Value rows, Value scale) {
+SequenceType spec_to_sluice::withScale(StageContext &c, Value rows, Value scale) {
   auto type = cast<SequenceType>(rows.getType());
   return SequenceType::get(c.b.getContext(), cast<SequenceType>(scale.getType()).getScale(),
                            type.getWidth(), type.getElement());

@@ -104,6 +104,8 @@ std::pair<ScalarValue, ScalarValue> createRatio(StageContext &context, spec::Bou
 /// of segments.
 mlir::Value poolSegments(StageContext &context, spec::ShortenOp op);
 mlir::Value spreadSegments(StageContext &context, spec::UpsampleOp op);
+/// Returns the type of rows like `rows`, on the scale of `scale`.
+SequenceType withScale(StageContext &context, mlir::Value rows, mlir::Value scale);
 /// Creates sums of the rows of each segment, or means.
 mlir::Value createSegmentSums(StageContext &context, mlir::Value x, const Segmentation &of,
                               bool isMean = false);

@@ -59,6 +59,7 @@ void AccessAttr::print(AsmPrinter &printer) const {
   printNumber("last", getLast(), -1);
   printNumber("list", getList(), -1);
   printNumber("weight", getWeight(), -1);
+  printNumber("drawn", getDrawn(), -1);
   if (getSoftmax()) {
     printer << ", softmax = ";
     printer.printAttribute(getSoftmax());
@@ -83,7 +84,7 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
       (parser.parseAffineExpr(variables, position) || parser.parseRSquare())) {
     return {};
   }
-  int64_t group = 1, factor = 0, index = -1, last = -1, list = -1, weight = -1;
+  int64_t group = 1, factor = 0, index = -1, last = -1, list = -1, weight = -1, drawn = -1;
   FloatAttr outside;
   SoftmaxAttr softmax;
   bool isExtended = false;
@@ -101,7 +102,7 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
     if (parser.parseKeyword(&name) || parseNumber(name, "group", group) ||
         parseNumber(name, "factor", factor) || parseNumber(name, "index", index) ||
         parseNumber(name, "last", last) || parseNumber(name, "list", list) ||
-        parseNumber(name, "weight", weight)) {
+        parseNumber(name, "weight", weight) || parseNumber(name, "drawn", drawn)) {
       return {};
     }
     if (name == "column") {
@@ -119,8 +120,8 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
     } else if (name == "extended") {
       isExtended = true;
     } else if (!name.empty()) {
-      parser.emitError(place, "expected group, factor, column, index, last, list, weight, softmax, "
-                              "outside or extended");
+      parser.emitError(place, "expected group, factor, column, index, last, list, weight, drawn, "
+                              "softmax, outside or extended");
       return {};
     }
   }
@@ -131,5 +132,5 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
   return parser.getChecked<AccessAttr>(
       start, context, *kind, AffineMapAttr::get(AffineMap::get(2, 1, position)), group, factor,
       AffineMapAttr::get(AffineMap::get(columnDims, 0, column)), index, outside, last, isExtended,
-      list, weight, softmax);
+      list, weight, drawn, softmax);
 }

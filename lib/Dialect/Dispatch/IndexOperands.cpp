@@ -8,7 +8,7 @@ using namespace sluice::dispatch;
 
 SmallVector<unsigned> AccessAttr::getIndices() const {
   SmallVector<unsigned> indices;
-  for (int64_t index : {getIndex(), getLast(), getList(), getWeight()}) {
+  for (int64_t index : {getIndex(), getLast(), getList(), getWeight(), getDrawn()}) {
     if (index >= 0) {
       indices.push_back(static_cast<unsigned>(index));
     }
@@ -42,36 +42,41 @@ static bool isNumberOfRows(RowsOp op, int64_t i, Type element) {
          type.getElementType() == element && type.getDimSize(0) == op.getDomain().getBatch();
 }
 
-/// Returns true if argument `i` is one f32 per row of operand `like`, of access `row`.
-static bool isWeightOfRows(RowsOp op, int64_t i, unsigned like) {
-  return isNumberOfRows(op, i, Float32Type::get(op.getContext())) &&
+/// Returns true if argument `i` is one number of `element` per row of operand `like`, of access
+/// `row`.
+static bool isNumberOfEachRow(RowsOp op, int64_t i, unsigned like, Type element) {
+  return isNumberOfRows(op, i, element) &&
          cast<RankedTensorType>(op.getInputs()[unsigned(i)].getType()).getDimSize(1) ==
              cast<RankedTensorType>(op.getInputs()[like].getType()).getDimSize(1);
 }
 
-/// Verifies the list and the weights of operand `i`: entries by row of the batch, and one number
-/// per row of the operand.
+/// Verifies the list, the weights and the numbers of draws of operand `i`: entries by row of the
+/// batch, and one number per row of the operand.
 static LogicalResult verifyList(RowsOp op, unsigned i, AccessAttr access) {
   SoftmaxAttr softmax = access.getSoftmax();
   bool isWeighted = access.getWeight() >= 0;
-  if (!access.isListed() && !isWeighted && !softmax) {
+  if (!access.isListed() && !isWeighted && !access.isDrawn() && !softmax) {
     return success();
   }
+  Builder b(op.getContext());
+  Type i32 = b.getI32Type(), f32 = b.getF32Type();
   bool isSum = !access.getOutside();
-  bool fits = access.getKind() == AccessKind::Range && !op.getDomain().getScheduled() &&
-              (!access.isListed() ||
-               isNumberOfRows(op, access.getList(), IntegerType::get(op.getContext(), 32))) &&
-              (!isWeighted || (access.isListed() && isSum && !softmax &&
-                               isWeightOfRows(op, access.getWeight(), i)));
+  bool fits =
+      access.getKind() == AccessKind::Range && !op.getDomain().getScheduled() &&
+      (!access.isListed() || isNumberOfRows(op, access.getList(), i32)) &&
+      (!isWeighted || (isSum && !softmax && isNumberOfEachRow(op, access.getWeight(), i, f32))) &&
+      (!access.isDrawn() || (isSum && !softmax && !access.isListed() &&
+                             isNumberOfEachRow(op, access.getDrawn(), i, i32)));
   if (!fits) {
-    return op.emitOpError("D-080: expected a list of i32, and f32 weights or none, for sums of "
-                          "operand ")
+    return op.emitOpError("D-080: expected a list or a number of draws, i32, and f32 weights, "
+                          "or fewer of them, for sums of operand ")
            << i << " of " << op.getInputs()[i].getType() << " in a domain that is not scheduled, "
-           << "found the arguments " << access.getList() << " and " << access.getWeight();
+           << "found the arguments " << access.getList() << ", " << access.getDrawn() << " and "
+           << access.getWeight();
   }
-  if (softmax &&
-      (!isSum || !isWeightOfRows(op, softmax.getSource(), i) ||
-       !isWeightOfRows(op, softmax.getTarget(), i) || !isWeightOfRows(op, softmax.getNorm(), i))) {
+  if (softmax && (!isSum || !isNumberOfEachRow(op, softmax.getSource(), i, f32) ||
+                  !isNumberOfEachRow(op, softmax.getTarget(), i, f32) ||
+                  !isNumberOfEachRow(op, softmax.getNorm(), i, f32))) {
     return op.emitOpError("D-081: expected one f32 per row of operand ")
            << i << " in each argument of the weights of its sum, found the arguments "
            << softmax.getSource() << ", " << softmax.getTarget() << " and " << softmax.getNorm();
@@ -108,7 +113,8 @@ LogicalResult sluice::dispatch::detail::verifyIndexOperand(RowsOp op, unsigned i
   }
   bool fits = isRange ? (access.getIndex() == -1 || isIndex(op, access.getIndex(), true)) &&
                             (access.getLast() == -1 || isIndex(op, access.getLast(), true)) &&
-                            isStorageType(type.getElementType())
+                            (isStorageType(type.getElementType()) ||
+                             (access.isDrawn() && isElement && type.getElementType().isInteger(32)))
                       : isIndex(op, access.getIndex(), /*gathered=*/false);
   int64_t rank = isElement ? 2 : 3;
   if (!fits || access.getGroup() != 1 || type.getRank() != rank ||

@@ -152,7 +152,7 @@ static LogicalResult verifySegmentations(func::FuncOp function) {
 /// Verifies that sequences of two axes meet only in cross-attention, and that given values do not
 /// depend on predicted ones.
 static LogicalResult verifyAxes(Operation *op) {
-  if (isa<SegmentsInterface>(op)) { // checked by its own verifier
+  if (isa<SegmentsInterface, ResampleOp>(op)) { // checked by its own verifier
     return success();
   }
   if (auto meeting = dyn_cast<AxesInterface>(op)) {

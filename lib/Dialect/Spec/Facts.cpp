@@ -21,7 +21,9 @@ int64_t InputOp::getTokenCount() {
 
 int64_t InputOp::countEdges() {
   int64_t rows = getModel(*this).getContextOfInput(getOn().value_or(""));
-  return getPattern() ? rows : getCapacity().value_or(2 * rows);
+  return getPattern() == EdgePattern::half ? 0
+         : getPattern()                    ? rows
+                                           : getCapacity().value_or(2 * rows);
 }
 
 int64_t InputOp::getRowWidth() {

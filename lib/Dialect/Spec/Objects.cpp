@@ -152,7 +152,7 @@ static LogicalResult verifyEdgesInput(InputOp op) {
   }
   if (op.getPattern() && isWritten(op, "capacity")) {
     return emitKeyError(op, "capacity")
-           << "expected no \"capacity\" with \"pattern\", which has fewer edges than rows, found "
+           << "expected no \"capacity\" with \"pattern\", which determines the edges, found "
               "both; leave one out";
   }
   if (!op.getOn()) {

@@ -495,12 +495,17 @@ LogicalResult UmstOp::verify() {
                                       << "expected no \"edges\" with \"inter\": \"none\", which "
                                          "reads none, found both; leave one out");
   }
-  for (StringRef key : {"vectors", "shared_maps"}) {
+  for (StringRef key : {"vectors", "shared_maps", "expand"}) {
     if (!readsEdges && isWritten(*this, key)) {
       return emitKeyError(*this, key) << "expected no " << quote(key)
                                       << " with \"inter\": \"none\", whose attention is a layer's, "
                                          "found both; leave one out";
     }
+  }
+  if (getIntra() == GraphUse::none && getIntraEdges()) {
+    return emitKeyError(*this, "intra_edges")
+           << "expected no \"intra_edges\" with \"intra\": \"none\", which reads none, found both; "
+              "leave one out";
   }
   bool haveMaps = getIntra() == GraphUse::convolution || getIntra() == GraphUse::gat;
   if (getGraphMaps() == GraphMaps::scales && (!haveMaps || getIntra() != getInter())) {

@@ -184,3 +184,19 @@ Value target::emitUniformRun(ImplicitLocOpBuilder &b, Value first, int64_t count
   }
   return inOrder(words);
 }
+
+Value target::emitPairDraw(ImplicitLocOpBuilder &b, Value key, Value p, Value q, PhiloxWord word) {
+  Type i64 = b.getI64Type();
+  auto number = [&](int64_t value) -> Value { return arith::ConstantIntOp::create(b, i64, value); };
+  Value lower = arith::IndexCastOp::create(b, i64, arith::MinUIOp::create(b, p, q)),
+        upper = arith::IndexCastOp::create(b, i64, arith::MaxUIOp::create(b, p, q));
+  Value pair = arith::OrIOp::create(b, lower, arith::ShLIOp::create(b, upper, number(32)));
+  Philox emitter{b, i64, word};
+  RandomWords words =
+      emitter.philox(pair, 0, number(0), number(0), arith::ExtUIOp::create(b, i64, key));
+  Value top = emitter.shiftRight(words[0], 31);
+  Value isSet =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, top, emitter.constant(0, top.getType()));
+  Value isPair = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, p, q);
+  return arith::AndIOp::create(b, isSet, isPair);
+}

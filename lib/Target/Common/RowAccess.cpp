@@ -180,13 +180,16 @@ static double countRange(dispatch::RowsOp op, RankedTensorType type, AccessAttr 
   if (access.getKind() != AccessKind::Range) {
     return 0;
   }
-  bool isWeighted = access.getWeight() >= 0 || access.getSoftmax();
+  int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
+  double products = access.getWeight() >= 0 || access.getSoftmax() ? 2 : 1;
+  if (access.isDrawn()) { // half of all rows
+    return double(op.getDomain().getPositions() * type.getNumElements()) / 2 * products;
+  }
   if (!access.isListed()) {
-    return double(type.getNumElements()) * (isWeighted ? 2 : 1);
+    return double(type.getNumElements()) * products;
   }
   auto list = cast<RankedTensorType>(op.getInputs()[unsigned(access.getList())].getType());
-  int64_t width = type.getRank() == 3 ? type.getShape().back() : 1;
-  return double(list.getNumElements() * width) * (isWeighted ? 2 : 1);
+  return double(list.getNumElements() * width) * products;
 }
 
 Work target::computeWork(dispatch::RowsOp op) {

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -86,6 +87,19 @@ Value target::combineRows(ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, Va
   Value greater = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, later, rows);
   Value unknown = arith::CmpFOp::create(b, arith::CmpFPredicate::UNO, later, later);
   return arith::SelectOp::create(b, arith::OrIOp::create(b, greater, unknown), later, rows);
+}
+
+Value target::scaleRangeRow(ImplicitLocOpBuilder &b, Value row, Value weight, Value isDrawn) {
+  if (weight) {
+    auto type = dyn_cast<VectorType>(row.getType());
+    weight = type ? Value(vector::BroadcastOp::create(b, type, weight)) : weight;
+    row = arith::MulFOp::create(b, row, weight);
+  }
+  if (isDrawn) { // rows that are not drawn may hold any number
+    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(row.getType()));
+    row = arith::SelectOp::create(b, isDrawn, row, zeros);
+  }
+  return row;
 }
 
 /// Rejects ops that a row body does not support.

@@ -60,5 +60,9 @@ mlir::Value emitIdentity(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceGroupOp 
 /// The same for a combiner that has a name.
 mlir::Value combineRows(mlir::ImplicitLocOpBuilder &b, dispatch::ReduceKind kind, mlir::Value rows,
                         mlir::Value later);
+/// Returns a row of a range, or an element, times `weight` if that is not null, or zeros where
+/// `isDrawn` (i1) is not null and false.
+mlir::Value scaleRangeRow(mlir::ImplicitLocOpBuilder &b, mlir::Value row, mlir::Value weight,
+                          mlir::Value isDrawn);
 
 } // namespace sluice::target

@@ -20,13 +20,15 @@
   g = #dispatch.access<columns>,
   // CHECK-SAME: h = #dispatch.access<range[v + 16], factor = 1, index = 0, last = 1, list = 0, weight = 2>,
   h = #dispatch.access<range[v + 16], weight = 2, list = 0, last = 1, index = 0, factor = 1>,
-  // CHECK-SAME: i = #dispatch.access<range[v + i], index = 0, last = 1, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 2.000000e-01 : f32 slope = true>>
-  i = #dispatch.access<range[v + i], index = 0, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 0.2 : f32 slope = true>, last = 1>
+  // CHECK-SAME: i = #dispatch.access<range[v + i], index = 0, last = 1, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 2.000000e-01 : f32 slope = true>>,
+  i = #dispatch.access<range[v + i], index = 0, softmax = #dispatch.softmax<source = 2, target = 3, norm = 4, leak = 0.2 : f32 slope = true>, last = 1>,
+  // CHECK-SAME: j = #dispatch.access<range[i * n], factor = 1, weight = 2, drawn = 0>
+  j = #dispatch.access<range[i * n], drawn = 0, weight = 2, factor = 1>
 } : () -> ()
 
 // -----
 
-// expected-error@+1 {{expected group, factor, column, index, last, list, weight, softmax, outside or extended}}
+// expected-error@+1 {{expected group, factor, column, index, last, list, weight, drawn, softmax, outside or extended}}
 "test.access"() {a = #dispatch.access<row, rows = 1>} : () -> ()
 
 // -----

@@ -498,7 +498,7 @@ func.func @mean_over_texts_of_their_own_lengths(%x: tensor<2x16x8xf32>, %w: tens
 #before = #dispatch.access<row[p - 1]>
 #sum = #dispatch.access<range[v + 5], index = 0, last = 1, list = 0, weight = 2>
 func.func @weights_of_other_rows(%lists: tensor<2x9xi32>, %w: tensor<2x4xf32>, %x: tensor<2x5x8xf32>) {
-  // expected-error@+1 {{D-080: expected a list of i32, and f32 weights or none, for sums of operand 3 of 'tensor<2x5x8xf32>' in a domain that is not scheduled, found the arguments 0 and 2}}
+  // expected-error@+1 {{D-080: expected a list or a number of draws, i32, and f32 weights, or fewer of them, for sums of operand 3 of 'tensor<2x5x8xf32>' in a domain that is not scheduled, found the arguments 0, -1 and 2}}
   %y = dispatch.rows %lists, %lists, %w, %x attributes {domain = #rows, accesses = [#before, #row, #row, #sum], result_accesses = [#row]} {
   ^bb0(%first: i32, %end: i32, %n: f32, %a: tensor<8xf32>):
     dispatch.yield %a : tensor<8xf32>

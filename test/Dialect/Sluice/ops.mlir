@@ -246,6 +246,15 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
     // CHECK: sluice.graph_sum %{{.*}} left(%[[N]]) over "links" of "ends" capacity 6 :
     %p = sluice.graph_sum %x left(%n) over "links" of "ends" capacity 6
         : (!sluice.seq<@units, 8, f32>, !sluice.seq<@units, 0, f32>) -> !sluice.seq<@units, 8, f32>
+    // CHECK: sluice.degrees over "pairs" of "ends" drawn : () -> !sluice.seq<@units, 0, f32>
+    %d = sluice.degrees over "pairs" of "ends" drawn : () -> !sluice.seq<@units, 0, f32>
+    // CHECK: sluice.graph_sum %{{.*}} over "pairs" of "ends" drawn :
+    %h = sluice.graph_sum %p left(%d) over "pairs" of "ends" drawn
+        : (!sluice.seq<@units, 8, f32>, !sluice.seq<@units, 0, f32>) -> !sluice.seq<@units, 8, f32>
+    // CHECK: %[[ROWS:.*]] = sluice.resample %{{.*}} linear : (!sluice.seq<@units, 8, f32>) -> !sluice.seq<@inputs, 8, f32>
+    %r = sluice.resample %h linear : (!sluice.seq<@units, 8, f32>) -> !sluice.seq<@inputs, 8, f32>
+    // CHECK: sluice.resample %[[ROWS]] transposed : (!sluice.seq<@inputs, 8, f32>) -> !sluice.seq<@units, 8, f32>
+    %s = sluice.resample %r transposed : (!sluice.seq<@inputs, 8, f32>) -> !sluice.seq<@units, 8, f32>
     return
   }
 

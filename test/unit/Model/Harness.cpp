@@ -227,12 +227,18 @@ std::vector<ReferenceShape> Model::shapes() const {
 }
 
 /// Sets the edges of the reference: each row but the last one, with the row before it and row 0, as
-/// many as the input can hold.
+/// many as the input can hold. Edges that kernels draw are drawn by 0.
 static void setEdges(runtime::Executor &executor, const runtime::EdgeInput &input,
                      const std::vector<int64_t> &counts) {
   runtime::BatchInputs::EdgeLists into = executor.inputs().edges.at(input.name);
   auto size = static_cast<size_t>(into.rows + into.entries);
   for (size_t row = 0; row < counts.size(); ++row) {
+    if (input.isDrawn()) {
+      auto own = into.lists.subspan(row * size, size);
+      std::ranges::fill(own, -1);
+      std::ranges::fill(own.first(size_t(counts[row])), 0);
+      continue;
+    }
     runtime::Edges edges;
     for (int32_t q = 1; q + 1 < counts[row] && std::ssize(edges) + 2 <= input.capacity; ++q) {
       edges.emplace_back(0, q);

@@ -170,9 +170,10 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
     - D-027: `extended` is set of elements of i32 with access `row` or `gather` alone.
     - D-071: `outside` is set of f32 or bf16 with access `row`, or is minus infinity with
       access `range`.
-    - D-080: a list is a range in a domain that is not scheduled; its entries are i32 and its
-      weights f32, arguments of access `row`, of rank 2 and of the batch of the domain, with a
-      weight for each row of the operand.
+    - D-080: a range with a list, weights or a number of draws is in a domain that is not
+      scheduled, and has no `outside` with weights or draws; entries and numbers of draws are i32
+      and weights f32, arguments of access `row`, of rank 2 and of the batch of the domain, with a
+      weight, or a number of draws, for each row of the operand.
     - D-081: weights by `softmax` are of a sum in such a domain; their arguments are such f32,
       too.
     - R-001: a range is reduced by `add` on the CPU (lowering).

@@ -88,6 +88,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `range` | [B, T', d] | the sum of (b, q), map(v, 0)[N'] <= q < map(w, 1)[N'] | tensor<d> |
     | `range` | [B, T'] | the same | element |
     | `range` with `list` | [B, T', d] | the sum of (b, l[q]), l of operand `list`, i32 [B, E] | tensor<d> |
+    | `range` with `drawn` | [B, T'], i32 | the number of rows in the range that are drawn | i32 |
     | `vector` | [d] | | tensor<d> |
     | `scalar` | rank 0 | | element |
     | `flat` | [R, d] or [R] | r | tensor<d>, element |
@@ -114,6 +115,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     #dispatch.access<row[p floordiv 3], factor = 3, column = (p mod 3) * 8>
     #dispatch.access<range[v + 1], factor = 1, index = 0, last = 1>
     #dispatch.access<range[v + 16], index = 0, last = 1, list = 0, weight = 2>
+    #dispatch.access<range[i * n], factor = 1, weight = 2, drawn = 0>
     ```
 
     An index is an argument of access `row`; an index of a range may be a gathered element too. For
@@ -128,6 +130,12 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     `weight` the row at position q is multiplied by number q of that operand, f32 [B, T'], before it
     is added. With `softmax` it is multiplied by a number of both rows instead, an
     `#dispatch.softmax`, with or without a list.
+
+    With `drawn` only rows q are added whose pair with p is drawn. The operand of that number, i32
+    [B, T'], has a number for each row of the source. For a = min(p, q) and c = max(p, q) the pair
+    is drawn if p and q differ and have the same number k, and if the first word of Philox4x32-10
+    with the counter (a, c, 0, 0) and the key (k, 0) is at least 2^31 (Salmon et al. 2011). This is
+    a symmetric choice of half of all pairs of rows with one number, of which nothing is stored.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
                     "int64_t":$group,
@@ -137,6 +145,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
                         DefaultValuedParameter<"bool", "false">:$extended,
                         DefaultValuedParameter<"int64_t", "-1">:$list,
                         DefaultValuedParameter<"int64_t", "-1">:$weight,
+                        DefaultValuedParameter<"int64_t", "-1">:$drawn,
                         OptionalParameter<"::sluice::dispatch::SoftmaxAttr">:$softmax);
   let builders = [
     AttrBuilder<(ins "AccessKind":$kind), [{
@@ -144,7 +153,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(two), 1, 0,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false, -1, -1, SoftmaxAttr());
+                   ::mlir::FloatAttr(), -1, false, -1, -1, -1, SoftmaxAttr());
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMapAttr":$map, "int64_t":$group,
                  "int64_t":$source_factor,
@@ -152,14 +161,14 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
                          "::mlir::FloatAttr":$outside, CArg<"int64_t", "-1">:$last,
                          CArg<"bool", "false">:$extended), [{
       return $_get($_ctxt, kind, map, group, source_factor, column, index, outside, last, extended,
-                   -1, -1, SoftmaxAttr());
+                   -1, -1, -1, SoftmaxAttr());
     }]>,
     AttrBuilder<(ins "AccessKind":$kind, "::mlir::AffineMap":$map, "int64_t":$group,
                  "int64_t":$source_factor), [{
       auto zero = ::mlir::AffineMap::get(1, 0, ::mlir::getAffineConstantExpr(0, $_ctxt));
       return $_get($_ctxt, kind, ::mlir::AffineMapAttr::get(map), group, source_factor,
                    ::mlir::AffineMapAttr::get(zero), -1,
-                   ::mlir::FloatAttr(), -1, false, -1, -1, SoftmaxAttr());
+                   ::mlir::FloatAttr(), -1, false, -1, -1, -1, SoftmaxAttr());
     }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
@@ -174,7 +183,10 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     ReduceKind getRangeKind() const { return getOutside() ? ReduceKind::Max : ReduceKind::Add; }
     /// Returns true if a range counts entries of a list, which are positions of rows.
     bool isListed() const { return getList() >= 0; }
-    /// Returns the other arguments whose operands the access loads: indices, list and weights.
+    /// Returns true if a range has only rows that are drawn.
+    bool isDrawn() const { return getDrawn() >= 0; }
+    /// Returns the other arguments whose operands the access loads: indices, list, weights and the
+    /// number by which rows are drawn.
     ::llvm::SmallVector<unsigned> getIndices() const;
   }];
 }

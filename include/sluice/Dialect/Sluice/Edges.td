@@ -6,7 +6,7 @@
 /// Constraints that several ops have.
 defvar edgeConstraints = [{
     - S-160: rows are on a given axis, or on an axis of segments of one, as an edge may connect
-      a row with a later one; `capacity` is at least 1.
+      a row with a later one; `capacity` is at least 1, or 0 with `drawn`.
     - S-163: `of` names a stream of the given axis, where rows are segments, and there alone.
 }];
 
@@ -29,19 +29,27 @@ def Sluice_DegreesOp : Sluice_EdgesOp<"degrees", [FusesAs<"Rows">], ["getNeutral
     past the count of the axis have none. Rows may be segments of a given axis: then the edges
     belong to the stream `of` of that axis, whose tokens are the bits that cut it.
 
+    With `drawn` no list is stored: half of all pairs of rows are edges, by random numbers. The host
+    provides i32 [B, N], with a number k from 0 to 2^31 - 1 of the batch row at its valid positions
+    and -1 at the others. Valid rows p and q > p have an edge if the first word of Philox4x32-10
+    with the counter (p, q, 0, 0) and the key (k, 0) is at least 2^31. So an edge depends on k and
+    on the positions of its rows alone.
+
     Example:
 
     ```mlir
     %degrees = sluice.degrees over "links" capacity 6 : () -> !sluice.seq<@inputs, 0, f32>
+    %drawn = sluice.degrees over "pairs" drawn : () -> !sluice.seq<@inputs, 0, f32>
     ```
 
     Constraints:
     - S-161: the result is one f32 per position.
   }], edgeConstraints);
-  let arguments = (ins StrAttr:$edges, OptionalAttr<StrAttr>:$bits, I64Attr:$capacity);
+  let arguments = (ins StrAttr:$edges, OptionalAttr<StrAttr>:$bits,
+                   DefaultValuedAttr<I64Attr, "0">:$capacity, UnitAttr:$drawn);
   let results = (outs Sluice_Sequence:$result);
-  let assemblyFormat = "`over` $edges (`of` $bits^)? `capacity` $capacity attr-dict `:` "
-                       "functional-type(operands, results)";
+  let assemblyFormat = "`over` $edges (`of` $bits^)? (`capacity` $capacity^)? (`drawn` $drawn^)? "
+                       "attr-dict `:` functional-type(operands, results)";
 }
 
 def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGroup"]>,
@@ -52,7 +60,8 @@ def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGro
     and R of `left` and `right`, which are I if they are absent. With both 1 / sqrt(degrees) it is
     the graph convolution matrix; with `left` 1 / degrees alone it is the mean over a row and its
     neighbours. A is symmetric, so the adjoint is the same op with `left` and `right` exchanged. No
-    gradient passes to them. Neighbours are added in the order of the list.
+    gradient passes to them. Neighbours are added in the order of the list; with `drawn`, in the
+    order of their positions.
 
     Example:
 
@@ -68,10 +77,11 @@ def Sluice_GraphSumOp : Sluice_EdgesOp<"graph_sum", [FusesAs<"Rows", ["getRowGro
   }], edgeConstraints);
   let arguments = (ins Sluice_Sequence:$input, Optional<Sluice_Sequence>:$left,
                        Optional<Sluice_Sequence>:$right, StrAttr:$edges,
-                       OptionalAttr<StrAttr>:$bits, I64Attr:$capacity);
+                       OptionalAttr<StrAttr>:$bits, DefaultValuedAttr<I64Attr, "0">:$capacity,
+                       UnitAttr:$drawn);
   let results = (outs Sluice_Sequence:$result);
   let assemblyFormat = "$input (`left` `(` $left^ `)`)? (`right` `(` $right^ `)`)? `over` $edges "
-                       "(`of` $bits^)? `capacity` $capacity attr-dict `:` "
+                       "(`of` $bits^)? (`capacity` $capacity^)? (`drawn` $drawn^)? attr-dict `:` "
                        "functional-type(operands, results)";
 }
 

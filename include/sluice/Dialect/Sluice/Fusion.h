@@ -98,10 +98,7 @@ public:
   llvm::ArrayRef<mlir::Value> operands() const { return operandTensors; }
   llvm::ArrayRef<mlir::Attribute> accesses() const { return operandAccesses; }
 
-  friend std::pair<mlir::Value, mlir::Value> getListBounds(BodyBuilder &body, llvm::StringRef place,
-                                                           mlir::Value like, int64_t entries);
-  friend mlir::Value getListSum(BodyBuilder &body, llvm::StringRef place, mlir::Value sequence,
-                                int64_t entries, mlir::Value weights);
+  friend class ListLoader; ///< of BodyBuilder.cpp
 
 private:
   mlir::Value load(mlir::Value tensor, dispatch::AccessAttr access, mlir::Type bodyType);
@@ -127,6 +124,13 @@ std::pair<mlir::Value, mlir::Value> getListBounds(BodyBuilder &body, llvm::Strin
 /// number in `weights`, which may be null.
 mlir::Value getListSum(BodyBuilder &body, llvm::StringRef place, mlir::Value sequence,
                        int64_t entries, mlir::Value weights);
+/// Returns the number of rows that are drawn with the row, an i32. The host's input `place` has one
+/// number for the draws of each row like the rows of `like`.
+mlir::Value countDrawnRows(BodyBuilder &body, llvm::StringRef place, mlir::Value like);
+/// Returns the sum of the rows of a stored sequence that are drawn with the row, each times its
+/// number in `weights`, which may be null.
+mlir::Value getDrawnSum(BodyBuilder &body, llvm::StringRef place, mlir::Value sequence,
+                        mlir::Value weights);
 
 /// Rows of the values of @step during dispatch formation, from `sluice.due` and `sluice.keep`.
 class StepValues {

@@ -39,6 +39,8 @@ double roundToBf16(double number);
 
 /// Philox4x32-10 (Salmon et al., 2011): four words of a counter under a key.
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+/// Returns true if `key` draws the pair of positions p and q, as `sluice.degrees` defines it.
+bool isDrawnPair(uint32_t key, int64_t p, int64_t q);
 
 /// Returns the number in [0, 1) that dispatch.random draws for `element` of stream `id`.
 double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element);
@@ -103,7 +105,7 @@ public:
   const llvm::StringMap<std::vector<T>> &getGradients() const { return gradients; }
 
   /// Edge lists by name, as the host provides them (`sluice.degrees`). Without them each row but
-  /// the last has an edge to the row before it and to the first one.
+  /// the last has an edge to the row before it and to the first one, or edges are drawn by 0.
   llvm::StringMap<std::vector<int32_t>> edges;
 
   //===-- What the evaluation of an op uses

@@ -230,6 +230,41 @@ def Sluice_SpreadSegmentsBackwardOp : Sluice_BackwardOp<"spread_segments_backwar
                        "results)";
 }
 
+def Sluice_ResampleOp : Sluice_ForwardOp<"resample", [FusesAs<"Alone">]> {
+  let summary = "Rows of a text from rows of its segments, y = T x, or T^t x, by numbers of rows";
+  let description = [{
+    For a text of L rows and U segments T is an L x U matrix that depends on L and U alone, not on
+    the segments' ends. Row p of T has a one at segment floor(p U / L). With `linear` it has the
+    weights 1 - f and f at segments m and m + 1, for max((p + 1/2) U / L - 1/2, 0) = m + f with an
+    integer m and 0 <= f < 1; at the last segment there is one weight, 1. (Bilinear interpolation
+    whose corners are not aligned.) With `transposed` the rows of segments are T^t x: sums of rows
+    of the text with these weights, in the order of the rows. Each is the adjoint of the other one.
+    T is not stored.
+
+    Example:
+
+    ```mlir
+    %rows = sluice.resample %units linear
+        : (!sluice.seq<@units, 8, f32>) -> !sluice.seq<@inputs, 8, f32>
+    %sums = sluice.resample %rows linear transposed
+        : (!sluice.seq<@inputs, 8, f32>) -> !sluice.seq<@units, 8, f32>
+    ```
+
+    Constraints:
+    - S-164: one sequence is on the scale of factor 1 of an axis of segments of the other one's
+      scale, which is on a given axis; both have the same number of columns.
+  }];
+  let arguments = (ins Sluice_Sequence:$input, UnitAttr:$linear, UnitAttr:$transposed);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "$input (`linear` $linear^)? (`transposed` $transposed^)? attr-dict `:` "
+                       "functional-type(operands, results)";
+  let extraClassDeclaration = [{
+    ::mlir::Value getFine() { return getTransposed() ? getInput() : getResult(); }
+    ::mlir::Value getCoarse() { return getTransposed() ? getResult() : getInput(); }
+  }];
+  let hasVerifier = 1;
+}
+
 def Sluice_AttendSegmentsOp : Sluice_SegmentsOp<"attend_segments", ["getSegmentTerms",
     "getBurstRefusal"]> {
   let summary = "Row m: cross-attention of segment m's query to the segment's own rows; zeros if "

@@ -60,6 +60,8 @@ def Sluice_Dialect : Dialect {
       sluice.scale @words on @segments factor 1
       sluice.axis @source given 32 vocabulary 256
       sluice.scale @inputs on @source factor 1
+      sluice.axis @phrases segments of @inputs capacity 32
+      sluice.scale @units on @phrases factor 1
       sluice.parameter @table
           : tensor<7x8xf32> {names = ["token.weight"], sizes = array<i64: 7>, initial = "zeros"}
       sluice.schedule @each count (t) -> (t + 1) due (m) -> (m) first 0 period 1 rise 1 burst 1

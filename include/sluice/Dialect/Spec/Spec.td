@@ -110,9 +110,10 @@ def Spec_InputOp
            RoleKey,
            IntegerKey<"capacity", "maximum number of edges of a line",
                       "of edges: twice the context of the input \"on\"", "1", "536870911">,
-           WordKey<"pattern", Spec_EdgePattern, ["chain", "random"],
-                   "edges that no file gives: between neighbours in the line, or from each row or "
-                   "word to an earlier one that the seed and the line's number draw",
+           WordKey<"pattern", Spec_EdgePattern, ["chain", "random", "half"],
+                   "edges that no file gives: between neighbours in the line, from each row or "
+                   "word to an earlier one, or half of all pairs; the seed and the line's number "
+                   "draw them",
                    "none", "">,
            IntegerKey<"width", "numbers per row; a target has the vocabulary, a weight 1",
                       "the vocabulary for a target, else 1">,

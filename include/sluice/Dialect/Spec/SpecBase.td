@@ -122,12 +122,15 @@ def Spec_GraphUse : Spec_Words<"GraphUse", "Sums of neighbours inside a layer", 
                                ["convolution", "pooling", "gat", "none"]>;
 def Spec_GraphMaps : Spec_Words<"GraphMaps", "Sharing of linear maps of graph convolutions",
                                 "graph_maps", ["own", "layers", "scales"]>;
+def Spec_WordExpansion
+    : Spec_Words<"WordExpansion", "Rows of which a row of attention over segments is made",
+                 "word_expansion", ["own", "nearest", "linear"]>;
 def Spec_InputUse
     : Spec_Words<"InputUse", "Use of an input of numbers", "role", ["target", "weight", "input"]>;
 def Spec_DerivedBits : Spec_Words<"DerivedBits", "Bits that follow from an input's words",
                                   "derived_bits", ["word_end", "word_split", "shuffled_end"]>;
 def Spec_EdgePattern : Spec_Words<"EdgePattern", "Edges that no file gives", "edge_pattern",
-                                  ["chain", "random"]>;
+                                  ["chain", "random", "half"]>;
 def Spec_WordRule
     : Spec_Words<"WordRule", "Rule by which words end", "word_rule", ["pieces", "whitespace",
                  "file"]>;

@@ -133,7 +133,10 @@ def Spec_UmstOp
               [CountKey,
                SegmentsKey<"name of segments", "the words of the stream", "required">,
                GraphEdgesKey<"required without \"inter\": \"none\"">, GraphKey<"intra",
-               "inside words">, GraphKey<"inter", "between words">,
+               "inside words">,
+               GraphEdgesKey<"rows of a word are neighbours", "intra_edges",
+                             "in place of words in \"intra\": edges between rows">,
+               GraphKey<"inter", "between words">,
                WordKey<"graph_maps", Spec_GraphMaps, ["own", "layers", "scales"],
                        "linear maps of graph convolutions: own, shared by all layers, or shared by "
                        "both scales of a layer",

@@ -293,9 +293,9 @@ def Spec_ProjectOp
                                 "initialization of the matrices", "normal">],
                        (ins Spec_Stream:$input, Optional<Spec_Stream>:$with),
                        [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
-class GraphEdgesKey<string otherwise>
-    : TextKey<"edges", "name of an input of edges", "edges between the rows of the stream",
-              otherwise> {
+class GraphEdgesKey<string otherwise, string key = "edges",
+                    string meaning = "edges between the rows of the stream">
+    : TextKey<key, "name of an input of edges", meaning, otherwise> {
   let hint = "the name of an input of edges";
 }
 def EdgesKey : GraphEdgesKey<"required without segments"> { let requiredUnless = "segments"; }
@@ -330,12 +330,17 @@ def SharedMapsKey
     : BooleanKey<"shared_maps",
                  "the queries and keys of segments have the linear maps of those of rows",
                  "false">;
+def ExpandKey
+    : WordKey<"expand", Spec_WordExpansion, ["own", "nearest", "linear"],
+              "from segments to rows and back: by each row's own segment, or by numbers of rows "
+              "alone, the nearest one or a linear interpolation",
+              "own">;
 /// Settings of attention over rows and segments.
 defvar wordAttentionKeys = [AttendHeadsKey,
                             IntegerKey<"head_size", "features per head D",
                                        "width / heads (must divide)">,
                             NormKey, NormEpsilonKey, AttentionDropoutKey, BiasKey, WordVectorsKey,
-                            SharedMapsKey];
+                            SharedMapsKey, ExpandKey];
 def Spec_RectifiedAttentionOp
     : Spec_StreamStage<
           "rectified_attention",

@@ -11,7 +11,7 @@
 namespace sluice::runtime {
 
 /// The tokens of each named input of one text, and the edges u0, v0, u1, v1, ... of each input of
-/// edges.
+/// edges; of edges that kernels draw, the number by which they do, and the number of rows.
 using GivenLines = std::map<std::string, std::vector<int32_t>>;
 
 struct BatchInputs {
@@ -50,7 +50,8 @@ struct BatchInputs {
   /// stop; empty if all rows of a batch have the same length.
   std::span<int64_t> lengths = {};
 
-  /// Edge lists between the rows of an input [batch, rows + entries] (writeEdgeLists).
+  /// Edge lists between the rows of an input [batch, rows + entries] (writeEdgeLists). Without
+  /// entries each valid row has the number by which its edges are drawn, others -1.
   struct EdgeLists {
     int64_t rows = 0, entries = 0;
     std::span<int32_t> lists;

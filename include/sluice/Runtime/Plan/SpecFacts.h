@@ -69,7 +69,7 @@ struct InputFacts {
   std::string name;
   bool hasEnd = false;       ///< a line end follows each line
   std::string derived, rule; ///< a word such as "word_end", and the rule; empty: from a file
-  std::string pattern;       ///< edges that no file gives: "chain" or "random"
+  std::string pattern;       ///< edges that no file gives: "chain", "random" or "half"
 };
 
 struct SpecFacts {

@@ -40,4 +40,9 @@ std::array<mlir::Value, 4> emitUniformBlocks(mlir::ImplicitLocOpBuilder &b, mlir
                                              int64_t id, mlir::Value firstStream, mlir::Value step,
                                              mlir::Value seed, PhiloxWord word = PhiloxWord::Wide);
 
+/// Returns true (i1) if the pair of positions p and q (index) is drawn by `key` (i32), as in
+/// `#dispatch.access<range, drawn>`.
+mlir::Value emitPairDraw(mlir::ImplicitLocOpBuilder &b, mlir::Value key, mlir::Value p,
+                         mlir::Value q, PhiloxWord word);
+
 } // namespace sluice::target

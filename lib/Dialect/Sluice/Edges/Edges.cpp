@@ -66,11 +66,16 @@ AffineExpr GraphSumOp::getLatest(unsigned operand) {
 
 Cost DegreesOp::getCost() { return facts::cost(*this, facts::elements(*this, getResult())); }
 
-/// Per entry and column a product and a sum, per row and column two products.
+/// Per entry and column a product and a sum, per row and column two products. Half of all pairs of
+/// rows are drawn.
 Cost GraphSumOp::getCost() {
   double rows = facts::elements(*this, getResult());
   double width = static_cast<double>(std::max<int64_t>(1, getResult().getType().getWidth()));
-  double entries = static_cast<double>(getBatch(*this) * getEntries()) * width;
+  double listed =
+      getDrawn()
+          ? rows / width * static_cast<double>(getPositions(*this, getResult().getType())) / 2
+          : static_cast<double>(getBatch(*this) * getEntries());
+  double entries = listed * width;
   return facts::cost(*this, (getRight() ? 2 : 1) * (entries + rows) + (getLeft() ? rows : 0));
 }
 
@@ -81,9 +86,9 @@ LogicalResult DegreesOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArra
 /// (L (A + I) R)^T = R (A + I) L
 LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
                                         MutableArrayRef<Value> operands) {
-  operands[0] = GraphSumOp::create(b, getLoc(), getInput().getType(),
-                                   facts::withinLength(b, getLoc(), results[0]), getRight(),
-                                   getLeft(), getEdgesAttr(), getBitsAttr(), getCapacityAttr());
+  operands[0] = GraphSumOp::create(
+      b, getLoc(), getInput().getType(), facts::withinLength(b, getLoc(), results[0]), getRight(),
+      getLeft(), getEdgesAttr(), getBitsAttr(), getCapacityAttr(), getDrawnAttr());
   return success();
 }
 
@@ -93,8 +98,13 @@ LogicalResult GraphSumOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 
 LogicalResult DegreesOp::emitBody(BodyBuilder &body) {
   ImplicitLocOpBuilder &b = body.builder();
-  auto [first, end] = getListBounds(body, getPlace(*this), getResult(), getEntries());
-  Value neighbours = arith::SubIOp::create(b, end, first);
+  Value neighbours;
+  if (getDrawn()) {
+    neighbours = countDrawnRows(body, getPlace(*this), getResult());
+  } else {
+    auto [first, end] = getListBounds(body, getPlace(*this), getResult(), getEntries());
+    neighbours = arith::SubIOp::create(b, end, first);
+  }
   Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
   body.set(getResult(),
            arith::AddFOp::create(b, arith::SIToFPOp::create(b, b.getF32Type(), neighbours), one));
@@ -116,7 +126,8 @@ static Value scale(BodyBuilder &body, Value row, Value numbers) {
 }
 
 LogicalResult GraphSumOp::emitBody(BodyBuilder &body) {
-  Value sum = getListSum(body, getPlace(*this), getInput(), getEntries(), getRight());
+  Value sum = getDrawn() ? getDrawnSum(body, getPlace(*this), getInput(), getRight())
+                         : getListSum(body, getPlace(*this), getInput(), getEntries(), getRight());
   Value own = sum ? body.get(getInput()) : Value();
   if (!own) {
     return failure();

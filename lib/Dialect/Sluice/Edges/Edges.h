@@ -26,6 +26,9 @@ inline bool isNumber(SequenceType type) {
   return type.getWidth() == 0 && type.getElement().isF32();
 }
 
+/// Returns true if half of all pairs of rows are neighbours, drawn by a number of each row.
+template <typename Op> bool isDrawn(Op op) { return op->hasAttr("drawn"); }
+
 /// Verifies that rows of the scale are known before the first token, as an edge may connect a row
 /// with a later one.
 template <typename Op> LogicalResult verifyEdges(Op op) {
@@ -35,10 +38,12 @@ template <typename Op> LogicalResult verifyEdges(Op op) {
       scale ? getRootAxis(SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr()))
             : AxisOp();
   int64_t capacity = op.getEntries() / 2;
-  if (!axis || !axis.getCapacity() || capacity < 1 || capacity > mostSize / 2) {
+  bool fits = isDrawn(op) ? capacity == 0 : capacity >= 1 && capacity <= mostSize / 2;
+  if (!axis || !axis.getCapacity() || !fits) {
     return op.emitOpError("S-160: expected rows of a given axis, as an edge may connect a row with "
                           "a later one, and a capacity from 1 to ")
-           << mostSize / 2 << ", found " << op.getResult().getType() << " and " << capacity;
+           << mostSize / 2 << " without 'drawn', found " << op.getResult().getType() << " and "
+           << capacity;
   }
   bool areSegments = axis.getSymName() != scale.getAxis();
   DictionaryAttr streams = axis.getStreams().value_or(DictionaryAttr());
@@ -59,6 +64,19 @@ std::vector<int64_t> getNeighbours(Op op, const reference::Evaluator<T> &evaluat
   int64_t count = evaluator.getCount(rows, row);
   std::vector<int64_t> neighbours;
   auto found = evaluator.edges.find(getName(op.getEdges()));
+  if (isDrawn(op)) {
+    int64_t start = row * getPositions(op, cast<SequenceType>(rows.getType()));
+    auto getNumber = [&](int64_t p) {
+      return found == evaluator.edges.end() ? 0 : found->second[static_cast<size_t>(start + p)];
+    };
+    int32_t key = getNumber(position);
+    for (int64_t q = 0; q < count; ++q) {
+      if (getNumber(q) == key && reference::isDrawnPair(static_cast<uint32_t>(key), position, q)) {
+        neighbours.push_back(q);
+      }
+    }
+    return neighbours;
+  }
   if (found == evaluator.edges.end()) {
     for (int64_t q = 0; q + 1 < count && position + 1 < count; ++q) {
       auto [first, second] = std::minmax(position, q);

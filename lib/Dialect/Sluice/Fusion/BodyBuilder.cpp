@@ -233,55 +233,104 @@ Value BodyBuilder::cloneScalar(Block &region, ValueRange arguments) {
   return mapping.lookup(region.getTerminator()->getOperand(0));
 }
 
+namespace sluice {
+
+/// Loads the host's lists of neighbours, and sums of the rows that they name or that are drawn.
+class ListLoader {
+public:
+  ListLoader(BodyBuilder &body, StringRef place, Value like, int64_t entries)
+      : body(body), type(cast<SequenceType>(like.getType())), context(body.b.getContext()),
+        p(getAffineDimExpr(0, context)), lists(bindLists(place, entries)) {}
+
+  /// Returns the entries [first, end) of the row's list.
+  std::pair<Value, Value> loadBounds() {
+    Value first = loadNumber(lists, p - 1, 0); // 0 before the first row
+    return {first, loadNumber(lists, p, 0)};
+  }
+  /// Returns the number of rows that are drawn.
+  Value countDrawn() { return loadDrawn(lists, -1, IntegerType::get(context, 32)); }
+  /// Returns the sum of the rows of `sequence` that the row's list names or, if `isDrawn`, that are
+  /// drawn, times their weights. Null if one of them is not stored.
+  Value loadSum(Value sequence, Value weights, bool isDrawn) {
+    Value tensor = body.lowered(sequence), factors = weights ? body.lowered(weights) : Value();
+    if (!tensor || (weights && !factors)) {
+      return {};
+    }
+    auto [first, end] = isDrawn ? std::pair<Value, Value>() : loadBounds();
+    int64_t weight = factors ? getNumber(loadNumber(factors, p, getFactor())) : -1;
+    if (isDrawn) {
+      return loadDrawn(tensor, weight, getRowType());
+    }
+    int64_t list = getNumber(first);
+    return loadRange(tensor, p + getPositions(body.scope, type), list, getNumber(end), list, weight,
+                     /*drawn=*/-1, getRowType());
+  }
+
+private:
+  static int64_t getNumber(Value argument) {
+    return int64_t(cast<BlockArgument>(argument).getArgNumber());
+  }
+  int64_t getFactor() const { return getDomainFactor(body.scope, type, body.axis); }
+  Type getRowType() const {
+    Type element = dispatch::getBodyType(type.getElement());
+    return type.getWidth() > 0 ? RankedTensorType::get({type.getWidth()}, element) : element;
+  }
+  Value bindLists(StringRef place, int64_t entries) {
+    Value &tensor = body.lists[place];
+    if (!tensor) {
+      OpBuilder outside(body.scope);
+      int64_t rows = getPositions(body.scope, type);
+      auto shape =
+          RankedTensorType::get({getBatch(body.scope), rows + entries}, outside.getI32Type());
+      tensor =
+          plan::BindOp::create(outside, body.scope->getLoc(), shape, givenPlace(body.scope, place));
+    }
+    return tensor;
+  }
+  Value loadNumber(Value tensor, AffineExpr row, int64_t factor) {
+    auto access = AccessAttr::get(context, AccessKind::Row, AffineMap::get(2, 1, row), 1, factor);
+    return body.load(tensor, access, cast<RankedTensorType>(tensor.getType()).getElementType());
+  }
+  Value loadDrawn(Value tensor, int64_t weight, Type result) {
+    AffineExpr all = getAffineDimExpr(1, context) * getAffineSymbolExpr(0, context);
+    int64_t key = getNumber(loadNumber(lists, p, getFactor()));
+    return loadRange(tensor, all, -1, -1, -1, weight, key, result);
+  }
+  Value loadRange(Value tensor, AffineExpr bounds, int64_t first, int64_t last, int64_t list,
+                  int64_t weight, int64_t drawn, Type result) {
+    AffineMap column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
+    auto access = AccessAttr::get(context, AccessKind::Range,
+                                  AffineMapAttr::get(AffineMap::get(2, 1, bounds)), 1, getFactor(),
+                                  AffineMapAttr::get(column), first, FloatAttr(), last,
+                                  /*extended=*/false, list, weight, drawn, dispatch::SoftmaxAttr());
+    return body.load(tensor, access, result);
+  }
+
+  BodyBuilder &body;
+  SequenceType type;
+  MLIRContext *context;
+  AffineExpr p;
+  Value lists;
+};
+
+} // namespace sluice
+
 std::pair<Value, Value> sluice::getListBounds(BodyBuilder &body, StringRef place, Value like,
                                               int64_t entries) {
-  MLIRContext *context = body.b.getContext();
-  Type i32 = IntegerType::get(context, 32);
-  Value &tensor = body.lists[place];
-  if (!tensor) {
-    OpBuilder outside(body.scope);
-    int64_t rows = getPositions(body.scope, cast<SequenceType>(like.getType()));
-    tensor =
-        plan::BindOp::create(outside, body.scope->getLoc(),
-                             RankedTensorType::get({getBatch(body.scope), rows + entries}, i32),
-                             givenPlace(body.scope, place));
-  }
-  AffineExpr p = getAffineDimExpr(0, context);
-  auto loadEnd = [&](AffineExpr row) {
-    auto access = AccessAttr::get(context, AccessKind::Row, AffineMap::get(2, 1, row), 1, 0);
-    return body.load(tensor, access, i32);
-  };
-  Value first = loadEnd(p - 1); // 0 before the first row
-  return {first, loadEnd(p)};
+  return ListLoader(body, place, like, entries).loadBounds();
 }
 
 Value sluice::getListSum(BodyBuilder &body, StringRef place, Value sequence, int64_t entries,
                          Value weights) {
-  Value tensor = body.lowered(sequence), factors = weights ? body.lowered(weights) : Value();
-  if (!tensor || (weights && !factors)) {
-    return {};
-  }
-  auto [first, end] = getListBounds(body, place, sequence, entries);
-  MLIRContext *context = body.b.getContext();
-  auto type = cast<SequenceType>(sequence.getType());
-  int64_t factor = getDomainFactor(body.scope, type, body.axis);
-  AffineExpr p = getAffineDimExpr(0, context);
-  auto number = [](Value argument) -> int64_t {
-    return argument ? int64_t(cast<BlockArgument>(argument).getArgNumber()) : -1;
-  };
-  Value own;
-  if (factors) {
-    auto access = AccessAttr::get(context, AccessKind::Row, AffineMap::get(2, 1, p), 1, factor);
-    own = body.load(factors, access, Float32Type::get(context));
-  }
-  AffineMap entry = AffineMap::get(2, 1, p + getPositions(body.scope, type)),
-            column = AffineMap::get(1, 0, getAffineConstantExpr(0, context));
-  auto access = AccessAttr::get(context, AccessKind::Range, AffineMapAttr::get(entry), 1, factor,
-                                AffineMapAttr::get(column), number(first), FloatAttr(), number(end),
-                                /*extended=*/false, /*list=*/number(first), number(own),
-                                dispatch::SoftmaxAttr());
-  Type element = dispatch::getBodyType(type.getElement());
-  return body.load(tensor, access,
-                   type.getWidth() > 0 ? RankedTensorType::get({type.getWidth()}, element)
-                                       : element);
+  return ListLoader(body, place, sequence, entries).loadSum(sequence, weights, /*isDrawn=*/false);
+}
+
+Value sluice::countDrawnRows(BodyBuilder &body, StringRef place, Value like) {
+  return ListLoader(body, place, like, /*entries=*/0).countDrawn();
+}
+
+Value sluice::getDrawnSum(BodyBuilder &body, StringRef place, Value sequence, Value weights) {
+  return ListLoader(body, place, sequence, /*entries=*/0)
+      .loadSum(sequence, weights,
+               /*isDrawn=*/true);
 }

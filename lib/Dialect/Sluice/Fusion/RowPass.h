@@ -65,13 +65,15 @@ public:
                                  .factor = whole ? 0 : emitter.getScaleFactor(sequence),
                                  .index = getArgumentNumber(index)});
   }
-  /// Returns the sum of the rows [first + offset, last + offset) of a sequence.
-  Value sum(Value sequence, Value first, Value last, int64_t offset) {
+  /// Returns the sum of the rows [first + offset, last + offset) of a sequence, each times its
+  /// number in `weights` if that is not null.
+  Value sum(Value sequence, Value first, Value last, int64_t offset, Value weights = {}) {
     return computeRow(sequence, {.kind = AccessKind::Range,
                                  .at = p + offset,
                                  .factor = emitter.getScaleFactor(sequence),
                                  .index = getArgumentNumber(first),
-                                 .last = getArgumentNumber(last)});
+                                 .last = getArgumentNumber(last),
+                                 .weight = weights ? getArgumentNumber(weights) : -1});
   }
   /// Returns the sum of one number per position over [p + offset, last + offset).
   Value sumFromHere(Value tensor, int64_t factor, Value last, int64_t offset) {
@@ -163,7 +165,7 @@ protected:
     bool extended = false;
     int64_t group = 1;
     bool isGreatest = false;
-    int64_t list = -1;
+    int64_t list = -1, weight = -1;
     dispatch::SoftmaxAttr softmax = {};
   };
 
@@ -184,7 +186,7 @@ protected:
     accesses.push_back(AccessAttr::get(
         context, access.kind, AffineMapAttr::get(AffineMap::get(2, 1, access.at)), access.group,
         access.factor, AffineMapAttr::get(column), access.index, outside, access.last,
-        access.extended, access.list, /*weight=*/-1, access.softmax));
+        access.extended, access.list, access.weight, /*drawn=*/-1, access.softmax));
     Type type = dispatch::getBodyType(cast<RankedTensorType>(tensor.getType()).getElementType());
     SmallVector<int64_t> shape = {width};
     if (access.group > 1) {

@@ -5,6 +5,8 @@
 // 3" (2011).
 #include "sluice/Dialect/Sluice/Reference.h"
 
+#include <algorithm>
+
 namespace sluice::reference {
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
@@ -18,6 +20,11 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
     key[1] += 0xBB67AE85; // sqrt(3) - 1
   }
   return counter;
+}
+
+bool isDrawnPair(uint32_t key, int64_t p, int64_t q) {
+  auto [lower, upper] = std::minmax(static_cast<uint32_t>(p), static_cast<uint32_t>(q));
+  return lower != upper && (philox({lower, upper, 0, 0}, {key, 0})[0] >> 31) != 0;
 }
 
 double uniform(uint64_t seed, uint64_t step, uint64_t id, uint64_t element) {

@@ -124,7 +124,7 @@ Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q,
   }
   RowPlace place = rangePlace(i, at, q);
   Value row = place.inside
-                  ? arith::SelectOp::create(b, place.inside, place.row, frame.index(0)).getResult()
+                  ? Value(arith::SelectOp::create(b, place.inside, place.row, frame.index(0)))
                   : place.row;
   auto load = [&](unsigned weights) {
     return loadElement(b, elements(weights, getTensorType(op, weights)), row);
@@ -134,6 +134,12 @@ Value Addresses::rangeWeight(unsigned i, const RowPosition &at, Value q,
     return emitSoftmaxWeight(b, softmax, own, load);
   }
   return load(unsigned(access.getWeight()));
+}
+
+Value Addresses::drawNumber(unsigned i, const RowPosition &at, Value q) {
+  auto drawn = unsigned(getTensorAccess(op, i).getDrawn());
+  return loadElement(b, elements(drawn, getTensorType(op, drawn)),
+                     computeRangePlace(rows, drawn, at, q));
 }
 
 Value Addresses::rangeElement(unsigned i, const RowPosition &at, Value q) {

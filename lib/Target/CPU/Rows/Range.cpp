@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "sluice/Target/Common/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -34,18 +35,48 @@ static Values loopOverRange(Frame &frame, std::pair<Value, Value> range, ValueRa
   return Values(loop.getResults());
 }
 
+/// Returns true (i1) if row q of a range is drawn; null if the range has all rows.
+static Value isDrawnRow(VectorRowEmitter &emitter, unsigned argument, Value q) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  auto access = cast<AccessAttr>(emitter.op.getAccesses()[argument]);
+  if (!access.isDrawn()) {
+    return {};
+  }
+  Value own = getIndexValue(emitter.op, emitter.scalars, access.getDrawn()),
+        other = emitter.addresses.drawNumber(argument, emitter.at, q);
+  Value isSame = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, other);
+  return arith::AndIOp::create(b, isSame,
+                               emitPairDraw(b, own, emitter.at.position, q, PhiloxWord::Wide));
+}
+
+/// Returns the number of rows of a range that are drawn, an i32.
+static Value countDrawnRows(VectorRowEmitter &emitter, unsigned argument) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+  return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), zero,
+                       [&](Value q, ValueRange counts) -> Values {
+                         Value one = arith::ExtUIOp::create(b, b.getI32Type(),
+                                                            isDrawnRow(emitter, argument, q));
+                         return {arith::AddIOp::create(b, counts.front(), one)};
+                       })
+      .front();
+}
+
 static Value reduceRangeElement(VectorRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
+  if (op.getBody().getArgument(argument).getType().isInteger()) {
+    return countDrawnRows(emitter, argument);
+  }
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = emitIdentity(b, kind, op.getBody().getArgument(argument).getType());
   return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), none,
                        [&](Value q, ValueRange sums) -> Values {
+                         Value isDrawn = isDrawnRow(emitter, argument, q);
+                         Value by = emitter.addresses.rangeWeight(argument, emitter.at, q,
+                                                                  emitter.scalars);
                          Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
-                         if (Value by = emitter.addresses.rangeWeight(argument, emitter.at, q,
-                                                                      emitter.scalars)) {
-                           element = arith::MulFOp::create(b, element, by);
-                         }
+                         element = scaleRangeRow(b, element, by, isDrawn);
                          return {combineRows(b, kind, sums.front(), element)};
                        })
       .front();
@@ -70,14 +101,9 @@ Values rows::reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &
         Values next =
             loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);
         Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
-        if (by) {
-          by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
-        }
+        Value isDrawn = isDrawnRow(emitter, argument, q);
         for (auto [value, sum] : llvm::zip_equal(next, sums)) {
-          if (by) {
-            value = arith::MulFOp::create(b, value, by);
-          }
-          value = combineRows(b, kind, sum, value);
+          value = combineRows(b, kind, sum, scaleRangeRow(b, value, by, isDrawn));
         }
         return next;
       });

@@ -47,6 +47,8 @@ public:
   /// of the row itself.
   mlir::Value rangeWeight(unsigned i, const RowPosition &at, mlir::Value q,
                           const BodyScalars &scalars);
+  /// Returns the number (i32) by which row `q` of a range is drawn.
+  mlir::Value drawNumber(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value resultRow(unsigned i, const RowPosition &at);
   void storeElement(unsigned i, const RowPosition &at, mlir::Value value);
 

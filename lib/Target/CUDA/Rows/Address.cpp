@@ -61,6 +61,11 @@ Value Addresses::rangeWeight(unsigned i, const Row &at, Value q, const BodyScala
   return access.getWeight() < 0 ? Value() : load(unsigned(access.getWeight()));
 }
 
+Value Addresses::drawNumber(unsigned i, const Row &at, Value q) {
+  auto drawn = unsigned(getTensorAccess(op, i).getDrawn());
+  return e.loadScalar(elements(drawn), computeRangePlace(rows, drawn, at, q));
+}
+
 Value Addresses::rangeElement(unsigned i, const Row &at, Value q) {
   RowPlace place = rangePlace(i, at, q);
   Value loaded = e.loadScalar(elements(i), place.row);

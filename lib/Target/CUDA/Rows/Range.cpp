@@ -5,6 +5,8 @@
 // All threads of a row share a range.
 #include "Rows.h"
 
+#include "sluice/Target/Common/Random.h"
+
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
@@ -19,21 +21,51 @@ static std::pair<Value, Value> computeArgumentRange(TeamRowEmitter &emitter, uns
                                  getIndexValue(op, emitter.scalars, access.getLast()));
 }
 
+/// Returns true (i1) if row q of a range is drawn; null if the range has all rows.
+static Value isDrawnRow(TeamRowEmitter &emitter, unsigned argument, Value q) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  dispatch::AccessAttr access = getTensorAccess(emitter.op, argument);
+  if (!access.isDrawn()) {
+    return {};
+  }
+  Value own = getIndexValue(emitter.op, emitter.scalars, access.getDrawn()),
+        other = emitter.addresses.drawNumber(argument, emitter.at, q);
+  Value isSame = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, other);
+  return arith::AndIOp::create(b, isSame,
+                               emitPairDraw(b, own, emitter.at.position, q, PhiloxWord::Narrow));
+}
+
+/// Returns the number of rows of a range that are drawn, an i32.
+static Value countDrawnRows(TeamRowEmitter &emitter, unsigned argument) {
+  ImplicitLocOpBuilder &b = emitter.b;
+  auto [first, end] = computeArgumentRange(emitter, argument);
+  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+  return emitter.e
+      .loop(first, end, 1, zero,
+            [&](Value q, ValueRange counts) -> Values {
+              Value one =
+                  arith::ExtUIOp::create(b, b.getI32Type(), isDrawnRow(emitter, argument, q));
+              return {arith::AddIOp::create(b, counts.front(), one)};
+            })
+      .front();
+}
+
 static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
-  auto [first, end] = computeArgumentRange(emitter, argument);
   Type type = op.getBody().getArgument(argument).getType();
+  if (type.isInteger()) {
+    return countDrawnRows(emitter, argument);
+  }
+  auto [first, end] = computeArgumentRange(emitter, argument);
   dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
   return emitter.e
       .loop(first, end, 1, emitIdentity(b, kind, type),
             [&](Value q, ValueRange sums) -> Values {
               Value element = convertElements(
                   emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
-              if (Value by =
-                      emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars)) {
-                element = arith::MulFOp::create(b, element, by);
-              }
+              Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
+              element = scaleRangeRow(b, element, by, isDrawnRow(emitter, argument, q));
               return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
@@ -59,16 +91,11 @@ Values rows::reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &co
   return emitter.e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
     Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
-    if (by) {
-      by = vector::BroadcastOp::create(b, emitter.getVectorType(b.getF32Type()), by);
-    }
+    Value isDrawn = isDrawnRow(emitter, argument, q);
     Values next;
     for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
       Value value = convertElements(emitter, load(emitter, row, columns, j), b.getF32Type());
-      if (by) {
-        value = arith::MulFOp::create(b, value, by);
-      }
-      next.push_back(combineRows(b, kind, sums[j], value));
+      next.push_back(combineRows(b, kind, sums[j], scaleRangeRow(b, value, by, isDrawn)));
     }
     return next;
   });

@@ -84,6 +84,8 @@ public:
   /// Returns the weight of position `q` of a range; null without weights. `scalars` has the numbers
   /// of the row itself.
   mlir::Value rangeWeight(unsigned i, const Row &at, mlir::Value q, const BodyScalars &scalars);
+  /// Returns the number (i32) by which row `q` of a range is drawn.
+  mlir::Value drawNumber(unsigned i, const Row &at, mlir::Value q);
   /// `part` is the row of a `columns` result; null for other results.
   Source resultRow(unsigned i, const Row &at, int64_t width, mlir::Value member,
                    mlir::Value part = nullptr);

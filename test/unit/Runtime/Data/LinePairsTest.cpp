@@ -347,6 +347,18 @@ TEST_F(WordEdgesTest, PatternsNeedNoFile) {
   for (size_t i = 0; i < cut.size(); i += 2) {
     EXPECT_EQ(heads.at(static_cast<size_t>(cut[i + 1])), cut[i]);
   }
+  plan.inputs["edges.ends.links"] = {0, Type::i32, {2, 8}, 8}; // no list: kernels draw edges
+  Ids number = build("half", 0);
+  ASSERT_EQ(number.size(), 2U);
+  EXPECT_GE(number[0], 0);
+  EXPECT_EQ(number[1], 4); // words that are left
+  EXPECT_EQ(build("half", 0), number);
+  EXPECT_NE(build("half", 1), number);
+  Ids written(3 * 2);
+  BatchInputs batch;
+  batch.edges["links"] = {3, 0, written};
+  batch.write(1, {{"links", {7, 2}}});
+  EXPECT_EQ(written, (Ids{0, 0, 0, 7, 7, -1}));
   files["links"] = {folder / "links"};
   EXPECT_NE(userError([&] { build("chain", 0); })
                 .find("--input: expected no file for the edges \"links\", whose pattern is "
