@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 using namespace sluice;
 using namespace sluice::runtime;
@@ -29,19 +30,31 @@ double cli::flopsOfStep(Executor &executor) {
     double rows = 0, pairs = 0;
   };
   std::map<std::string, Share> filled; // by axis: the mean of the texts
+  auto fill = [&](const std::string &axis, std::span<const int64_t> counts, int64_t most) {
+    Share &share = filled[axis];
+    for (int64_t computed : counts) {
+      double part = static_cast<double>(computed) / static_cast<double>(most);
+      share.rows += part / static_cast<double>(counts.size());
+      share.pairs += part * part / static_cast<double>(counts.size());
+    }
+  };
   for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    Share &share = filled[rows.axis];
-    for (int64_t computed : rows.computed) {
-      double part = static_cast<double>(computed) / static_cast<double>(rows.most);
-      share.rows += part / static_cast<double>(rows.computed.size());
-      share.pairs += part * part / static_cast<double>(rows.computed.size());
+    fill(rows.axis, rows.computed, rows.most);
+  }
+  const BatchInputs inputs = executor.inputs();
+  if (!inputs.lengths.empty()) {
+    fill("", inputs.lengths, inputs.context);
+  }
+  for (const auto &[name, given] : inputs.given) {
+    if (plan.scalars.contains(plan.lengthName(name))) {
+      fill(name, given.counts, given.capacity);
     }
   }
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.getLaunches(entry)) {
       const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      auto found = filled.find(launch.axis); // none for axes of lines, whose rows are all filled
+      auto found = filled.find(launch.axis); // none where all rows are computed
       Share share = found == filled.end() ? Share{1, 1} : found->second;
       flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
                (kernel.kind == "attention" ? share.pairs : share.rows);
@@ -104,6 +117,22 @@ void cli::fillTokens(Executor &executor, const std::string &file, int64_t forced
   if (forcedFactor != 0) {
     forceSpaces(executor.tokens(), forcedFactor, model);
   }
+}
+
+void cli::fillBatch(Executor &executor, const SourceFiles &files) {
+  const Plan &plan = executor.plan();
+  auto seed = static_cast<uint64_t>(plan.model.seed);
+  std::unique_ptr<TrainingSource> source = openTraining(files, plan, seed);
+  std::optional<BatchSize> size = source->findBatch({});
+  executor.chooseBatch(size);
+  source->fill({}, size ? size->rows : plan.model.batch, executor.inputs());
+}
+
+int64_t cli::countTokens(Executor &executor) {
+  std::span<const int64_t> lengths = executor.inputs().lengths;
+  return lengths.empty() ? executor.plan().tokensOfUpdate()
+                         : executor.plan().accumulate *
+                               std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
 }
 
 void cli::requireForced(const Json &shortening, int64_t factor, const Plan &plan) {
