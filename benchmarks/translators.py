@@ -123,7 +123,7 @@ def parse():
     parser.add_argument("--model", type=Path, default=ROOT / "models/small/umst.json")
     parser.add_argument("--pieces-per-word", type=float, default=1.3)
     parser.add_argument("--batch", type=int, default=16, help="lines of a batch (%(default)s)")
-    parser.add_argument("--words", choices=["dense", "index", "mixed"], default="dense",
+    parser.add_argument("--words", choices=["dense", "index", "mixed"], default="index",
                         help="how PyTorch adds words' rows and edges: products with matrices of each line, index_add, or sums as products and "
                         "copies by index (%(default)s, the fastest one here)")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")

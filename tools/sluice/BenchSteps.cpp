@@ -13,6 +13,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 using namespace sluice;
 using namespace sluice::runtime;
@@ -23,6 +24,58 @@ double cli::trainingStep(Executor &executor, int64_t step) {
   executor.synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+namespace {
+
+struct LineRows {
+  std::string axis;
+  std::vector<int64_t> counts; ///< of each line
+  int64_t most = 0;
+};
+
+/// Returns the rows of the present lines, by axis: of the text, of inputs and of the words of an
+/// input. With several inputs that have words, words are left out, as if all rows were computed.
+std::vector<LineRows> countLineRows(Executor &executor) {
+  const Plan &plan = executor.plan();
+  const BatchInputs inputs = executor.inputs();
+  std::vector<LineRows> all;
+  if (!inputs.lengths.empty()) {
+    const std::vector<int64_t> lengths(inputs.lengths.begin(), inputs.lengths.end());
+    all.push_back({"", lengths, inputs.context});
+    all.push_back({"target", lengths, inputs.context});
+  }
+  std::set<std::string> divided; // inputs with tokens of others on their axis
+  for (const auto &[name, given] : inputs.given) {
+    if (!given.counts.empty() && plan.scalars.contains(plan.lengthName(name))) {
+      all.push_back({name, {given.counts.begin(), given.counts.end()}, given.capacity});
+    }
+    if (const std::string &on = plan.given.at(name).on; !on.empty()) {
+      divided.insert(on);
+    }
+  }
+  std::set<std::string> words;
+  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
+    for (const Launch &launch : executor.getLaunches(entry)) {
+      words.insert(launch.axis);
+    }
+  }
+  for (const LineRows &rows : all) {
+    words.erase(rows.axis);
+  }
+  for (const SegmentFacts &segments : plan.segments) {
+    words.erase(segments.axis);
+  }
+  for (const std::string &axis : words) {
+    if (divided.size() == 1 && plan.scalars.contains(plan.lengthName(axis))) {
+      auto lines = static_cast<size_t>(executor.shape().rows);
+      all.push_back({axis, executor.scalarsI64(plan.lengthName(axis), lines),
+                     inputs.given.at(*divided.begin()).capacity});
+    }
+  }
+  return all;
+}
+
+} // namespace
 
 double cli::flopsOfStep(Executor &executor) {
   const Plan &plan = executor.plan();
@@ -41,14 +94,8 @@ double cli::flopsOfStep(Executor &executor) {
   for (const Executor::SegmentRows &rows : executor.segmentRows()) {
     fill(rows.axis, rows.computed, rows.most);
   }
-  const BatchInputs inputs = executor.inputs();
-  if (!inputs.lengths.empty()) {
-    fill("", inputs.lengths, inputs.context);
-  }
-  for (const auto &[name, given] : inputs.given) {
-    if (plan.scalars.contains(plan.lengthName(name))) {
-      fill(name, given.counts, given.capacity);
-    }
+  for (const auto &[axis, counts, most] : countLineRows(executor)) {
+    fill(axis, counts, most);
   }
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
