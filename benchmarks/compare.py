@@ -173,6 +173,11 @@ def describe(name, seconds, tokens, peak, ours, our_peak):
             "time_ratio_range": [min(ratios), max(ratios)], "peak_mb": peak, "memory_ratio": peak / our_peak}
 
 
+def name_processor():
+    model = next((line.split(":")[1].strip() for line in read("/proc/cpuinfo").splitlines() if line.startswith("model name")), "")
+    return model or platform.processor()
+
+
 def print_table(result):
     print(f"{result['model']}: batch {result['batch']}, context {result['context']}, f32, {result['threads']} thread(s) on {result['cpu']}")
     print(f"{'program':36} {'step ms':>9} {'tokens/s':>9} {'time':>6} {'range':>13} {'peak MB':>8} {'memory':>7}")
@@ -231,9 +236,8 @@ def main():
     for peer in peers:
         row = describe(f"{peer.name} {peer.about['version']}", seconds[peer.name], tokens, peer.peak, ours, our_peak)
         rows.append(row | {"imported_mb": peer.about["imported_mb"], "loss_difference": differences[peer.name]})
-    model = next((line.split(":")[1].strip() for line in read("/proc/cpuinfo").splitlines() if line.startswith("model name")), "")
     result = {"model": arguments.model.name, "batch": spec["batch"], "context": spec["context"], "threads": threads, "cpus": cpus,
-              "cpu": model or platform.processor(), "rounds": arguments.rounds, "steps": arguments.steps, "programs": rows}
+              "cpu": name_processor(), "rounds": arguments.rounds, "steps": arguments.steps, "programs": rows}
     print_table(result)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=2) + "\n")

@@ -114,7 +114,9 @@ done
 holds "the same bits" 'f[0]["nats"] == f[1]["nats"] == f[2]["nats"] and f[0]["losses"] == f[1]["losses"] == f[2]["losses"]' \
   "$work"/{whole,short,long}-eval.json
 succeeds "bench runs batches of the first shape" "$sluice" bench "$work/short.sla" --steps 1 --json
-holds "with a time" 'f[0]["step_ms"] > 0 and f[0]["step_gflop"] > 0' "$work/out"
+cp "$work/out" "$work/full.json"
+succeeds "bench runs the first batch of lines" "$sluice" bench "$work/short.sla" --steps 1 --json "${data[@]}"
+holds "with their operations" 'f[0]["step_ms"] > 0 and 0 < f[0]["step_gflop"] < f[1]["step_gflop"]' "$work/out" "$work/full.json"
 # The check can fail: random numbers by other rows give another run.
 succeeds "train with another seed" train short seed --steps 3 --seed 4 --set training.accumulate=2
 exits 1 "another seed gives another run" agrees "$work/whole-run" "$work/seed" 1e-3

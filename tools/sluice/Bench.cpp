@@ -32,7 +32,7 @@ struct BenchFlags {
   std::string artifact, tune, positions, data, tokenizer;
   bool raw = false;
   int64_t steps = 10, rows = 1, forcedFactor = 0;
-  std::vector<std::string> labels;
+  std::vector<std::string> labels, inputs;
   DeviceOptions device;
   std::optional<int64_t> factor;
   bool kernels = false, generate = false, json = false, force = false;
@@ -332,6 +332,29 @@ void checkGeneration(const BenchFlags &flags, const Executor &executor) {
   }
 }
 
+/// Fills in the batch of the steps: of files, or every row at its maximum length.
+void fillInputs(Executor &executor, const BenchFlags &flags) {
+  const Plan &plan = executor.plan();
+  SourceFiles files;
+  files.labels = parseLabelFiles("--labels", flags.labels);
+  files.reading = {.isRaw = flags.raw,
+                   .streams = {},
+                   .takesIds = true,
+                   .encoder = findEncoder(flags.tokenizer, "", plan.model.vocabulary)};
+  if (!flags.inputs.empty()) {
+    files.data = {Path(flags.data)};
+    files.inputs = parseInputFiles("--input", flags.inputs);
+    fillBatch(executor, files);
+    return;
+  }
+  requireLabels(plan, files, /*areNeeded=*/!flags.data.empty());
+  fillTokens(executor, flags.data, flags.forcedFactor, files.labels, files.reading);
+  for (auto &[name, given] : executor.inputs().given) {
+    fillTextLike(given.tokens, plan.given.at(name).vocabulary);
+    std::ranges::fill(given.counts, given.capacity);
+  }
+}
+
 void runBench(const BenchFlags &flags) {
   if (flags.steps < 1) {
     throw UserError("expected --steps of at least 1, found " + std::to_string(flags.steps));
@@ -344,18 +367,7 @@ void runBench(const BenchFlags &flags) {
   }
   executor->scalarI64("seed") = plan.model.seed;
   executor->run("initialize");
-  SourceFiles labelled;
-  labelled.labels = parseLabelFiles("--labels", flags.labels);
-  requireLabels(plan, labelled, /*areNeeded=*/!flags.data.empty());
-  fillTokens(*executor, flags.data, flags.forcedFactor, labelled.labels,
-             {.isRaw = flags.raw,
-              .streams = {},
-              .takesIds = true,
-              .encoder = findEncoder(flags.tokenizer, "", plan.model.vocabulary)});
-  for (auto &[name, given] : executor->inputs().given) { // every row at its maximum length
-    fillTextLike(given.tokens, plan.given.at(name).vocabulary);
-    std::ranges::fill(given.counts, given.capacity);
-  }
+  fillInputs(*executor, flags);
   // Measures the peak before and after: other work on the machine would otherwise improve the
   // ratio.
   Peak before = measureDevicePeak(*executor, flags.device.device);
@@ -387,7 +399,7 @@ void runBench(const BenchFlags &flags) {
   double median = seconds[static_cast<size_t>(flags.steps / 2)];
   double operations = flopsOfStep(*executor), gflops = operations / median / 1e9;
   Json json = {{"step_ms", median * 1e3},
-               {"tokens_per_s", static_cast<double>(plan.tokensOfUpdate()) / median},
+               {"tokens_per_s", static_cast<double>(countTokens(*executor)) / median},
                {"step_gflop", operations / 1e9},
                {"gflops", gflops},
                {"fraction_of_peak", computeShare(gflops, peak)},
@@ -452,6 +464,9 @@ void registerBench(CLI::App &program) {
   command->get_option("--tokenizer")->needs("--data");
   addLabels(*command, "--labels", flags->labels, "--data");
   command->get_option("--labels")->needs("--data");
+  addInputs(*command, flags->inputs,
+            "its line i belongs to line i of --data, and the steps are of the first batch");
+  command->get_option("--input")->needs("--data")->excludes("--forced-factor");
   command->add_option("--rows", flags->rows, "Texts that generate at once")->needs("--generate");
   command
       ->add_option("--positions", flags->positions,

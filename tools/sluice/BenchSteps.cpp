@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <set>
 
 using namespace sluice;
 using namespace sluice::runtime;
@@ -23,25 +25,83 @@ double cli::trainingStep(Executor &executor, int64_t step) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+namespace {
+
+struct LineRows {
+  std::string axis;
+  std::vector<int64_t> counts; ///< of each line
+  int64_t most = 0;
+};
+
+/// Returns the rows of the present lines, by axis: of the text, of inputs and of the words of an
+/// input. With several inputs that have words, words are left out, as if all rows were computed.
+std::vector<LineRows> countLineRows(Executor &executor) {
+  const Plan &plan = executor.plan();
+  const BatchInputs inputs = executor.inputs();
+  std::vector<LineRows> all;
+  if (!inputs.lengths.empty()) {
+    const std::vector<int64_t> lengths(inputs.lengths.begin(), inputs.lengths.end());
+    all.push_back({"", lengths, inputs.context});
+    all.push_back({"target", lengths, inputs.context});
+  }
+  std::set<std::string> divided; // inputs with tokens of others on their axis
+  for (const auto &[name, given] : inputs.given) {
+    if (!given.counts.empty() && plan.scalars.contains(plan.lengthName(name))) {
+      all.push_back({name, {given.counts.begin(), given.counts.end()}, given.capacity});
+    }
+    if (const std::string &on = plan.given.at(name).on; !on.empty()) {
+      divided.insert(on);
+    }
+  }
+  std::set<std::string> words;
+  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
+    for (const Launch &launch : executor.getLaunches(entry)) {
+      words.insert(launch.axis);
+    }
+  }
+  for (const LineRows &rows : all) {
+    words.erase(rows.axis);
+  }
+  for (const SegmentFacts &segments : plan.segments) {
+    words.erase(segments.axis);
+  }
+  for (const std::string &axis : words) {
+    if (divided.size() == 1 && plan.scalars.contains(plan.lengthName(axis))) {
+      auto lines = static_cast<size_t>(executor.shape().rows);
+      all.push_back({axis, executor.scalarsI64(plan.lengthName(axis), lines),
+                     inputs.given.at(*divided.begin()).capacity});
+    }
+  }
+  return all;
+}
+
+} // namespace
+
 double cli::flopsOfStep(Executor &executor) {
   const Plan &plan = executor.plan();
   struct Share {
     double rows = 0, pairs = 0;
   };
   std::map<std::string, Share> filled; // by axis: the mean of the texts
-  for (const Executor::SegmentRows &rows : executor.segmentRows()) {
-    Share &share = filled[rows.axis];
-    for (int64_t computed : rows.computed) {
-      double part = static_cast<double>(computed) / static_cast<double>(rows.most);
-      share.rows += part / static_cast<double>(rows.computed.size());
-      share.pairs += part * part / static_cast<double>(rows.computed.size());
+  auto fill = [&](const std::string &axis, std::span<const int64_t> counts, int64_t most) {
+    Share &share = filled[axis];
+    for (int64_t computed : counts) {
+      double part = static_cast<double>(computed) / static_cast<double>(most);
+      share.rows += part / static_cast<double>(counts.size());
+      share.pairs += part * part / static_cast<double>(counts.size());
     }
+  };
+  for (const Executor::SegmentRows &rows : executor.segmentRows()) {
+    fill(rows.axis, rows.computed, rows.most);
+  }
+  for (const auto &[axis, counts, most] : countLineRows(executor)) {
+    fill(axis, counts, most);
   }
   double flops = 0;
   for (const auto &[entry, times] : plan.entriesOfUpdate()) {
     for (const Launch &launch : executor.getLaunches(entry)) {
       const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      auto found = filled.find(launch.axis); // none for axes of lines, whose rows are all filled
+      auto found = filled.find(launch.axis); // none where all rows are computed
       Share share = found == filled.end() ? Share{1, 1} : found->second;
       flops += static_cast<double>(times) * static_cast<double>(kernel.flops) *
                (kernel.kind == "attention" ? share.pairs : share.rows);
@@ -104,6 +164,22 @@ void cli::fillTokens(Executor &executor, const std::string &file, int64_t forced
   if (forcedFactor != 0) {
     forceSpaces(executor.tokens(), forcedFactor, model);
   }
+}
+
+void cli::fillBatch(Executor &executor, const SourceFiles &files) {
+  const Plan &plan = executor.plan();
+  auto seed = static_cast<uint64_t>(plan.model.seed);
+  std::unique_ptr<TrainingSource> source = openTraining(files, plan, seed);
+  std::optional<BatchSize> size = source->findBatch({});
+  executor.chooseBatch(size);
+  source->fill({}, size ? size->rows : plan.model.batch, executor.inputs());
+}
+
+int64_t cli::countTokens(Executor &executor) {
+  std::span<const int64_t> lengths = executor.inputs().lengths;
+  return lengths.empty() ? executor.plan().tokensOfUpdate()
+                         : executor.plan().accumulate *
+                               std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
 }
 
 void cli::requireForced(const Json &shortening, int64_t factor, const Plan &plan) {

@@ -2,6 +2,7 @@
 // Prepares tokens for measured steps, and measures the cost of a step.
 #pragma once
 
+#include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Runtime/Execute/HeldOut.h"
 
@@ -18,6 +19,12 @@ void fillTokens(runtime::Executor &executor, const std::string &file, int64_t fo
                 const runtime::InputFiles &labels = {},
                 const runtime::ReadingOptions &reading = {});
 
+/// Fills in the first batch that training with these files and the model's seed has.
+void fillBatch(runtime::Executor &executor, const runtime::SourceFiles &files);
+
+/// Returns the predicted tokens of an update in which each batch is the present one.
+int64_t countTokens(runtime::Executor &executor);
+
 /// Puts a space at every factor-th position of a row and nowhere else, so that white space ends a
 /// segment there. Throws UserError likewise.
 void forceSpaces(std::span<int32_t> tokens, int64_t factor, const runtime::ModelFacts &model);
@@ -32,8 +39,8 @@ void requireForced(const nlohmann::json &shortening, int64_t factor, const runti
 /// Seconds of one training step of complete rows.
 double trainingStep(runtime::Executor &executor, int64_t step);
 
-/// Operations of a training step with the number of segments of the last one: linear maps are
-/// proportional to their rows, causal attention to their square.
+/// Operations of a training step with the lines and the number of segments of the last one: linear
+/// maps are proportional to their rows, attention to their square.
 double flopsOfStep(runtime::Executor &executor);
 
 } // namespace sluice::cli
