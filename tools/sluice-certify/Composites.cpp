@@ -78,9 +78,7 @@ private:
     }
   }
   void stack(const json &n, const char *settings, bool always = true) {
-    if (layers(n, settings) > 0 || always) {
-      norm(settings);
-    }
+    layers(n, settings) > 0 || always ? norm(settings) : void();
   }
   /// Layers of a coarse scale. Its width is not part of the graph; a linear map to it is.
   template <typename Inner> void coarse(Inner inner) {
@@ -89,10 +87,7 @@ private:
     resize(fields.find("width"));
   }
   std::string call(const std::string &name) {
-    if (!list.empty()) {
-      list.back()["to"] = name;
-    }
-    return list.empty() ? "input" : name;
+    return list.empty() ? "input" : (list.back()["to"] = name).get<std::string>();
   }
   json cut(const json &own, const char *name, json otherwise) {
     otherwise.update({{"op", "boundaries"}, {"name", name}});
@@ -124,9 +119,7 @@ private:
     resize(!isMegabyte);
     call("coarse");
     put({{"op", "project"}, {"from", "input"}});
-    if (isMegabyte) {
-      put({{"op", "add"}, {"with", "coarse"}});
-    }
+    isMegabyte ? put({{"op", "add"}, {"with", "coarse"}}) : void();
     put({{"op", "replace"}, {"with", "coarse"}, {"block", k}, {"start", k - 1}});
     layers(counts[1], "local", {{"mask", {{"block", k}, {"start", k - 1}}}});
     norm("local");

@@ -62,7 +62,7 @@ LogicalResult ResampleOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 namespace {
 
 /// Returns the number of valid rows, an i64.
-Value loadCount(RowPass &pass, Value sequence, DispatchEmitter &emitter) {
+Value loadRowCount(RowPass &pass, Value sequence, DispatchEmitter &emitter) {
   Value counts = emitter.getCounts(cast<SequenceType>(sequence.getType()));
   int64_t batch = cast<RankedTensorType>(counts.getType()).getDimSize(0);
   auto column = RankedTensorType::get({batch, 1}, emitter.b.getI64Type());
@@ -74,8 +74,8 @@ Value loadCount(RowPass &pass, Value sequence, DispatchEmitter &emitter) {
 class RowNumbers {
 public:
   RowNumbers(ResampleOp op, RowPass &pass, DispatchEmitter &emitter)
-      : b(pass.b), rows(maximum(loadCount(pass, op.getFine(), emitter), 1)),
-        segments(maximum(loadCount(pass, op.getCoarse(), emitter), 1)),
+      : b(pass.b), rows(maximum(loadRowCount(pass, op.getFine(), emitter), 1)),
+        segments(maximum(loadRowCount(pass, op.getCoarse(), emitter), 1)),
         position(arith::ExtSIOp::create(b, b.getI64Type(),
                                         dispatch::PositionOp::create(b, b.getI32Type()))) {}
 
@@ -162,7 +162,7 @@ LogicalResult spreadRows(ResampleOp op, DispatchEmitter &emitter) {
   // Sums over rows of a gradient include rows past the last valid one.
   Value position = dispatch::PositionOp::create(pass.b, pass.b.getI32Type()),
         count = arith::TruncIOp::create(pass.b, pass.b.getI32Type(),
-                                        loadCount(pass, op.getFine(), emitter));
+                                        loadRowCount(pass, op.getFine(), emitter));
   Value isValid = arith::CmpIOp::create(pass.b, arith::CmpIPredicate::slt, position, count);
   return pass.finish(selectRow(pass.b, isValid, row), op.getResult());
 }
