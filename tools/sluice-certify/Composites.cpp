@@ -3,7 +3,6 @@
 // their keys. Names of results inside such a stage are local to it.
 #include "Deriver.h"
 
-#include <functional>
 #include <utility>
 
 using namespace certify;
@@ -28,26 +27,23 @@ public:
       : fields(fields), defaults(defaults) {}
 
   json write(const std::string &op) {
-    table().at(op).write(*this);
+    (this->*table().at(op).write)();
     return list;
   }
 
   /// A row of the table of lists: the keys of the stage, and the method that expands it.
   struct CompositeRow {
     std::string keys;
-    std::function<void(CompositeWriter &)> write;
+    void (CompositeWriter::*write)();
   };
   static const std::map<std::string, CompositeRow> &table() {
     using W = CompositeWriter;
     static const std::map<std::string, CompositeRow> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
-        {"megabyte", {"layers patch width local global from to", [](W &w) { w.patches(true); }}},
-        {"block_transformer",
-         {"layers block width local global from to", [](W &w) { w.patches(false); }}},
+        {"megabyte", {"layers patch width local global from to", &W::megabyte}},
+        {"block_transformer", {"layers block width local global from to", &W::blocks}},
         {"spacebyte", {"layers boundaries width local global from to", &W::spaces}},
-        {"hnet",
-         {"layers boundaries width local global from to",
-          [](W &w) { w.chunks(readCounts(w.fields, 3), 0); }}},
+        {"hnet", {"layers boundaries width local global from to", &W::hnet}},
         {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
         {"umst",
          {"count segments edges intra intra_edges inter graph_maps mode activation dropout "
@@ -109,6 +105,8 @@ private:
     stack(counts[2], "local", false);
   }
 
+  void megabyte() { patches(true); }
+  void blocks() { patches(false); }
   void patches(bool isMegabyte) {
     json counts = readCounts(fields, 2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
@@ -142,6 +140,7 @@ private:
     stack(counts[2], "local");
   }
 
+  void hnet() { chunks(readCounts(fields, 3), 0); }
   void chunks(const json &counts, size_t depth) {
     std::string end = depth > 0 ? "_" + std::to_string(depth + 1) : "";
     json all = fields.get("boundaries", nullptr), own = all.is_array() || depth > 0 ? json() : all;

@@ -59,7 +59,9 @@ struct Layer {
 
 /// Methods by which a `shorten` stage computes one position from a group.
 inline const json shortenMethods = {"average", "linear", "max", "convolution"};
-/// Linear methods have an odd index, in lists of an hourglass too.
+inline const json hourglassMethods = {"average",     "linear",    "max",
+                                      "convolution", "attention", "attention_linear"};
+/// Linear methods of either list have an odd index.
 inline bool isLinear(size_t method) { return method % 2 == 1; }
 
 struct FieldLevel {

@@ -300,8 +300,7 @@ private:
   bool learns = learnsStart(fields), fills = fields.choice("start", {"zeros", "null", "norm"}) == 2;
   /// The upsampled rows are shifted, not the shortened ones.
   bool shiftsOutput = fields.choice("shifted", {"input", "output"}) == 1;
-  size_t down = fields.choice(
-      "shorten", {"average", "linear", "max", "convolution", "attention", "attention_linear"});
+  size_t down = fields.choice("shorten", hourglassMethods);
   size_t upwards = fields.choice(
       "upsample", {"repeat", "linear", "attention", "attention_linear", "attention_repeat"});
   bool normsUp =

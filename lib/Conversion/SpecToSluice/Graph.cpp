@@ -67,23 +67,6 @@ static Value convertSegments(StageContext &c, spec::GraphConvolutionOp op, Value
                          [](ScalarValue n) { return 1 / (n + 1); });
 }
 
-/// The first segment begins at 0, as a spread has zeros where it has no row.
-SmallVector<Value> spec_to_sluice::createSegmentRange(StageContext &c, const std::string &part,
-                                                      const Segmentation &of) {
-  c.setName(part + ".next");
-  Value next = c.createMap(of.ends, [&](ArrayRef<ScalarValue> v) {
-    Value one = arith::ConstantOp::create(c.b, c.b.getI32IntegerAttr(1));
-    return arith::AddIOp::create(c.b, v[0], one);
-  });
-  SmallVector<Value> range;
-  for (int64_t by : {1, 0}) {
-    c.setName(part + (by == 1 ? ".first" : ".end"));
-    range.push_back(SpreadSegmentsOp::create(c.b, of.counts.getType(), next, of.counts, of.ends, by,
-                                             /*own=*/true));
-  }
-  return range;
-}
-
 /// Creates the sums of W x[q] over the neighbours q of a row, weighted by a softmax (Velickovic et
 /// al. 2018, equations 1 to 4, with one head).
 static Value convertGraphAttention(StageContext &c, spec::GraphConvolutionOp op, Value x) {

@@ -167,6 +167,23 @@ Value spec_to_sluice::createOwnSegments(StageContext &c, Value x, const Segmenta
                                   /*own=*/true);
 }
 
+/// The first segment begins at 0, as a spread has zeros where it has no row.
+SmallVector<Value> spec_to_sluice::createSegmentRange(StageContext &c, const std::string &part,
+                                                      const Segmentation &of) {
+  c.setName(part + ".next");
+  Value next = c.createMap(of.ends, [&](ArrayRef<ScalarValue> v) {
+    Value one = arith::ConstantOp::create(c.b, c.b.getI32IntegerAttr(1));
+    return arith::AddIOp::create(c.b, v[0], one);
+  });
+  SmallVector<Value> range;
+  for (int64_t by : {1, 0}) {
+    c.setName(part + (by == 1 ? ".first" : ".end"));
+    range.push_back(SpreadSegmentsOp::create(c.b, of.counts.getType(), next, of.counts, of.ends, by,
+                                             /*own=*/true));
+  }
+  return range;
+}
+
 Value spec_to_sluice::spreadSegments(StageContext &c, spec::UpsampleOp op) {
   bool smooths = op.getMethod() == spec::UpsampleMethod::smooth,
        scatters = op.getMethod() == spec::UpsampleMethod::scatter;

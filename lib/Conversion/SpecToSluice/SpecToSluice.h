@@ -112,7 +112,7 @@ mlir::Value createSegmentSums(StageContext &context, mlir::Value x, const Segmen
 /// Creates in each row the row of its own segment.
 mlir::Value createOwnSegments(StageContext &context, mlir::Value x, const Segmentation &of);
 /// Creates the first row of the segment of each row, and the row after its last one, i32, named
-/// after `part` (Graph.cpp).
+/// after `part`.
 llvm::SmallVector<mlir::Value> createSegmentRange(StageContext &context, const std::string &part,
                                                   const Segmentation &of);
 /// Creates the number of rows of each segment, in one column.
