@@ -123,9 +123,9 @@ def parse():
     parser.add_argument("--model", type=Path, default=ROOT / "models/small/umst.json")
     parser.add_argument("--pieces-per-word", type=float, default=1.3)
     parser.add_argument("--batch", type=int, default=16, help="lines of a batch (%(default)s)")
-    parser.add_argument("--words", choices=["dense", "index", "mixed"], default="index",
+    parser.add_argument("--words", choices=["dense", "index", "mixed"],
                         help="how PyTorch adds words' rows and edges: products with matrices of each line, index_add, or sums as products and "
-                        "copies by index (%(default)s, the fastest one here)")
+                        "copies by index (default: index in eager mode, dense in compiled mode)")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--threads", type=int, default=0, help="default: one a core of the fastest kind")
     parser.add_argument("--rounds", type=int)
@@ -151,7 +151,7 @@ def start_peers(arguments, python, lines, programs, threads):
         say(f"{model}: losses of Sluice {losses}")
         for name in compare.PEERS:
             settings = {"spec": str(programs[model].spec), "lines": str(lines.arrays), "checkpoint": str(checkpoint), "threads": threads,
-                        "step": 1, "words": arguments.words}
+                        "step": 1, "words": arguments.words or ("dense" if COMPILED[name] else "index")}
             peer = Peer(name, python, settings)
             check_losses(peer, losses)
             peers[model, name] = peer
