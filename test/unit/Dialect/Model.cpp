@@ -26,6 +26,8 @@ module attributes {sluice.batch = 3 : i64, sluice.context = 16 : i64} {
   sluice.scale @w1 on @segments factor 1
   sluice.axis @source given 16 vocabulary 7
   sluice.scale @g1 on @source factor 1
+  sluice.axis @phrases segments of @g1 capacity 16
+  sluice.scale @u1 on @phrases factor 1
   func.func @f)mlir";
 
 DialectModel::DialectModel(const std::string &function) {

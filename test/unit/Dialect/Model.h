@@ -13,8 +13,8 @@
 namespace sluice::testing {
 
 /// A module of batch 3 and context 16 with scales @s1, @s2, @s3, @s4, @s6 and @s8 of those factors,
-/// @one of one position, @w1 of at most 17 segments of @s1, @g1 of 16 given positions, and
-/// function @f.
+/// @one of one position, @w1 of at most 17 segments of @s1, @g1 of 16 given positions, @u1 of at
+/// most 16 of its segments, and function @f.
 class DialectModel {
 public:
   /// `function` is the text of @f: `(%x: ...) -> ... { ... }`. Ends the program if the text is

@@ -4,6 +4,8 @@
 // the relation holds.
 #include "Model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -424,8 +426,9 @@ TEST(Relations, EveryOpHasACase) {
     bool isOfSegments = name.getStringRef().contains("segment") || // SegmentsTest.cpp
                         name.getStringRef() == "sluice.attend_parts";
     bool isHashed = name.getStringRef().contains("hashed"); // HashedTest.cpp
-    bool isLabels = name.getStringRef() == "sluice.labels"; // below
-    if (name.hasInterface<CausalFlowInterface>() && !isOfSegments && !isHashed && !isLabels) {
+    bool isBelow =
+        name.getStringRef() == "sluice.labels" || name.getStringRef() == "sluice.resample";
+    if (name.hasInterface<CausalFlowInterface>() && !isOfSegments && !isHashed && !isBelow) {
       all.insert(name.getStringRef().str());
       EXPECT_TRUE(tested.count(name.getStringRef().str())) << name.getStringRef().str();
     }
@@ -457,6 +460,53 @@ TEST(Relations, EveryLabelDependsOnEveryToken) {
       for (int64_t t = 0; t < n; ++t) {
         EXPECT_EQ(before[static_cast<size_t>(t)] != after[static_cast<size_t>(t)], q < n);
         EXPECT_EQ(reference::contains(*op.getRelation(0), t, q, n), q < n);
+      }
+    }
+  }
+}
+
+/// T and its adjoint, column by column, for each number of rows and of segments. Which rows are
+/// read depends on both numbers, so the relation has all rows.
+TEST(Relations, ResamplingDependsOnNumbersOfRowsAlone) {
+  constexpr int64_t most = 16;
+  for (const char *linear : {"", " linear"}) {
+    std::string fine = SEQ("g1", 16), coarse = SEQ("u1", 16);
+    DialectModel model("(%x: " + coarse + ", %y: " + fine + ") -> " + fine +
+                       " { %r = sluice.resample %x" + linear + " : (" + coarse + ") -> " + fine +
+                       " %s = sluice.resample %y" + linear + " transposed : (" + fine + ") -> " +
+                       coarse + " return %r : " + fine + " }");
+    func::FuncOp function = model.getFunction();
+    auto ops = llvm::to_vector(function.getOps<ResampleOp>());
+    for (ResampleOp op : ops) {
+      for (int64_t q = -1; q <= most; ++q) {
+        EXPECT_EQ(reference::contains(*op.getRelation(0), 3, q, most), q >= 0 && q < most);
+      }
+    }
+    Doubles identity(most * most);
+    for (int64_t i = 0; i < most; ++i) {
+      identity[static_cast<size_t>(i * (most + 1))] = 1;
+    }
+    for (int64_t rows = 1; rows <= most; ++rows) {
+      for (int64_t segments = 1; segments <= rows; ++segments) {
+        reference::Evaluator<double> evaluator(model.getModule(), {.rows = 1, .length = most});
+        evaluator.setCounts("source", {rows});
+        evaluator.setCounts("phrases", {segments});
+        evaluator.setSequence(function.getArgument(0), identity);
+        evaluator.setSequence(function.getArgument(1), identity);
+        ASSERT_TRUE(succeeded(evaluator.evaluate(function)));
+        for (int64_t p = 0; p < rows; ++p) {
+          double sum = 0, place = (double(p) + 0.5) * double(segments) / double(rows) - 0.5;
+          place = std::clamp(place, 0.0, double(segments - 1));
+          for (int64_t u = 0; u < segments; ++u) {
+            double weight = evaluator.at(ops[0].getResult(), 0, p, u);
+            EXPECT_EQ(weight, evaluator.at(ops[1].getResult(), 0, u, p));
+            double expected = *linear ? std::max(0.0, 1 - std::abs(place - double(u)))
+                                      : double(p * segments / rows == u);
+            EXPECT_NEAR(weight, expected, 1e-12) << rows << ", " << segments << ", " << p;
+            sum += weight;
+          }
+          EXPECT_NEAR(sum, 1, 1e-12);
+        }
       }
     }
   }
