@@ -19,8 +19,8 @@ constexpr int64_t words = staged / threadsPerWarp; ///< ballots of a warp for th
                                                    ///< lane
 static_assert(words == threadsPerWarp);
 /// Rows of values in flight at a time. The most frequent token of a text has a sixth of all rows,
-/// which one block adds up in order: it waits for memory alone.
-constexpr int64_t together = 32;
+/// which one block adds up in order: where it has no other token it waits for memory alone.
+constexpr int64_t togetherAlone = 32, togetherOthers = 8;
 constexpr int64_t sumBytes = 32 << 10, wantedBlocks = 528;
 
 /// Division of the table.
@@ -192,6 +192,7 @@ private:
       return arith::IndexCastOp::create(b, b.getIndexType(), value);
     };
     bool single = tiles.tokens == 1; // the sum stays in registers
+    int64_t together = single ? togetherAlone : togetherOthers;
     Values initial = single ? Values{loadSum(e.index(0))} : Values{};
     Values sum = e.loop(e.index(0), total, together, initial, [&](Value base, ValueRange carried) {
       Values tokens, loaded, next(carried);
