@@ -27,7 +27,12 @@ inline bool isNumber(SequenceType type) {
 }
 
 /// Returns true if half of all pairs of rows are neighbours, drawn by a number of each row.
-template <typename Op> bool isDrawn(Op op) { return op->hasAttr("drawn"); }
+template <typename Op> bool isDrawn(Op op) {
+  if constexpr (requires { op.getDrawn(); }) {
+    return static_cast<bool>(op.getDrawn());
+  }
+  return false;
+}
 
 /// Verifies that rows of the scale are known before the first token, as an edge may connect a row
 /// with a later one.
