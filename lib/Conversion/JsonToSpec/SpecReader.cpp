@@ -498,11 +498,9 @@ static bool isRead(ModelOp model, InputOp input) {
     if (auto embedding = dyn_cast<EmbeddingOp>(op)) {
       isFound |= embedding.getInput() == name;
     }
-    if (isa<GraphConvolutionOp, UmstOp>(op)) {
-      isFound |= getKeyValue(op, "edges") == StringAttr::get(op->getContext(), name);
-    }
-    if (auto layers = dyn_cast<UmstOp>(op)) {
-      isFound |= layers.getIntraEdges() == name;
+    for (StringRef key : {"edges", "intra_edges"}) {
+      isFound |= isa<GraphConvolutionOp, UmstOp>(op) &&
+                 getKeyValue(op, key) == StringAttr::get(op->getContext(), name);
     }
     if (auto boundaries = dyn_cast<BoundariesOp>(op)) {
       isFound |= boundaries.getBits() == name;

@@ -420,6 +420,13 @@ static LogicalResult verifyEdges(GraphConvolutionOp op) {
            << "expected edges between rows of the stream, found edges on " << quote(*edges.getOn())
            << " and " << describeStream(op.getInput()) << "; name others, or another stream";
   }
+  if (op.getMethod() == GraphMethod::attention && edges.getPattern() == EdgePattern::half) {
+    return emitKeyError(op, "edges")
+           << "expected edges that are listed for attention to neighbours, found "
+           << quote(*op.getEdges()) << " with the pattern \"half\", which stores none; "
+           << "name others, or choose another \"method\" (in a umst, another \"intra\" or "
+              "\"inter\")";
+  }
   return success();
 }
 
