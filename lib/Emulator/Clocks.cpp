@@ -9,7 +9,7 @@
 using namespace sluice::emulator;
 
 void Clocks::reset(unsigned threads) {
-  auto nothing = std::make_shared<const std::vector<Time>>(2 * threads);
+  auto nothing = std::make_shared<const std::vector<Time>>(2 * countAgents(threads));
   owners.assign(threads, Owner{nothing});
 }
 
@@ -19,6 +19,22 @@ void Clocks::learnCopies(unsigned thread, Time time) {
     owner.copies = time;
     ++owner.now;
   }
+}
+
+void Clocks::learnProducts(unsigned thread, Time time) {
+  Owner &owner = owners[thread];
+  if (time > owner.products) {
+    owner.products = time;
+    ++owner.now;
+  }
+}
+
+void Clocks::fenceProducts(unsigned thread) {
+  std::vector<Time> sum = *owners[thread].base;
+  addTo(sum, thread);
+  std::copy_n(sum.begin(), agents(), sum.begin() + static_cast<ptrdiff_t>(agents()));
+  owners[thread].base = std::make_shared<const std::vector<Time>>(std::move(sum));
+  ++owners[thread].now;
 }
 
 static void takeLater(std::vector<Time> &sum, const std::vector<Time> &other) {
@@ -31,10 +47,11 @@ static void takeLater(std::vector<Time> &sum, const std::vector<Time> &other) {
 void Clocks::addTo(std::vector<Time> &sum, unsigned thread) const {
   sum[thread] = std::max(sum[thread], owners[thread].now);
   sum[thread + threads()] = std::max(sum[thread + threads()], owners[thread].copies);
+  sum[getProducts(thread)] = std::max(sum[getProducts(thread)], owners[thread].products);
 }
 
 void Clocks::join(llvm::ArrayRef<unsigned> from, llvm::ArrayRef<unsigned> into) {
-  std::vector<Time> sum(2 * size_t(threads()));
+  std::vector<Time> sum(2 * agents());
   const std::vector<Time> *last = nullptr;
   for (unsigned thread : from) {
     if (owners[thread].base.get() != last) {
@@ -63,7 +80,7 @@ void Clocks::release(unsigned thread, Knowledge &into) {
 }
 
 void Clocks::releaseCopies(unsigned thread, Time time, Knowledge &into) const {
-  std::vector<Time> sum = into ? *into : std::vector<Time>(2 * size_t(threads()));
+  std::vector<Time> sum = into ? *into : std::vector<Time>(2 * agents());
   sum[thread + threads()] = std::max(sum[thread + threads()], time);
   into = std::make_shared<const std::vector<Time>>(std::move(sum));
 }
@@ -125,12 +142,15 @@ static bool conflicts(Access one, Access other) {
 
 Histories::Step Histories::compute(uint32_t history, AccessEvent event, unsigned thread) {
   Step step;
+  bool isProduct = event.agent() >= 2 * clocks.threads();
   if (history != 0) {
     size_t end = starts[history - first + 1];
     for (size_t i = starts[history - first]; i < end; ++i) {
       AccessEvent earlier = events[i];
       bool known = clocks.knows(thread, earlier.agent(), earlier.time());
-      if (!known && !step.conflict && conflicts(earlier.access(), event.access())) {
+      bool visible =
+          isProduct ? clocks.knowsFenced(thread, earlier.agent(), earlier.time()) : known;
+      if (!visible && !step.conflict && conflicts(earlier.access(), event.access())) {
         step.conflict = earlier;
       }
       bool same = earlier.agent() == event.agent();

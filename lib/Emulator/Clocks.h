@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Vector clocks of the threads of a block and of their asynchronous copies, and for every byte the
-// accesses that a later one could conflict with.
+// Vector clocks of the threads of a block and of their asynchronous copies and products, and for
+// every byte the accesses that a later one could conflict with.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -11,32 +11,47 @@
 
 namespace sluice::emulator {
 
-/// Thread t, or t + (threads of the block) for the copies that t issued.
+/// Thread t, or t + (threads of the block) for the copies that t issued, or 2 * (threads) + w for
+/// the products of warp w.
 using Agent = uint32_t;
 using Time = uint32_t;
 
 /// The components of a vector clock, shared among the threads that a barrier made equal: joining
-/// 1024 threads costs 1024 steps, not a million.
+/// 1024 threads costs 1024 steps, not a million. A component for each agent, then for each agent
+/// the time up to which a fence made its accesses visible to products (the asynchronous proxy).
 using Knowledge = std::shared_ptr<const std::vector<Time>>;
 
-/// Clocks of the threads. A thread's clock is `base` except for its own two components. Every
-/// change of a clock advances its own time, so that thread and time determine its knowledge.
+/// Clocks of the threads. A thread's clock is `base` except for its own components. Every change of
+/// a clock advances its own time, so that thread and time determine its knowledge.
 class Clocks {
 public:
   void reset(unsigned threads);
 
   unsigned threads() const { return static_cast<unsigned>(owners.size()); }
   Time now(unsigned thread) const { return owners[thread].now; }
+  Agent getProducts(unsigned thread) const { return 2 * threads() + thread / warpSize; }
   bool knows(unsigned thread, Agent agent, Time time) const {
     const Owner &owner = owners[thread];
     if (agent == thread) {
       return true;
     }
+    if (agent == getProducts(thread) && time <= owner.products) {
+      return true;
+    }
     return time <= (agent == thread + threads() ? owner.copies : (*owner.base)[agent]);
+  }
+  /// Returns true if products that the thread starts see the access.
+  bool knowsFenced(unsigned thread, Agent agent, Time time) const {
+    return time <= (*owners[thread].base)[agents() + agent];
   }
 
   /// Extends the knowledge of `thread` to its copies up to `time`.
   void learnCopies(unsigned thread, Time time);
+  /// Extends it to the products of its warp up to `time`.
+  void learnProducts(unsigned thread, Time time);
+  /// Makes all accesses that `thread` knows visible to products: its own, and accesses of threads
+  /// that it synchronizes with.
+  void fenceProducts(unsigned thread);
 
   /// Extends the knowledge of all threads in `into`, a subset of `from`, to the knowledge of all
   /// threads in `from`.
@@ -49,8 +64,13 @@ public:
 private:
   struct Owner {
     Knowledge base;
-    Time now = 1, copies = 0;
+    Time now = 1, copies = 0, products = 0;
   };
+  static constexpr unsigned warpSize = 32;
+  size_t agents() const { return countAgents(threads()); }
+  static size_t countAgents(size_t threads) {
+    return 2 * threads + (threads + warpSize - 1) / warpSize;
+  }
   void addTo(std::vector<Time> &sum, unsigned thread) const;
   std::vector<Owner> owners;
 };
@@ -75,15 +95,15 @@ class AccessEvent {
 public:
   AccessEvent() = default;
   AccessEvent(Agent agent, Time time, uint32_t site, Access access)
-      : bits(uint64_t(agent) << 53 | uint64_t(access) << 50 | uint64_t(time) << 24 | site) {}
+      : bits(uint64_t(agent) << 52 | uint64_t(access) << 49 | uint64_t(time) << 23 | site) {}
   static constexpr Time lastTime = (1u << 26) - 1;
-  static constexpr uint32_t lastSite = (1u << 24) - 1;
+  static constexpr uint32_t lastSite = (1u << 23) - 1;
 
   explicit operator bool() const { return bits != 0; }
   bool operator==(const AccessEvent &) const = default;
-  Agent agent() const { return static_cast<Agent>(bits >> 53); }
-  Access access() const { return static_cast<Access>(bits >> 50 & 7); }
-  Time time() const { return static_cast<Time>(bits >> 24 & lastTime); }
+  Agent agent() const { return static_cast<Agent>(bits >> 52); }
+  Access access() const { return static_cast<Access>(bits >> 49 & 7); }
+  Time time() const { return static_cast<Time>(bits >> 23 & lastTime); }
   uint32_t site() const { return static_cast<uint32_t>(bits & lastSite); }
   uint64_t raw() const { return bits; }
 
@@ -115,7 +135,7 @@ public:
     AccessEvent conflict; ///< an access that `event` is not ordered after
   };
   /// Adds an event. `thread` is the thread whose knowledge counts: the event's own thread, or the
-  /// thread that issued a copy.
+  /// thread that issued a copy or product.
   const Step &add(uint32_t history, AccessEvent event, unsigned thread) {
     history = history < first ? 0 : history;
     uint64_t key = uint64_t(history) << 32 | clocks.now(thread);

@@ -33,7 +33,7 @@ void CopyQueues::copy(uint32_t site, uint64_t to, uint64_t from, uint32_t bytes,
   Queue &queue = getQueue();
   Touch touch{from, fromBytes, bytes};
   touch.copy = true;
-  touch.copyTime = queue.first + static_cast<Time>(queue.groups.size());
+  touch.agentTime = queue.first + static_cast<Time>(queue.groups.size());
   touch.site = site;
   if (fromBytes) {
     touch.reads = true;

@@ -173,6 +173,14 @@ llvm::StringRef emulator::name(ViolationKind kind) {
     return "copy not waited for";
   case ViolationKind::PendingCopy:
     return "copies pending";
+  case ViolationKind::UnwaitedProduct:
+    return "product not waited for";
+  case ViolationKind::UnfencedProduct:
+    return "product without a fence";
+  case ViolationKind::PendingProduct:
+    return "products pending";
+  case ViolationKind::Descriptor:
+    return "matrix descriptor";
   case ViolationKind::BarrierDivergence:
     return "barrier divergence";
   case ViolationKind::AbsentLane:

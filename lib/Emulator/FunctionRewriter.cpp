@@ -181,6 +181,18 @@ static Value *fromResult(IRBuilder<> &builder, Value *value, Type *type) {
   return builder.CreateBitCast(builder.CreateTrunc(value, bits), type);
 }
 
+CallInst *FunctionRewriter::createCall(IRBuilder<> &builder, const std::string &name,
+                                       Type *returned, ArrayRef<Value *> arguments) {
+  SmallVector<Type *> types(llvm::map_range(arguments, [](Value *v) { return v->getType(); }));
+  FunctionCallee callee =
+      module.getOrInsertFunction(name, FunctionType::get(returned, types, false));
+  CallInst *call = builder.CreateCall(callee, arguments);
+  // Prevents duplication of the call, because the threads of a warp must meet at one call site.
+  call->addFnAttr(Attribute::Convergent);
+  call->addFnAttr(Attribute::NoDuplicate);
+  return call;
+}
+
 /// Calls `builtin` instead. Returns a struct through memory, because C and LLVM return structs
 /// differently.
 void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
@@ -197,14 +209,9 @@ void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
       arguments.push_back(toArgument(builder, argument));
     }
   }
-  SmallVector<Type *> types(llvm::map_range(arguments, [](Value *v) { return v->getType(); }));
   Type *returned = memory ? builder.getVoidTy() : resultType(builder, call.getType());
-  FunctionCallee callee = module.getOrInsertFunction(("emulator." + builtin.name).str(),
-                                                     FunctionType::get(returned, types, false));
-  CallInst *replacement = builder.CreateCall(callee, arguments);
-  // Prevents duplication of the call, because the threads of a warp must meet at one call site.
-  replacement->addFnAttr(Attribute::Convergent);
-  replacement->addFnAttr(Attribute::NoDuplicate);
+  CallInst *replacement =
+      createCall(builder, ("emulator." + builtin.name).str(), returned, arguments);
   if (memory) {
     call.replaceAllUsesWith(builder.CreateLoad(call.getType(), memory));
   } else if (!call.getType()->isVoidTy()) {
@@ -213,10 +220,29 @@ void FunctionRewriter::callBuiltin(CallBase &call, const Builtin &builtin) {
   call.eraseFromParent();
 }
 
-static std::string foldSpace(StringRef assembly) {
-  SmallVector<StringRef> words;
-  SplitString(assembly, words);
-  return join(words, " ");
+/// Calls the builtin of a product, fence or wait. Sums pass through memory, in which a product adds
+/// to them.
+void FunctionRewriter::callProduct(CallBase &call, const ProductAssembly &form) {
+  IRBuilder<> builder(&call), entry(&call.getFunction()->getEntryBlock().front());
+  Value *memory = entry.CreateAlloca(call.getType());
+  for (unsigned i = 0; i < form.sums; ++i) {
+    builder.CreateStore(call.getArgOperand(i), builder.CreateStructGEP(call.getType(), memory, i));
+  }
+  SmallVector<Value *> arguments{builder.getInt32(addSite(call))};
+  StringRef name = "wgmma.fence.sync.aligned";
+  if (form.kind == ProductAssembly::Wait) {
+    name = "wgmma.wait_group.sync.aligned";
+    arguments.push_back(builder.getInt64(form.pending));
+  } else if (form.kind == ProductAssembly::Multiply) {
+    name = "asm.wgmma.mma_async";
+    arguments.append(
+        {builder.CreatePtrToInt(memory, getWideType()), call.getArgOperand(form.sums),
+         call.getArgOperand(form.sums + 1), builder.getInt32(2 * form.sums),
+         builder.getInt32(unsigned(form.aLinesAreInner) | unsigned(form.bLinesAreInner) << 1)});
+  }
+  createCall(builder, ("emulator." + name).str(), builder.getVoidTy(), arguments);
+  call.replaceAllUsesWith(builder.CreateLoad(call.getType(), memory));
+  call.eraseFromParent();
 }
 
 Error FunctionRewriter::rewriteCall(CallBase &call) {
@@ -227,6 +253,10 @@ Error FunctionRewriter::rewriteCall(CallBase &call) {
         callBuiltin(call, *known.lookup(form.builtin));
         return Error::success();
       }
+    }
+    if (std::optional<ProductAssembly> form = parseProductAssembly(call, folded)) {
+      callProduct(call, *form);
+      return Error::success();
     }
     return refuse(call, "inline assembly of a form that the emulator knows");
   }
@@ -296,7 +326,10 @@ void FunctionRewriter::describeBlock(BasicBlock &block) {
     Function *callee = call ? call->getCalledFunction() : nullptr;
     StringRef name = callee ? callee->getName() : "";
     count.barriers += name.starts_with("llvm.nvvm.barrier.cta.");
-    count.tensorInstructions += name.starts_with("llvm.nvvm.mma.");
+    auto *assembly = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
+    count.tensorInstructions +=
+        name.starts_with("llvm.nvvm.mma.") ||
+        (assembly && StringRef(assembly->getAsmString()).contains("wgmma.mma_async"));
   }
   program.blocks.push_back(std::move(count));
 }
@@ -319,6 +352,28 @@ Error FunctionRewriter::checkStack(Function &function) {
   return Error::success();
 }
 
+/// Checks that the sums of products are used only after a wait.
+Error FunctionRewriter::checkProducts(Function &function) {
+  for (Instruction &instruction : instructions(function)) {
+    auto *call = dyn_cast<CallBase>(&instruction);
+    auto *assembly = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
+    if (!assembly) {
+      continue;
+    }
+    auto form = parseProductAssembly(*call, foldSpace(assembly->getAsmString()));
+    if (!form || form->kind != ProductAssembly::Multiply) {
+      continue;
+    }
+    if (const Instruction *use = findEarlyUse(*call)) {
+      return createStringError("kernel '" + program.kernel +
+                               "': expected sums of a product to be used after a wgmma.wait_group "
+                               "of 0 alone, found '" +
+                               print(*use, slots) + "'");
+    }
+  }
+  return Error::success();
+}
+
 Error FunctionRewriter::rewrite(Function &function) {
   slots.incorporateFunction(function);
   SmallVector<Instruction *> original;
@@ -333,6 +388,9 @@ Error FunctionRewriter::rewrite(Function &function) {
     describeBlock(block);
   }
   if (Error error = checkStack(function)) {
+    return error;
+  }
+  if (Error error = checkProducts(function)) {
     return error;
   }
   for (Instruction *instruction : original) {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "Builtins/Builtins.h"
+#include "ProductAssembly.h"
 #include "Program.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/ModuleSlotTracker.h"
 
@@ -24,6 +26,10 @@ private:
   llvm::Error checkStack(llvm::Function &function);
   llvm::Error rewriteInstruction(llvm::Instruction &instruction);
   llvm::Error rewriteCall(llvm::CallBase &call);
+  llvm::Error checkProducts(llvm::Function &function);
+  void callProduct(llvm::CallBase &call, const ProductAssembly &form);
+  llvm::CallInst *createCall(llvm::IRBuilder<> &builder, const std::string &name,
+                             llvm::Type *returned, llvm::ArrayRef<llvm::Value *> arguments);
   void callBuiltin(llvm::CallBase &call, const Builtin &builtin);
   void announceRange(llvm::MemIntrinsic &intrinsic);
   void announce(llvm::Instruction &instruction, llvm::Value *pointer, llvm::Type *type,

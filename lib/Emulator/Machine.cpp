@@ -63,7 +63,8 @@ void Machine::touch(unsigned thread, const Touch &touch) {
   if (touch.writes) {
     (shared ? counters.sharedWrittenBytes : counters.globalWrittenBytes) += touch.bytes;
   }
-  if (options.countTraffic && !touch.barrier) {
+  // Tensor cores read tiles themselves: banks matter to threads alone.
+  if (options.countTraffic && !touch.barrier && !touch.product) {
     traffic.record(thread, touch.site, touch.address, static_cast<uint32_t>(touch.bytes), shared);
   }
   if (failed && threads.count() > 0) {
@@ -108,6 +109,7 @@ void Machine::touchShared(unsigned thread, uint64_t address, uint64_t bytes, boo
 /// Runs on the ending thread, after its last instruction.
 void Machine::endThread() {
   copies.endThread();
+  products.endThread();
   meetings.endLane();
 }
 
@@ -130,6 +132,7 @@ void Machine::runBlock(uint32_t number) {
   meetings.startBlock(count);
   mbarriers.startBlock();
   copies.startBlock(count);
+  products.startBlock(count);
   threads.start(count, [this] {
     entry(launch.arguments.data());
     endThread();
@@ -141,6 +144,9 @@ void Machine::runBlock(uint32_t number) {
   }
   if (!all && !threads.stopped()) {
     reportDeadlock();
+  }
+  if (all) {
+    products.endBlock();
   }
   for (unsigned warp = 0; warp * lanes < count; ++warp) {
     traffic.flush(warp);

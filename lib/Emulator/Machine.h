@@ -10,6 +10,7 @@
 #include "Meetings.h"
 #include "Memory.h"
 #include "Order.h"
+#include "ProductQueues.h"
 #include "SharedArena.h"
 #include "Threads.h"
 #include "Traffic.h"
@@ -35,6 +36,7 @@ public:
   unsigned lane() const { return thread() % lanes; }
   Dim3 threadIndex(unsigned thread) const;
   Dim3 blockIndex() const { return block; }
+  uint64_t sharedBegin() const { return arena.begin(); }
   bool isShared(uint64_t address) const { return arena.contains(address); }
   bool isGlobal(uint64_t address) { return !isShared(address) && memory.find(address, 1); }
 
@@ -64,6 +66,7 @@ public:
   Meetings meetings{*this};
   Mbarriers mbarriers{*this};
   CopyQueues copies{*this};
+  ProductQueues products{*this};
 
 private:
   void runBlock(uint32_t number);

@@ -233,31 +233,49 @@ void Memory::checkFlags(Region &region, const Touch &touch, uint64_t offset) {
   std::for_each_n(flags, touch.bytes, [](uint8_t &flag) { flag |= done; });
 }
 
+static AccessEvent makeEvent(const Clocks &clocks, unsigned thread, const Touch &touch) {
+  Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
+  if (touch.product) {
+    return {clocks.getProducts(thread), touch.agentTime, touch.site, access};
+  }
+  return touch.copy ? AccessEvent(thread + clocks.threads(), touch.agentTime, touch.site, access)
+                    : AccessEvent(thread, clocks.now(thread), touch.site, access);
+}
+
+/// Reports an access that is not ordered after `other`.
+void Memory::reportConflict(const Touch &at, unsigned thread, const AccessEvent &other) {
+  unsigned threads = clocks.threads();
+  bool products = other.agent() >= 2 * threads, copies = !products && other.agent() >= threads;
+  bool known = at.product && clocks.knows(thread, other.agent(), other.time());
+  std::string what =
+      products ? "a product of warp " + std::to_string(other.agent() - 2 * threads)
+      : copies ? "a copy that thread " + std::to_string(other.agent() - threads) + " issued"
+               : "thread " + std::to_string(other.agent());
+  what += writes(other.access()) ? " wrote" : " read";
+  ViolationKind kind = known               ? ViolationKind::UnfencedProduct
+                       : products          ? ViolationKind::UnwaitedProduct
+                       : copies || at.copy ? ViolationKind::UnwaitedCopy
+                                           : ViolationKind::Race;
+  complain(kind, at,
+           "expected to be ordered after what " + what + " here, at '" +
+               program.sites[other.site()].text +
+               (known                ? "': no fence.proxy.async is between"
+                : copies || products ? "': no wait of its own and no barrier after one is between"
+                                     : "': no barrier is between"));
+}
+
 /// Checks an access against the other threads of the block. Bytes of one access mostly have the
 /// same history, so each run of equal histories is looked up once.
 void Memory::checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset) {
-  Access access = makeAccess(touch.writes, touch.atomic, touch.strong);
-  AccessEvent event =
-      touch.copy ? AccessEvent(thread + clocks.threads(), touch.copyTime, touch.site, access)
-                 : AccessEvent(thread, clocks.now(thread), touch.site, access);
+  AccessEvent event = makeEvent(clocks, thread, touch);
   uint32_t *history = region.history.get() + offset;
   for (uint64_t i = 0; i < touch.bytes;) {
     uint32_t before = history[i];
     const Histories::Step &step = histories.add(before, event, thread);
     if (step.conflict) {
-      const AccessEvent &other = step.conflict;
-      bool copies = other.agent() >= clocks.threads();
-      unsigned who = other.agent() % clocks.threads();
-      std::string what = copies ? "a copy that thread " : "thread ";
-      what += std::to_string(who) + (copies ? " issued" : "");
-      what += writes(other.access()) ? " wrote" : " read";
       Touch at = touch;
       at.address += i;
-      complain(copies || touch.copy ? ViolationKind::UnwaitedCopy : ViolationKind::Race, at,
-               "expected to be ordered after what " + what + " here, at '" +
-                   program.sites[other.site()].text +
-                   (copies ? "': no wait of its own and no barrier after one is between"
-                           : "': no barrier is between"));
+      reportConflict(at, thread, step.conflict);
     }
     uint64_t from = i;
     for (; i < touch.bytes && history[i] == before; ++i) {

@@ -40,6 +40,7 @@ private:
   void addShared(const SharedGlobal &global, uint64_t bytes);
   void outOfBounds(const Touch &touch);
   void checkFlags(Region &region, const Touch &touch, uint64_t offset);
+  void reportConflict(const Touch &at, unsigned thread, const AccessEvent &other);
   void checkThreads(Region &region, unsigned thread, const Touch &touch, uint64_t offset);
 
   const Program &program;

@@ -43,8 +43,9 @@ struct Touch {
   bool reads = false, writes = false, atomic = false;
   bool strong = false;  ///< an atomic that is atomic for other blocks too
   bool barrier = false; ///< an mbarrier instruction accesses its object
-  bool copy = false; ///< an asynchronous copy of the thread accesses the bytes, at time `copyTime`
-  Time copyTime = 0;
+  bool copy = false;    ///< an asynchronous copy of the thread accesses the bytes, at `agentTime`
+  bool product = false; ///< a product of the thread's warp reads the bytes, at `agentTime`
+  Time agentTime = 0;
   uint32_t site = 0;
 };
 

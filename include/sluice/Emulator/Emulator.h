@@ -75,6 +75,10 @@ enum class ViolationKind {
   BlockConflict,     ///< between blocks of a launch
   UnwaitedCopy,      ///< a conflict with an asynchronous copy that no thread waited for
   PendingCopy,       ///< a thread ends before its copies complete
+  UnwaitedProduct,   ///< a conflict with a product (wgmma) that no thread waited for
+  UnfencedProduct,   ///< a product may miss writes or registers that no fence made visible to it
+  PendingProduct,    ///< a thread ends before its products complete
+  Descriptor,        ///< of a matrix: a form that the emulator does not know
   BarrierDivergence, ///< some threads wait for threads that never arrive
   AbsentLane,        ///< a warp-wide operation without all of its lanes
   Mbarrier,

@@ -4,8 +4,8 @@
 using namespace sluice::emulator;
 
 llvm::ArrayRef<llvm::ArrayRef<Builtin>> sluice::emulator::builtins() {
-  static const llvm::ArrayRef<Builtin> families[] = {threadBuiltins(), matrixBuiltins(),
-                                                     copyBuiltins(),   mbarrierBuiltins(),
-                                                     scalarBuiltins(), accessBuiltins()};
+  static const llvm::ArrayRef<Builtin> families[] = {
+      threadBuiltins(),  matrixBuiltins(), copyBuiltins(),  mbarrierBuiltins(),
+      productBuiltins(), scalarBuiltins(), accessBuiltins()};
   return families;
 }

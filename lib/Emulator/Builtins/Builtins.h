@@ -24,7 +24,8 @@ llvm::ArrayRef<Builtin> threadBuiltins(); ///< indices, votes, shuffles, barrier
 llvm::ArrayRef<Builtin> matrixBuiltins(); ///< mma, ldmatrix, stmatrix
 llvm::ArrayRef<Builtin> copyBuiltins();   ///< cp.async
 llvm::ArrayRef<Builtin> mbarrierBuiltins();
-llvm::ArrayRef<Builtin> scalarBuiltins(); ///< arithmetic
+llvm::ArrayRef<Builtin> productBuiltins(); ///< wgmma
+llvm::ArrayRef<Builtin> scalarBuiltins();  ///< arithmetic
 llvm::ArrayRef<Builtin>
 accessBuiltins(); ///< calls that rewritten modules make at loads, stores and fences
 

@@ -241,6 +241,11 @@ template <Scope Reach> static void fence(uint32_t) {
   machine.order.fence(machine.thread(), Reach, true, true);
 }
 
+static void fenceProxy(uint32_t) {
+  Machine &machine = Machine::current();
+  machine.clocks.fenceProducts(machine.thread());
+}
+
 /// Ignores operations about other warps, multiprocessors or time: the clocks model all orderings on
 /// which a kernel may rely.
 static void nothing(uint32_t) {}
@@ -299,8 +304,8 @@ llvm::ArrayRef<Builtin> sluice::emulator::threadBuiltins() {
       makeBuiltin("membar.sys", fence<Scope::Device>),
       makeBuiltin("fence.sc.cluster", fence<Scope::Block>),
       makeBuiltin("fence.mbarrier_init.release.cluster", nothing),
-      makeBuiltin("fence.proxy.async", nothing),
-      makeBuiltin("fence.proxy.async.shared_cta", nothing),
+      makeBuiltin("fence.proxy.async", fenceProxy),
+      makeBuiltin("fence.proxy.async.shared_cta", fenceProxy),
       makeBuiltin("fence.proxy.async.global", nothing),
       makeBuiltin("nanosleep", sleepNow),
   };

@@ -1,6 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Target/CUDA/Chip.h"
 
+#include "Contract/Contract.h"
+
 using namespace mlir;
 using namespace sluice;
 
@@ -10,11 +12,14 @@ void cuda::setTarget(ModuleOp module, const Target &target) {
   module->setAttr(chipName, StringAttr::get(module.getContext(), target.chip));
 }
 
-int64_t cuda::getMultiprocessorCount(ModuleOp module) {
+bool cuda::hasWarpgroups(ModuleOp module) {
   auto chip = module->getAttrOfType<StringAttr>(chipName);
-  return chip && chip.getValue() == Target::sm90a().chip ? 132 : 108;
+  return chip && chip.getValue() == Target::sm90a().chip;
 }
 
+int64_t cuda::getMultiprocessorCount(ModuleOp module) { return hasWarpgroups(module) ? 132 : 108; }
+
 bool cuda::dependsOnTarget(Operation *dispatch) {
-  return isa<dispatch::WeightGradientOp>(dispatch);
+  auto contract = dyn_cast<dispatch::ContractOp>(dispatch);
+  return isa<dispatch::WeightGradientOp>(dispatch) || (contract && multipliesByWarpgroup(contract));
 }

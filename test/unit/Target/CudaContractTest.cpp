@@ -178,6 +178,26 @@ TEST(CudaContract, LargeTilesOverPartialBatches) {
   }
 }
 
+/// Products of warpgroups: partial tiles in every dimension, lines copied by 16, 4 and 2 bytes, and
+/// more steps than stages. Copies of 16 bytes meet no bank conflicts.
+TEST(CudaContract, WarpgroupsMultiplyLargeTiles) {
+  const int64_t sizes[][2] = {{72, 3848}, {392, 3850}, {331, 3849}};
+  for (auto [inner, columns] : sizes) {
+    for (bool byInput : {false, true}) {
+      CudaContractCase c{
+          .batch = 10, .positions = 110, .inner = inner, .columns = columns, .byInput = byInput};
+      EmulatedKernel kernel(c.text(), nullptr, cuda::Target::sm90a());
+      ASSERT_TRUE(kernel.made());
+      CudaRun run = runOnNumbers(c, 5);
+      run.rows = 1;
+      run.length = inner == 72 ? 110 : 9;
+      checkBiased(c, run, kernel.run(run)[0]);
+      const emulator::Counters &counted = kernel.reports[0].counters;
+      EXPECT_TRUE(counted.bankConflicts() == 0 || inner != 72);
+    }
+  }
+}
+
 TEST(CudaContract, IntegersAreExactUnderEverySchedule) {
   CudaContractCase c{.batch = 2, .positions = 45, .inner = 330, .columns = 70, .factor = 2};
   for (bool byInput : {false, true}) {
@@ -342,6 +362,7 @@ TEST(CudaContract, EpiloguesUseNoDivisionAnd32BitRandomBits) {
 
 TEST(CudaContract, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
+  const char *wgmma = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16";
   for (CudaContractCase c :
        {CudaContractCase{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536},
         CudaContractCase{
@@ -350,11 +371,32 @@ TEST(CudaContract, AssemblesWithoutSpills) {
         CudaContractCase{
             .batch = 3, .positions = 100, .inner = 301, .columns = 75, .byInput = true},
         CudaContractCase{.batch = 1, .positions = 1024, .inner = 512, .columns = 512}}) {
-    GeneratedKernel(c.text()).checkAssembly({mma});
-    c.results = {"bf16", "bf16"};
-    c.body = geluOfBiased;
-    GeneratedKernel(c.text()).checkAssembly({mma});
+    for (bool isGelu : {false, true}) {
+      if (isGelu) {
+        c.results = {"bf16", "bf16"};
+        c.body = geluOfBiased;
+      }
+      GeneratedKernel(c.text()).checkAssembly({mma});
+      if (c.rows() > 4096) {
+        GeneratedKernel(c.text(), cuda::Target::sm90a()).checkAssembly({wgmma});
+      }
+    }
   }
+}
+
+/// ptxas reports products that it serializes; here, because a sum is changed before the wait.
+TEST(CudaContract, SerializedProductsAreReported) {
+  CudaContractCase c{.batch = 16, .positions = 1024, .inner = 512, .columns = 1536};
+  std::string ptx = GeneratedKernel(c.text(), cuda::Target::sm90a()).ptx(cuda::Target::sm90a());
+  const std::string commit = "wgmma.commit_group.sync.aligned;", sums = "bf16.bf16 {";
+  size_t at = ptx.find(commit), last = ptx.rfind(sums, at);
+  ASSERT_TRUE(at != std::string::npos && last != std::string::npos);
+  last += sums.size();
+  std::string sum = ptx.substr(last, ptx.find(',', last) - last);
+  ptx.insert(at + commit.size(), "\n\tadd.rn.f32 " + sum + ", " + sum + ", " + sum + ";");
+  auto binary = cuda::assemble(ptx, cuda::Target::sm90a());
+  ASSERT_TRUE(bool(binary)) << llvm::toString(binary.takeError());
+  EXPECT_TRUE(!*binary || (*binary)->usage[0].serialized);
 }
 
 } // namespace

@@ -27,8 +27,8 @@ CudaRun test::getRun(const KernelInputs &launch) {
           .lengths = launch.lengths};
 }
 
-EmulatedKernel::EmulatedKernel(const std::string &text, Edit edit)
-    : GeneratedKernel(text), edit(edit) {
+EmulatedKernel::EmulatedKernel(const std::string &text, Edit edit, const cuda::Target &target)
+    : GeneratedKernel(text, target), edit(edit) {
   if (ready) {
     ready = false;
     describe();
@@ -68,7 +68,7 @@ void EmulatedKernel::load() {
   llvm::LLVMContext llvmContext;
   auto lowered = cuda::lowerToLLVM(*kernels, llvmContext);
   ASSERT_TRUE(lowered);
-  if (llvm::Error error = cuda::prepare(*lowered, cuda::Target::sm80())) {
+  if (llvm::Error error = cuda::prepare(*lowered, target)) {
     FAIL() << llvm::toString(std::move(error));
   }
   if (edit) {

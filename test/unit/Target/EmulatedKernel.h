@@ -28,12 +28,13 @@ struct CudaRun {
 /// Converts the run for a CPU kernel.
 CudaRun getRun(const KernelInputs &launch);
 
-/// A dispatch op's CUDA kernel, as the backend's input module for sm_80.
+/// A dispatch op's CUDA kernel, as the backend's input module.
 class EmulatedKernel : public GeneratedKernel {
 public:
   /// `edit` may inject a fault; then `reports` has the outcome, and violations are no failure.
   using Edit = void (*)(llvm::Module &);
-  explicit EmulatedKernel(const std::string &text, Edit edit = nullptr);
+  explicit EmulatedKernel(const std::string &text, Edit edit = nullptr,
+                          const cuda::Target &target = cuda::Target::sm80());
 
   /// Runs every launch and gives the results, dense row-major, widened to f32; `isUntouched`
   /// identifies unwritten elements. Padding, the workspace and guards around every buffer hold NaN

@@ -28,9 +28,10 @@ public:
   const cuda::Kernel &kernel() const { return generated; }
   mlir::ModuleOp module() const { return *kernels; }
 
-  /// Expects PTX of both architectures to contain `instructions` and no call and, with ptxas,
-  /// cubins of all launches without spills or stack that fit on a multiprocessor. Prints their
-  /// registers, shared memory and blocks per multiprocessor.
+  /// Expects PTX of both architectures, or of sm_90a alone if the kernel was generated for it, to
+  /// contain `instructions` and no call and, with ptxas, cubins of all launches without spills,
+  /// stack or serialized products that fit on a multiprocessor. Prints their registers, shared
+  /// memory and blocks per multiprocessor.
   void checkAssembly(const std::vector<std::string> &instructions = {});
   std::string ptx(const cuda::Target &target) const; ///< of all launches; empty on failure
 
@@ -40,9 +41,10 @@ protected:
   mlir::Operation *dispatch = nullptr;
   cuda::Kernel generated;
   bool ready = false;
+  const cuda::Target &target;
 
 private:
-  void generate(const std::string &text, const cuda::Target &target);
+  void generate(const std::string &text);
 };
 
 /// Blocks of a launch per multiprocessor, by registers, threads and shared memory.

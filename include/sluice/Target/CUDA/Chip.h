@@ -16,8 +16,11 @@ void setTarget(mlir::ModuleOp module, const Target &target);
 /// or H200 (SXM). Other chips run the same code, with idle multiprocessors or one more wave.
 int64_t getMultiprocessorCount(mlir::ModuleOp module);
 
-/// Returns true if the kernel of a dispatch depends on the module's target. Only weight gradients
-/// do: they split rows by the number of multiprocessors.
+/// Returns true if the module's target has the products of warpgroups (wgmma): sm_90a.
+bool hasWarpgroups(mlir::ModuleOp module);
+
+/// Returns true if the kernel of a dispatch depends on the module's target: weight gradients split
+/// rows by the number of multiprocessors, and large contractions use wgmma where it exists.
 bool dependsOnTarget(mlir::Operation *dispatch);
 
 } // namespace sluice::cuda

@@ -6,6 +6,7 @@
 #include "../TensorCore/Pipeline.h"
 #include "../TensorCore/SumTile.h"
 #include "SumRows.h"
+#include "sluice/Target/CUDA/Chip.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -13,29 +14,37 @@ using namespace sluice::cuda;
 
 namespace {
 
-constexpr int64_t innerStep = 32, stageCount = 4;
 /// Row blocks whose column blocks are launched together, so that the data they share stays in L2.
 constexpr int64_t rowGroup = 8;
 constexpr int64_t rowsAtOnce = 4; ///< rows of a thread in the epilogue
 
 /// Having enough blocks for a large GPU matters more than large tiles.
-WarpGrid chooseGrid(int64_t rows, int64_t columns) {
+Tiling chooseTiling(dispatch::ContractOp op, bool warpgroups) {
   constexpr int64_t wanted = 132;
-  const WarpGrid grids[] = {{2, 2, 64, 64}, {2, 2, 64, 32}, {2, 2, 32, 32}};
-  for (const WarpGrid &grid : grids) {
+  int64_t rows = op.getDomain().getLaunchRows();
+  int64_t columns = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(op.getByInput());
+  const Tiling ampere[] = {{{2, 2, 64, 64}}, {{2, 2, 64, 32}}, {{2, 2, 32, 32}}};
+  auto suits = [&](const Tiling &tiling) {
+    const WarpGrid &grid = tiling.grid;
     int64_t blocks =
         llvm::divideCeil(rows, grid.blockRows()) * llvm::divideCeil(columns, grid.blockColumns());
     bool fits = columns > grid.blockColumns() / 2 && rows > grid.blockRows() / 2;
-    if (blocks >= wanted && fits) {
-      return grid;
+    return blocks >= wanted && fits;
+  };
+  if (warpgroups && suits(warpgroupTiling)) {
+    return warpgroupTiling;
+  }
+  for (const Tiling &tiling : ampere) {
+    if (suits(tiling)) {
+      return tiling;
     }
   }
-  return grids[2];
+  return ampere[2];
 }
 
 class Contraction {
 public:
-  Contraction(dispatch::ContractOp op, ModuleOp module, StringRef name, WarpGrid grid);
+  Contraction(dispatch::ContractOp op, ModuleOp module, StringRef name, Tiling tiling);
   FailureOr<Kernel> generate();
   Frame &kernelFrame() { return frame; }
 
@@ -49,6 +58,7 @@ private:
   dispatch::ContractOp op;
   Frame frame;
   Emitter &e;
+  const Tiling tiling;
   const WarpGrid grid;
   int64_t rows, inner, columns, rowBlocks, columnBlocks, sharedBytes = 0;
   std::unique_ptr<TensorCore> core;
@@ -58,9 +68,9 @@ private:
 
 } // namespace
 
-Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef name, WarpGrid grid)
-    : op(op), frame(op, op.getDomain(), module, name, grid.threads()), e(frame.e), grid(grid),
-      rows(op.getDomain().getLaunchRows()) {
+Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef name, Tiling tiling)
+    : op(op), frame(op, op.getDomain(), module, name, tiling.grid.threads()), e(frame.e),
+      tiling(tiling), grid(tiling.grid), rows(op.getDomain().getLaunchRows()) {
   ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
   inner = weight[op.getByInput() ? 0 : 1];
   columns = weight[op.getByInput() ? 1 : 0];
@@ -115,14 +125,15 @@ LogicalResult Contraction::emitLines(ArrayRef<Value> lines, SumTile &tile) {
 }
 
 LogicalResult Contraction::emitBlock() {
-  Pipeline pipeline(frame, *core, grid, inputFactor(), weightFactor(), innerStep, stageCount);
+  Pipeline pipeline(frame, *core, grid, inputFactor(), weightFactor(), tiling.step, tiling.stages,
+                    0, !grid.warpgroups);
   SumTile tile(frame, *core, grid);
   Value column = e.add(firstColumn, tile.column());
   Origin origin{firstRow, firstColumn, e.index(0)};
-  int64_t steps = llvm::divideCeil(inner, innerStep);
+  int64_t steps = llvm::divideCeil(inner, tiling.step);
   pipeline.fill(origin, e.index(steps));
   Values sums = pipeline.run(origin, e.index(steps), core->zeros(grid.sums()));
-  if (pipeline.getFirstByte(steps - 1) < tile.bytes()) {
+  if (grid.warpgroups || pipeline.getFirstByte(steps - 1) < tile.bytes()) {
     core->barrier(); // a warp may still be reading the memory where sums are stored
   }
   tile.store(sums, pipeline.warpRow(), pipeline.warpColumn());
@@ -157,7 +168,10 @@ FailureOr<Kernel> cuda::generateContract(dispatch::ContractOp op, ModuleOp modul
   if (op.getDomain().getScheduled()) {
     return generateStepContract(op, module, name);
   }
-  int64_t columns = cast<RankedTensorType>(op.getWeight().getType()).getDimSize(op.getByInput());
-  Contraction contraction(op, module, name, chooseGrid(op.getDomain().getLaunchRows(), columns));
+  Contraction contraction(op, module, name, chooseTiling(op, hasWarpgroups(module)));
   return contraction.kernelFrame().finish(contraction.generate());
+}
+
+bool cuda::multipliesByWarpgroup(dispatch::ContractOp op) {
+  return !op.getDomain().getScheduled() && chooseTiling(op, true).grid.warpgroups;
 }

@@ -15,6 +15,10 @@ namespace sluice::cuda {
 mlir::FailureOr<Kernel> generateContract(dispatch::ContractOp op, mlir::ModuleOp module,
                                          llvm::StringRef name);
 
+/// Returns true if the kernel for sm_90a multiplies by warpgroups, and so differs from the kernel
+/// for sm_80.
+bool multipliesByWarpgroup(dispatch::ContractOp op);
+
 /// Reads each weight once per four due rows. Warps own columns, and move along the inner dimension
 /// by 16 bytes per lane.
 mlir::FailureOr<Kernel> generateStepContract(dispatch::ContractOp op, mlir::ModuleOp module,

@@ -17,26 +17,28 @@ using namespace sluice::cuda;
 
 namespace {
 
-constexpr int64_t innerStep = 32, stageCount = 4;
-constexpr int64_t leastSteps = 8; ///< per block: with fewer, prologue and epilogue dominate
+constexpr int64_t leastRows = 256; ///< per block: with fewer, prologue and epilogue dominate
 
-WarpGrid chooseGrid(int64_t height, int64_t width) {
+Tiling chooseTiling(int64_t height, int64_t width, bool warpgroups) {
   if (height <= 64) {
-    return {2, 2, 32, 32};
+    return {{2, 2, 32, 32}};
   }
-  return width <= 64 ? WarpGrid{2, 2, 64, 32} : WarpGrid{2, 2, 64, 64};
+  if (width <= 64) {
+    return {{2, 2, 64, 32}};
+  }
+  return warpgroups && width > 128 ? warpgroupTiling : Tiling{{2, 2, 64, 64}};
 }
 
-/// Blocks that certainly fit on a multiprocessor at a time: a thread has at most 255 registers, and
-/// shared memory also fits this number.
-constexpr int64_t residentBlocks = 2;
+/// Returns the number of blocks that certainly fit on a multiprocessor at a time: a thread has at
+/// most 255 registers, and shared memory also fits this number.
+int64_t countResidentBlocks(const WarpGrid &grid) { return grid.warpgroups ? 1 : 2; }
 
 /// Chooses the number of splits of the rows. The cost of a launch is measured in steps of a block:
 /// the number of waves of resident blocks, each with its prologue and epilogue, plus about one step
 /// for each partial sum that the last block of a tile adds (64 KB of a tile from L2 against 16 KB
 /// for products of twice as many blocks). More splits must save at least 3%, because they cost
 /// memory.
-int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t slots) {
+int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t leastSteps, int64_t slots) {
   constexpr int64_t startAndEnd = 8;
   int64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
@@ -56,13 +58,13 @@ int64_t chooseSplits(int64_t tiles, int64_t steps, int64_t slots) {
 class WeightGradient {
 public:
   WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, StringRef name, int64_t height,
-                 int64_t width, WarpGrid grid);
+                 int64_t width, Tiling tiling);
   Kernel generate();
 
 private:
   Factor factor(unsigned operand, int64_t width, int64_t extent);
   void place();
-  bool listsSteps() { return ValidSteps::apply(op.getDomain(), innerStep, parts.splits); }
+  bool listsSteps() { return ValidSteps::apply(op.getDomain(), tiling.step, parts.splits); }
   std::pair<Value, Value> takeSteps();
   Values addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> left, ValueRange carried);
   void storeMatrix(const Values &sums, Pipeline &pipeline);
@@ -71,6 +73,7 @@ private:
   dispatch::WeightGradientOp op;
   Frame frame;
   Emitter &e;
+  const Tiling tiling;
   const WarpGrid grid;
   int64_t rows, height, width, rowBlocks, columnBlocks, totalSteps;
   PartialSums parts;
@@ -84,14 +87,16 @@ private:
 } // namespace
 
 WeightGradient::WeightGradient(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
-                               int64_t height, int64_t width, WarpGrid grid)
-    : op(op), frame(op, op.getDomain(), module, name, grid.threads()), e(frame.e), grid(grid),
-      rows(op.getDomain().getLaunchRows()), height(height), width(width),
-      rowBlocks(llvm::divideCeil(height, grid.blockRows())),
+                               int64_t height, int64_t width, Tiling tiling)
+    : op(op), frame(op, op.getDomain(), module, name, tiling.grid.threads()), e(frame.e),
+      tiling(tiling), grid(tiling.grid), rows(op.getDomain().getLaunchRows()), height(height),
+      width(width), rowBlocks(llvm::divideCeil(height, grid.blockRows())),
       columnBlocks(std::max<int64_t>(1, llvm::divideCeil(width, grid.blockColumns()))),
-      totalSteps(llvm::divideCeil(rows, innerStep)) {
-  int64_t slots = getMultiprocessorCount(module) * residentBlocks;
-  parts = {chooseSplits(rowBlocks * columnBlocks, totalSteps, slots), height, width};
+      totalSteps(llvm::divideCeil(rows, tiling.step)) {
+  int64_t slots = getMultiprocessorCount(module) * countResidentBlocks(grid);
+  int64_t splits =
+      chooseSplits(rowBlocks * columnBlocks, totalSteps, leastRows / tiling.step, slots);
+  parts = {splits, height, width};
   int next = 2;
   targets.initMatrix = op.getInitWeight() ? next++ : -1;
   targets.initVector = op.getInitBias() ? next++ : -1;
@@ -104,7 +109,7 @@ Factor WeightGradient::factor(unsigned operand, int64_t width, int64_t extent) {
   if (op.getDomain().getFactor() > 0) {
     result.isValid = [this](Value row) { return frame.isValid(row); };
     result.isPartial = bool(op.getDomain().getAxis());
-    if (listsSteps() || op.getDomain().getPositions() % innerStep == 0) {
+    if (listsSteps() || op.getDomain().getPositions() % tiling.step == 0) {
       result.validEnd = [this](Value first) { return frame.validEnd(first); };
     }
     if (listsSteps()) {
@@ -143,11 +148,11 @@ Values WeightGradient::addBias(Pipeline &pipeline, Value tile, ArrayRef<Values> 
   if (!left.empty()) {
     next = multiplyFragments(*core, left, {ones}, next);
   }
-  for (int64_t inner = 0; left.empty() && inner < innerStep; inner += fragmentInner) {
+  for (int64_t inner = 0; left.empty() && inner < tiling.step; inner += fragmentInner) {
     SmallVector<Values> ofTile;
     for (int64_t i = 0; i < grid.rowFragments(); ++i) {
-      ofTile.push_back(
-          pipeline.leftTile().left(tile, pipeline.warpRow(), i * fragmentRows, e.index(inner)));
+      ofTile.push_back(pipeline.leftTile().left(tile, pipeline.warpRow(), i * grid.fragmentStride(),
+                                                e.index(inner)));
     }
     next = multiplyFragments(*core, ofTile, {ones}, next);
   }
@@ -193,7 +198,8 @@ void WeightGradient::storeBias(ArrayRef<Value> sums, Pipeline &pipeline) {
   bool adds = parts.splits == 1 && targets.initVector >= 0;
   Value init = adds ? frame.buffer(targets.initVector) : Value();
   for (size_t i = 0; i < sums.size(); i += 2) {
-    int64_t down = int64_t(i) / sumsPerFragment * fragmentRows + int64_t(i) % sumsPerFragment * 4;
+    int64_t down =
+        int64_t(i) / sumsPerFragment * grid.fragmentStride() + int64_t(i) % sumsPerFragment * 4;
     Value row = e.add(e.add(e.add(firstRow, pipeline.warpRow()), group), down);
     e.when(e.both(e.both(ownsBias, first), e.less(row, e.index(height))), [&] {
       Value value = init ? e.addf(e.loadScalar(init, {row}), sums[i]) : sums[i];
@@ -205,8 +211,8 @@ void WeightGradient::storeBias(ArrayRef<Value> sums, Pipeline &pipeline) {
 /// Returns the first step of this block's split and their number.
 std::pair<Value, Value> WeightGradient::takeSteps() {
   if (listsSteps()) {
-    validSteps = std::make_unique<ValidSteps>(frame, *core, op.getDomain(), innerStep, parts.splits,
-                                              sharedBytes);
+    validSteps = std::make_unique<ValidSteps>(frame, *core, op.getDomain(), tiling.step,
+                                              parts.splits, sharedBytes);
     sharedBytes += validSteps->bytes();
     return {e.index(0), validSteps->list(split)};
   }
@@ -223,11 +229,11 @@ Kernel WeightGradient::generate() {
   if (targets.matrix >= 0) {
     right = factor(1, width, grid.blockColumns());
   }
-  Pipeline pipeline(frame, *core, grid, factor(0, height, grid.blockRows()), right, innerStep,
-                    stageCount);
+  Pipeline pipeline(frame, *core, grid, factor(0, height, grid.blockRows()), right, tiling.step,
+                    tiling.stages, 0, !grid.warpgroups);
   sharedBytes = pipeline.sharedBytes();
   auto [firstStep, steps] = takeSteps();
-  Origin origin{firstRow, firstColumn, e.mul(firstStep, innerStep)};
+  Origin origin{firstRow, firstColumn, e.mul(firstStep, tiling.step)};
   size_t products = targets.matrix >= 0 ? size_t(grid.sums()) : 0;
   int64_t biases = targets.vector >= 0 ? grid.rowFragments() * sumsPerFragment : 0;
   pipeline.fill(origin, steps);
@@ -271,5 +277,6 @@ FailureOr<Kernel> cuda::generateWeightGradient(dispatch::WeightGradientOp op, Mo
   int64_t height = cast<RankedTensorType>(op.getLeft().getType()).getShape().back();
   int64_t width =
       op.getWeight() ? cast<RankedTensorType>(op.getRight().getType()).getShape().back() : 0;
-  return WeightGradient(op, module, name, height, width, chooseGrid(height, width)).generate();
+  Tiling tiling = chooseTiling(height, width, hasWarpgroups(module));
+  return WeightGradient(op, module, name, height, width, tiling).generate();
 }

@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/Regex.h"
@@ -18,12 +19,14 @@ using namespace sluice;
 using namespace sluice::cuda;
 
 /// Parses `ptxas --verbose`: a line with the kernel's name, then its stack and spills, then its
-/// registers.
+/// registers. Lines about serialized products name their function.
 static std::vector<Usage> parseUsage(StringRef text) {
   llvm::Regex name("Compiling entry function '([^']+)'"), registers("Used ([0-9]+) registers");
   llvm::Regex memory(
       "([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads");
   llvm::Regex shared("([0-9]+) bytes smem");
+  llvm::Regex serial("(wgmma.mma_async instructions are serialized|warpgroup.wait is injected) "
+                     ".*function '([^']+)'");
   auto number = [](StringRef digits) {
     int64_t value = 0;
     digits.getAsInteger(10, value);
@@ -31,8 +34,11 @@ static std::vector<Usage> parseUsage(StringRef text) {
   };
   std::vector<Usage> result;
   SmallVector<StringRef> found;
+  llvm::StringSet<> serialized;
   for (StringRef line : llvm::split(text, '\n')) {
-    if (name.match(line, &found)) {
+    if (serial.match(line, &found)) {
+      serialized.insert(found[2]);
+    } else if (name.match(line, &found)) {
       result.push_back({found[1].str()});
     } else if (!result.empty() && memory.match(line, &found)) {
       result.back().stackBytes = number(found[1]);
@@ -43,6 +49,9 @@ static std::vector<Usage> parseUsage(StringRef text) {
         result.back().sharedBytes = number(found[1]);
       }
     }
+  }
+  for (Usage &usage : result) {
+    usage.serialized = serialized.contains(usage.kernel);
   }
   return result;
 }

@@ -9,7 +9,8 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 
-static constexpr int64_t elementBytes = 2;
+/// Panels of a tile: lines of 64 elements.
+static constexpr int64_t panelElements = 64;
 
 /// Keeps LLVM and ptxas from unrolling the last emitted loop.
 static void keepRolled(OpBuilder &b) {
@@ -20,11 +21,11 @@ static void keepRolled(OpBuilder &b) {
   std::prev(b.getInsertionPoint())->setAttr("llvm.loop_annotation", annotation);
 }
 
-Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step)
+Tile::Tile(Frame &frame, TensorCore &core, Factor given, int64_t step, bool panels)
     : frame(frame), core(core), e(frame.e), factor(std::move(given)),
       tileLines(factor.linesAreInner ? step : factor.extent),
       lineElements(factor.linesAreInner ? factor.extent : step),
-      lineBytes(lineElements * elementBytes) {
+      lineBytes((panels ? std::min(lineElements, panelElements) : lineElements) * elementBytes) {
   int64_t stride =
       factor.memory ? cast<MemRefType>(factor.memory.getType()).getDimSize(1) : chunkElements;
   grain = chunkElements;
@@ -112,7 +113,17 @@ void Tile::copyPiece(const Share &share, const CopyTarget &target, int64_t first
 Value Tile::computeTileAddress(Value line, Value element) {
   Value chunk = arith::DivUIOp::create(e.b, element, e.index(chunkElements));
   Value within = arith::RemUIOp::create(e.b, element, e.index(chunkElements));
-  return e.add(core.swizzled(line, chunk, lineBytes), e.mul(within, elementBytes));
+  return e.add(computeChunkAddress(line, chunk), e.mul(within, elementBytes));
+}
+
+Value Tile::computeChunkAddress(Value line, Value chunk) {
+  int64_t chunks = lineBytes / chunkBytes;
+  if (lineElements * elementBytes == lineBytes) {
+    return core.swizzled(line, chunk, lineBytes);
+  }
+  Value panel = arith::DivUIOp::create(e.b, chunk, e.index(chunks));
+  chunk = arith::RemUIOp::create(e.b, chunk, e.index(chunks));
+  return e.add(core.swizzled(line, chunk, lineBytes), e.mul(panel, tileLines * lineBytes));
 }
 
 /// Copies through registers, in a loop that limits the number of loads in flight.
@@ -186,7 +197,7 @@ Values Tile::load(Value tile, Value outer, Value inner) {
   Value line = e.add(factor.linesAreInner ? inner : outer, row);
   Value chunk =
       arith::DivUIOp::create(e.b, factor.linesAreInner ? outer : inner, e.index(chunkElements));
-  Value at = e.add(tile, core.swizzled(line, chunk, lineBytes));
+  Value at = e.add(tile, computeChunkAddress(line, chunk));
   return core.loadMatrices(core.shared(at), factor.linesAreInner);
 }
 
@@ -204,6 +215,16 @@ Values Tile::right(Value tile, Value outer, int64_t offset, Value inner) {
   Value high = arith::RemUIOp::create(e.b, matrix, e.index(2));
   Value second = arith::DivUIOp::create(e.b, matrix, e.index(2));
   return load(tile, e.add(e.add(outer, offset), e.mul(second, 8)), e.add(e.mul(high, 8), inner));
+}
+
+Value Tile::describe(Warpgroup &warpgroup, Value tile, Value outer, int64_t offset, int64_t inner) {
+  // Per outer element: a line, or a 64th of a panel.
+  int64_t panelBytes = tileLines * lineBytes;
+  int64_t outerBytes = factor.linesAreInner ? panelBytes / panelElements : lineBytes;
+  int64_t innerBytes = factor.linesAreInner ? lineBytes : elementBytes;
+  return warpgroup.describe({factor.linesAreInner, lineBytes, panelBytes},
+                            e.add(tile, e.mul(outer, outerBytes)),
+                            offset * outerBytes + inner * innerBytes);
 }
 
 Values cuda::multiplyFragments(TensorCore &core, ArrayRef<Values> left, ArrayRef<Values> right,
@@ -231,9 +252,19 @@ SmallVector<Values> cuda::rightFragments(Tile &tile, Value at, Value outer, int6
 
 Pipeline::Pipeline(Frame &frame, TensorCore &core, WarpGrid grid, Factor left, Factor right,
                    int64_t step, int64_t stages, int64_t firstByte, bool unrolls)
-    : grid(grid), core(core), e(frame.e), left(frame, core, std::move(left), step),
-      right(frame, core, right, step), hasRight(static_cast<bool>(right.memory)), step(step),
-      stages(stages), firstByte(firstByte), unrolls(unrolls) {
+    : grid(grid), core(core), e(frame.e), left(frame, core, std::move(left), step, grid.warpgroups),
+      right(frame, core, right, step, grid.warpgroups), hasRight(static_cast<bool>(right.memory)),
+      step(step), stages(stages), firstByte(firstByte), unrolls(unrolls),
+      distance(grid.warpgroups ? stages - 2 : stages - 1) {
+  if (grid.warpgroups) {
+    warpgroup.emplace(frame, core);
+    groupRow =
+        e.mul(warpgroup->number(grid.rows / warpsPerWarpgroup), warpsPerWarpgroup * grid.tileRows);
+    Value within = arith::RemUIOp::create(e.b, frame.warp, e.index(warpsPerWarpgroup));
+    firstRow = e.add(groupRow, e.mul(within, fragmentRows));
+    firstColumn = e.index(0);
+    return;
+  }
   Value row = arith::DivUIOp::create(e.b, frame.warp, e.index(grid.columns));
   Value column = arith::RemUIOp::create(e.b, frame.warp, e.index(grid.columns));
   firstRow = e.mul(row, grid.tileRows);
@@ -263,7 +294,7 @@ void Pipeline::copyStage(const Shares &shares, Value number, Value stage) {
 
 void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
   Shares shares = computeShares(origin);
-  e.loop(e.index(0), e.index(stages - 1), 1, [&](Value number) {
+  e.loop(e.index(0), e.index(distance), 1, [&](Value number) {
     e.when(e.less(number, steps), [&] { copyStage(shares, number, getStageId(number)); });
     if (commits) {
       core.commit();
@@ -276,14 +307,12 @@ void Pipeline::fill(const Origin &origin, Value steps, bool commits) {
 // step s + stages - 1 overwrite.
 Values Pipeline::emitStep(const PipelineRun &run, const PipelineStep &at, ValueRange carried) {
   size_t count = hasRight ? static_cast<size_t>(grid.sums()) : 0;
-  core.wait(stages - 2);
-  core.barrier();
-  if (at.stageAhead) {
-    Value ahead = e.add(at.number, stages - 1);
-    e.when(e.less(e.toInteger(ahead), e.toInteger(run.steps)),
-           [&] { copyStage(run.shares, ahead, at.stageAhead); });
+  if (grid.warpgroups && hasRight) {
+    return emitWarpgroupStep(run, at, carried);
   }
-  core.commit();
+  core.wait(distance - 1);
+  core.barrier();
+  copyAhead(run, at);
   Values sums(carried.take_front(count)), own(carried.drop_front(count));
   if (!hasRight) {
     return run.each(at.number, at.stage, {}, own);
@@ -293,6 +322,48 @@ Values Pipeline::emitStep(const PipelineRun &run, const PipelineStep &at, ValueR
     sums = multiply(at.stage, e.index(inner), sums, a);
     own = run.each ? run.each(at.number, at.stage, a, own) : own;
   }
+  llvm::append_range(sums, own);
+  return sums;
+}
+
+void Pipeline::copyAhead(const PipelineRun &run, const PipelineStep &at) {
+  if (at.stageAhead) {
+    Value ahead = e.add(at.number, distance);
+    e.when(e.less(e.toInteger(ahead), e.toInteger(run.steps)),
+           [&] { copyStage(run.shares, ahead, at.stageAhead); });
+  }
+  core.commit();
+}
+
+// The products of a step run while the next step's barrier is passed. The barrier of step s proves
+// that every warp waited for the products of step s - 2, whose stage the copies of step s +
+// stages - 2 overwrite.
+Values Pipeline::emitWarpgroupStep(const PipelineRun &run, const PipelineStep &at,
+                                   ValueRange carried) {
+  auto count = static_cast<size_t>(grid.sums());
+  auto each = static_cast<size_t>(grid.columnFragments() * sumsPerFragment);
+  core.wait(distance - 1);
+  warpgroup->publish();
+  core.barrier();
+  Values own(carried.drop_front(count));
+  if (run.each) {
+    own = run.each(at.number, at.stage, {}, own);
+  }
+  Values sums = warpgroup->start(carried.take_front(count));
+  Value rightAt = e.add(at.stage, left.bytes());
+  for (int64_t inner = 0; inner < step; inner += fragmentInner) {
+    Value b = right.describe(*warpgroup, rightAt, firstColumn, 0, inner);
+    for (int64_t i = 0; i < grid.rowFragments(); ++i) {
+      Value a = left.describe(*warpgroup, at.stage, groupRow, i * warpgroupRows, inner);
+      auto part = MutableArrayRef<Value>(sums).slice(size_t(i) * each, each);
+      llvm::copy(warpgroup->multiply(a, left.source().linesAreInner, b,
+                                     right.source().linesAreInner, part),
+                 part.begin());
+    }
+  }
+  warpgroup->commit();
+  copyAhead(run, at);
+  sums = warpgroup->wait(1, sums);
   llvm::append_range(sums, own);
   return sums;
 }
@@ -310,11 +381,15 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
     done = e.mul(rounds, stages);
   }
   next = e.loop(done, steps, 1, next, [&](Value number, ValueRange carried) {
-    // After the unrolled rounds, fewer steps remain than the copies run ahead.
-    Value ahead = unrolls ? Value() : getStageId(e.add(number, stages - 1));
+    // After the unrolled rounds no more steps remain than the copies run ahead.
+    Value ahead = unrolls && distance == stages - 1 ? Value() : getStageId(e.add(number, distance));
     return emitStep(run, {number, getStageId(number), ahead}, carried);
   });
   keepRolled(e.b);
+  if (grid.warpgroups && hasRight) {
+    auto count = static_cast<size_t>(grid.sums());
+    llvm::copy(warpgroup->wait(0, ValueRange(next).take_front(count)), next.begin());
+  }
   return next;
 }
 
@@ -322,7 +397,7 @@ Values Pipeline::run(const Origin &origin, Value steps, ValueRange sums, Each ea
 Values Pipeline::emitRound(const PipelineRun &run, Value first, ValueRange carried) {
   Values next(carried);
   for (int64_t i = 0; i < stages; ++i) {
-    next = emitStep(run, {e.add(first, i), stageAt(i), stageAt(i + stages - 1)}, next);
+    next = emitStep(run, {e.add(first, i), stageAt(i), stageAt(i + distance)}, next);
   }
   return next;
 }

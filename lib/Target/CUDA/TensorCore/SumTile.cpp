@@ -30,7 +30,7 @@ void SumTile::store(const Values &sums, Value warpRow, Value warpColumn) {
   Value first = e.mul(at, floatBytes);
   for (size_t i = 0; i < sums.size(); i += 2) {
     int64_t fragment = int64_t(i) / sumsPerFragment, half = int64_t(i) % sumsPerFragment / 2;
-    int64_t down = fragment / grid.columnFragments() * fragmentRows + half * 8;
+    int64_t down = fragment / grid.columnFragments() * grid.fragmentStride() + half * 8;
     int64_t across = fragment % grid.columnFragments() * fragmentColumns;
     Value two = vector::FromElementsOp::create(e.b, VectorType::get({2}, e.b.getF32Type()),
                                                ValueRange{sums[i], sums[i + 1]});

@@ -20,6 +20,8 @@ struct Usage {
   int64_t stackBytes = 0;  ///< per thread
   int64_t spillBytes = 0;  ///< stores and loads, per thread
   int64_t sharedBytes = 0; ///< static, per block
+  /// ptxas waits for each wgmma before the next, because other instructions use the sums between.
+  bool serialized = false;
 };
 struct Binary {
   std::string cubin;
