@@ -422,6 +422,9 @@ int64_t Writer::reads(ArrayRef<StepRead> reads, const std::string &reader, bool 
     if (isOfBits(read) && !cast<SegmentsInterface>(read.reader).makesSegmentation()) {
       continue; // ends of segments select the row
     }
+    if (read.operand >= read.reader->getNumOperands()) {
+      continue; // the row before, in the rings of a recurrence
+    }
     ++count;
     std::string name = reader + (isFinal ? "" : " " + std::to_string(read.operand));
     line("due", name, numbers.at(read.source));
@@ -449,7 +452,12 @@ void Writer::step(const ModeProof &evaluate) {
       areBits.try_emplace(read.source, true).first->second &= isOfBits(read);
     }
   }
+  size_t values = 0;
   for (const auto &[value, step] : plan->values) {
+    if (!numbers.contains(value)) {
+      continue; // a state that only its own recurrence reads, as the numbered state of that
+    }
+    ++values;
     int64_t number = numbers.at(value);
     if (step.isGiven) {
       line("keep", number, step.keepsAll ? "all" : "0");
@@ -471,7 +479,7 @@ void Writer::step(const ModeProof &evaluate) {
         2 + (isCut ? 1 : 0) + reads(step.reads, std::to_string(number), /*isFinal=*/false);
   }
   obligations += reads(plan->finals, getDisplayName(plan->finals.front().reader), /*isFinal=*/true);
-  line("end", "step", plan->values.size(), "values", obligations, "obligations");
+  line("end", "step", values, "values", obligations, "obligations");
 }
 
 static void write(ModuleOp module, Writer &writer, int64_t operations) {

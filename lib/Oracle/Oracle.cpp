@@ -2,6 +2,7 @@
 #include "Attention.h"
 #include "Contract.h"
 #include "CrossEntropy.h"
+#include "Recurrence.h"
 #include "Rows.h"
 #include "Segments.h"
 
@@ -24,6 +25,7 @@ FailureOr<Judgement> sluice::oracle::judge(Operation *dispatch, const OracleLaun
           .Case<dispatch::WeightGradientOp>(with(judgeWeightGradient))
           .Case<dispatch::ScatterRowsOp>(with(judgeScatter))
           .Case<dispatch::SegmentScanOp>(with(judgeSegmentScan))
+          .Case<dispatch::RecurrenceOp>(with(judgeRecurrence))
           .Case<dispatch::AttentionOp>(with(judgeAttention))
           .Case<dispatch::AttentionBackwardOp>(with(judgeAttentionBackward))
           .Case<dispatch::CrossEntropyOp>(with(judgeCrossEntropy))

@@ -125,6 +125,9 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
     if (!relation || factor == 0) { // a read within the step of the op
       continue;
     }
+    if (flow.countCarried() > 0) { // all earlier rows are read through the row before
+      relation = IntegerSet::get(2, 1, {x - p}, {true});
+    }
     StepRead read;
     read.reader = &op;
     read.operand = operand.getOperandNumber();
@@ -142,6 +145,16 @@ bool Deriver::addReads(Operation &op, unsigned result, SmallVectorImpl<StepRead>
     if (std::string why = clocks.cross(op, op.getResult(result), all.terms, read); !why.empty()) {
       return refuse(&op, why);
     }
+    reads.push_back(read);
+  }
+  for (unsigned i = 0; i < flow.countCarried(); ++i) {
+    StepRead read;
+    read.reader = &op;
+    read.operand = op.getNumOperands() + i;
+    read.source = op.getResult(i);
+    read.relation = IntegerSet::get(2, 1, {x - p + 1}, {true});
+    read.position = x;
+    read.operandFactor = scales.getScaleFactor(read.source);
     reads.push_back(read);
   }
   return true;

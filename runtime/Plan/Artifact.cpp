@@ -238,7 +238,8 @@ void Artifact::chooseTarget(const std::string &wanted) {
       refuse(origin, "kernel \"" + kernel.name + "\" has no code for " + chosenTarget);
     }
     auto *function = reinterpret_cast<KernelFunction>(require(variant->second.symbol));
-    functions.push_back({function, variant->second.items, variant->second.scratchBytes});
+    functions.push_back(
+        {function, variant->second.items, variant->second.scratchBytes, variant->second.phases});
   }
 }
 

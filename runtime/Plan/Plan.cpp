@@ -298,7 +298,7 @@ private:
   }
 
   Variant readVariant(const StrictJson &json) const {
-    json.keys({"symbol", "items", "scratch_bytes"}, {"workspace_bytes", "counters"});
+    json.keys({"symbol", "items", "scratch_bytes"}, {"workspace_bytes", "counters", "phases"});
     Variant variant{json.at("symbol").string(), json.at("items").integer(0, mostItems),
                     json.at("scratch_bytes").integer(0, mostScratchBytes)};
     if (json.has("workspace_bytes")) {
@@ -306,6 +306,14 @@ private:
     }
     if (json.has("counters")) {
       variant.counters = json.at("counters").integer(0, plan.memory.arenaBytes / 4);
+    }
+    if (json.has("phases")) {
+      const StrictJson &phases = json.at("phases");
+      variant.phases = phases.integer(1, std::max<int64_t>(1, variant.items));
+      if (variant.items % variant.phases != 0) {
+        phases.fail("a divisor of the " + std::to_string(variant.items) + " items",
+                    std::to_string(variant.phases));
+      }
     }
     return variant;
   }

@@ -14,6 +14,7 @@ from attention import Attention
 from blocks import Blocks, activated
 from hashes import Hashes
 from predictors import Predictors
+from recurrence import Recurrences
 from segments import Segments
 from umst import Umst
 from weights import SharedTensors, Weights
@@ -44,7 +45,7 @@ class Stream:
         return self.at(torch.arange(self.x.shape[1])) if self.shift else self.x
 
 
-class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Umst, Weights):
+class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments, Umst, Weights):
     """Weights by name (`weights`, filled by `make`) and `logits`. `make(name, shape, kind)` returns one weight;
     kind is gain, bias, embedding or matrix."""
 
@@ -439,6 +440,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Segments, Umst, Weigh
             return Stream(*self.word_means(x, self.bits[stage["segments"]], source.counts))
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
+        if op == "recurrence":
+            return Stream(self.recurrence(prefix, stage, x), source.factor)
         if op == "umst":
             return Stream(self.umst(prefix, stage, x, self.bits[stage["segments"]], source.counts), 1, counts=source.counts)
         if op == "attend":

@@ -64,6 +64,8 @@ class Weights:
             self.declare_layer(prefix, self.settings(stage))
         elif op == "shift" and stage.get("start") == "null":
             self.weight(prefix + "start.weight", (d,), "embedding")
+        elif op == "recurrence":
+            self.declare_recurrence(prefix, stage)
         elif op == "norm":
             self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
         elif op == "boundaries" and "ratio" in stage:

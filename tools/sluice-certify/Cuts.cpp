@@ -200,7 +200,12 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   // Derives a mean or maximum of the rows from e(m - 1) to before e(m).
   bool isLate = isPool && (method < 3 || isMaximum) && cut.begins;
   x = stored(path + ".rows", isLate ? earlier(path + ".before", x) : x);
-  x = !isPool && method == 2 ? smoothed(path, x, cut) : x;
+  if (!isPool && method == 2) { // moving averages
+    size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
+    left = make("map", path + ".left", {left});
+    x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
+    x = doubled(path + ".smooth.", x, left);
+  }
   if (isMaximum) { // each row has the maximum of the rows of its segment up to it
     size_t open = make("map", path + ".unset", {cut.bits});
     open = make("map", path + ".left", {earlier(path + ".open", open)});
@@ -259,14 +264,6 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
     terms.push_back(linear("output", make("map", path + ".mix", mixed)));
   }
   return make("map", path + ".sum", terms);
-}
-
-/// Derives moving averages of rows of segments.
-size_t Deriver::smoothed(const std::string &path, size_t x, const SegmentCut &cut) {
-  size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
-  left = make("map", path + ".left", {left});
-  x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
-  return doubled(path + ".smooth.", x, left);
 }
 
 /// Derives a scan over all rows of a text.

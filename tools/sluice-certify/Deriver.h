@@ -100,7 +100,7 @@ private:
   };
   const SegmentCut &findCut(const Fields &fields) const;
   using ThroughCut = size_t(const std::string &name, size_t x, const SegmentCut &cut);
-  ThroughCut pooled, ownRows, smoothed;
+  ThroughCut pooled, ownRows;
   size_t attendRange(const std::string &name, std::vector<size_t> x, const SegmentCut *cut);
   size_t ones(const std::string &path, const SegmentCut &cut) {
     return make("map", path + ".ones", {cut.bits});

@@ -254,7 +254,7 @@ EndsRead::EndsRead(const ModelGraph &graph, size_t value, size_t operand, bool i
   if (!result.op->isLazy()) {
     question.require(p);
   }
-  relate(question, result.reads[operand], p, q, inStep && result.op->isCountedOn());
+  relate(question, result.reads[operand], p, q, inStep && result.op->readsOwnRow());
   for (; inStep && graph.values[source].op->isLazy(); source = graph.values[source].operands[0]) {
     Form reader = std::exchange(q, question.fresh());
     relate(question, graph.values[source].reads[0], reader, q);

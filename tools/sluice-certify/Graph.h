@@ -77,12 +77,13 @@ struct Op {
     Lazy,   ///< not stored: reads outside its scale continue to its operand
     Tokens, ///< contains the tokens themselves
     Counts, ///< a step computes a row from the previous one and its own bit
-    Ends    ///< the same, and its rows are the ends of segments
+    Ends,   ///< the same, and its rows are the ends of segments
+    Recurs  ///< a step computes a row from the previous one and its own row of the operands
   } trait = None;
 
   bool isLazy() const { return trait == Lazy; }
   bool endsSegments() const { return trait == Ends; }
-  bool isCountedOn() const { return trait == Counts || trait == Ends; }
+  bool readsOwnRow() const { return trait == Counts || trait == Ends || trait == Recurs; }
 };
 
 constexpr size_t mostValues = size_t{1} << 20;

@@ -30,6 +30,7 @@ const Op &certify::findOp(const std::string &name) {
       {"fold", {Group}, 1},
       {"upsample", {Moved}, 1, Op::Lazy},
       {"unfold", {Moved}, 1, Op::Lazy},
+      {"recurrence", {UpTo, UpTo}, 1, Op::Recurs},
       {"segment_counts", {UpTo}, 1, Op::Counts},
       {"segment_ends", {BitsToEnd}, 1, Op::Ends},
       {"pool_segments", {Segment, Bits, Unread, Ends}, 4},

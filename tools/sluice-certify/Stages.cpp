@@ -25,6 +25,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
+      {"recurrence", {"cell width from to", &D::projectStage}},
       {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
       {"shift", {"by start from to", &D::rowStage}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage}},
@@ -111,8 +112,9 @@ size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x)
 
 size_t Deriver::projectStage(const Fields &fields, const std::string &path, size_t x) {
   bool isActive = isActivated(fields, "activation");
-  return fields.find("with") ? project(path, x, partner(fields, x), isActive)
-                             : project(path, x, {}, isActive);
+  std::optional<size_t> with = fields.find("with") ? partner(fields, x) : std::optional<size_t>();
+  x = project(path, x, with, isActive);
+  return fields.text("op") == "recurrence" ? make("recurrence", path + ".recurrence", {x}) : x;
 }
 
 /// Derives sums of any rows of an input, which the proof rejects for tokens, or over segments.

@@ -153,8 +153,10 @@ void StepReader::value(size_t index) {
   mine.burst = this->number("burst " + number + " ", /*orAll=*/false);
   ++obligations;
   judge.demand(plusOne(mine.schedule), mine.schedule.of(makeLinear(1, mine.burst)), false, "p");
-  demand(mine.ring <= 0 || mine.ring >= mine.burst, "rows of one step would share a slot");
-  bool counts = value.op->isCountedOn();
+  bool recurs = value.op->trait == Op::Recurs; // reads the row before the first one of the step
+  demand(mine.ring < 0 || mine.ring >= mine.burst + recurs || (mine.ring == 0 && !recurs),
+         "rows of one step would share a slot");
+  bool counts = value.op->readsOwnRow() && !recurs;
   if (counts) { // of values that the step's own bit decides
     obligation("own " + number);
     const Bound &bits = step.values[value.operands[0]].schedule;
@@ -165,14 +167,13 @@ void StepReader::value(size_t index) {
     if (value.isUnread(i) || value.getPattern(i) == Pattern::Bits) {
       continue; // counts, or ends, give it
     }
-    const RowRelation &relation = value.reads[i];
+    RowRelation relation = recurs || counts ? parseRelation("at p") : value.reads[i];
     demand(relation.kind != RowRelation::Keys || !graph.values[value.operands[i]].op->isLazy(),
            "attention over positions that are not stored is not known to the step");
-    if (value.segments || relation.hasEnds()) {
+    if (value.segments || value.reads[i].hasEnds()) {
       demandThroughEnds(reader, mine.schedule, EndsRead(graph, index, i, /*inStep=*/true));
     } else {
-      demandRead(reader, mine.schedule,
-                 followRead(graph, counts ? parseRelation("at p") : relation, value.operands[i]));
+      demandRead(reader, mine.schedule, followRead(graph, relation, value.operands[i]));
     }
   }
 }
@@ -310,7 +311,8 @@ public:
              step.values[i].schedule.at(computed[i]) <= t;
            ++computed[i]) {
         for (size_t operand = 0; operand < value.operands.size(); ++operand) {
-          visit(value.reads[operand], value.operands[operand], computed[i], t);
+          visit(value.op->readsOwnRow() ? parseRelation("at p") : value.reads[operand],
+                value.operands[operand], computed[i], t);
         }
       }
       int64_t rows = computed[i] - before[i];

@@ -39,8 +39,8 @@ enum class StepCrossing {
 /// `position`(x) of `source`, for every (p, x) in `relation` with `position`(x) >= 0.
 struct StepRead {
   mlir::Operation *reader = nullptr;
-  unsigned operand = 0;
-  mlir::Value source; ///< a stored value, or the function's tokens
+  unsigned operand = 0; ///< after the operands come the carried results of a recurrence
+  mlir::Value source;   ///< a stored value, or the function's tokens
   /// Dims p, x, where x is a position of the reader's operand; symbol n, the operand's valid
   /// length. For an op on the scale of one position, p is the step.
   mlir::IntegerSet relation;

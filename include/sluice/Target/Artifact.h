@@ -22,6 +22,7 @@ struct KernelRecord {
     int64_t items = 0, scratchBytes = 0;
     int64_t workspaceBytes = 0;
     int64_t counters = 0; ///< i32 counters before the workspace
+    int64_t phases = 1;   ///< equal runs of items, one after another
   };
   /// One launch of the kernel on a GPU.
   struct StageRecord {

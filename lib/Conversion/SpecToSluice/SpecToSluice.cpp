@@ -25,6 +25,7 @@ static StageConversions getConversions() {
   populateEmbeddingConversions(conversions);
   populateLayerConversions(conversions);
   populateMapConversions(conversions);
+  populateRecurrenceConversions(conversions);
   populateResamplingConversions(conversions);
   populateBoundariesConversions(conversions);
   populateGraphConversions(conversions);

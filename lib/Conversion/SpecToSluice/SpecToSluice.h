@@ -50,6 +50,7 @@ private:
 void populateEmbeddingConversions(StageConversions &conversions);
 void populateLayerConversions(StageConversions &conversions);
 void populateMapConversions(StageConversions &conversions);
+void populateRecurrenceConversions(StageConversions &conversions);
 void populateResamplingConversions(StageConversions &conversions);
 void populateBoundariesConversions(StageConversions &conversions);
 void populateGraphConversions(StageConversions &conversions);

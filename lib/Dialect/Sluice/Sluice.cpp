@@ -6,6 +6,7 @@
 #include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Dialect/Sluice/Recurrence.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Support/Limits.h"
 
@@ -51,6 +52,10 @@ void SluiceDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "sluice/Dialect/Sluice/HashedOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "sluice/Dialect/Sluice/RecurrenceOps.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

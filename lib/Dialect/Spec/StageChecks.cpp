@@ -40,8 +40,8 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, DropoutOp, BoundariesOp,
-              ShiftOp, ShortenOp, UpsampleOp>(stage);
+              ProjectOp, RecurrenceOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, DropoutOp,
+              BoundariesOp, ShiftOp, ShortenOp, UpsampleOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to
@@ -56,8 +56,8 @@ static bool readsSegments(Operation *stage) {
   if (auto layers = dyn_cast<LayersOp>(stage)) {
     return !layers.getScales();
   }
-  return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ProjectOp, DropoutOp, ShortenOp, UpsampleOp,
-             BoundariesOp, AttendOp>(stage);
+  return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ProjectOp, RecurrenceOp, DropoutOp, ShortenOp,
+             UpsampleOp, BoundariesOp, AttendOp>(stage);
 }
 
 LogicalResult spec::verifyAxis(Operation *stage, Value input) {

@@ -386,6 +386,13 @@ Type ProjectOp::computeResultType() {
 }
 void ProjectOp::setDerivedDefaults() {}
 
+LogicalResult RecurrenceOp::verify() { return verifyAxis(*this, getInput()); }
+Type RecurrenceOp::computeResultType() {
+  StreamType input = getStream(getInput());
+  return getWidth() ? withWidth(input, *getWidth()) : input;
+}
+void RecurrenceOp::setDerivedDefaults() {}
+
 //===----------------------------------------------------------------------===//
 // Edges
 //===----------------------------------------------------------------------===//

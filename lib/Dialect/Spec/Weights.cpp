@@ -348,6 +348,16 @@ void ProjectOp::listWeights(WeightList &list) {
   }
 }
 
+/// Lists the maps of the input and of the state to the four gates. All matrices begin with the
+/// deviation of numbers uniform in +-1/sqrt(state), as torch.nn.LSTM has.
+void RecurrenceOp::listWeights(WeightList &list) {
+  constexpr int64_t gates = 4;
+  int64_t own = getStream(getInput()).getWidth(), state = getStream(getResult()).getWidth();
+  double shrink = std::sqrt(3 * static_cast<double>(state) / static_cast<double>(own));
+  list.addLinear("input", gates * state, own, shrink, /*hasBias=*/true);
+  list.addMatrix("state", gates * state, state, std::sqrt(3.0));
+}
+
 //===----------------------------------------------------------------------===//
 // Segments
 //===----------------------------------------------------------------------===//

@@ -47,8 +47,12 @@ static std::string explain(Operation *dispatch, ArrayRef<const cuda::Target *> t
 /// the same in every artifact.
 static void nameByContents(const cuda::Kernel &kernel, ModuleOp module) {
   std::string symbol = llvm::join_items('_', kernel.kind, toShortHash(hashModule(module)));
+  DenseSet<Operation *> named; // a stage may be launched again
   for (const cuda::KernelStage &stage : kernel.stages) {
     func::FuncOp function = stage.function;
+    if (!named.insert(function).second) {
+      continue;
+    }
     function.setName(symbol + function.getName().drop_front(initialName.size()).str());
   }
 }

@@ -171,7 +171,7 @@ static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Ta
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
     record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes,
-                               kernel->workspaceBytes, kernel->counters});
+                               kernel->workspaceBytes, kernel->counters, kernel->phases});
   }
   return success();
 }

@@ -33,6 +33,7 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
           b.getDictionaryAttr({
               b.getNamedAttr("counters", b.getI64IntegerAttr(variant.counters)),
               b.getNamedAttr("items", b.getI64IntegerAttr(variant.items)),
+              b.getNamedAttr("phases", b.getI64IntegerAttr(variant.phases)),
               b.getNamedAttr("scratch_bytes", b.getI64IntegerAttr(variant.scratchBytes)),
               b.getNamedAttr("symbol", b.getStringAttr(variant.symbol)),
               b.getNamedAttr("workspace_bytes", b.getI64IntegerAttr(variant.workspaceBytes)),
@@ -462,6 +463,9 @@ static json::Object variantsToJson(const KernelRecord &record) {
     if (variant.workspaceBytes > 0) {
       object["workspace_bytes"] = variant.workspaceBytes;
       object["counters"] = variant.counters;
+    }
+    if (variant.phases > 1) {
+      object["phases"] = variant.phases;
     }
     variants[variant.target] = std::move(object);
   }

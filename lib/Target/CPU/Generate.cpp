@@ -7,6 +7,7 @@
 #include "Attention/Attention.h"
 #include "Contract/Contract.h"
 #include "CrossEntropy/CrossEntropy.h"
+#include "Recurrence/Recurrence.h"
 #include "Rows/Rows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -38,6 +39,9 @@ FailureOr<cpu::Kernel> cpu::generateKernel(Operation *op, ModuleOp module, Strin
       })
       .Case([&](dispatch::ScatterRowsOp scatter) {
         return generateScatterRows(scatter, module, name, target);
+      })
+      .Case([&](dispatch::RecurrenceOp recurrence) {
+        return generateRecurrence(recurrence, module, name, target);
       })
       .Case([&](dispatch::SegmentScanOp scan) {
         return generateSegmentScan(scan, module, name, target);

@@ -6,6 +6,7 @@
 #include "Attention/Attention.h"
 #include "Contract/Contract.h"
 #include "CrossEntropy/CrossEntropy.h"
+#include "Recurrence/Recurrence.h"
 #include "Rows/Rows.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -30,6 +31,9 @@ FailureOr<cuda::Kernel> cuda::generateKernel(Operation *op, ModuleOp module, Str
         return generateAttentionBackward(attention, module, name);
       })
       .Case([&](dispatch::RowsOp rows) { return generateRows(rows, module, name); })
+      .Case([&](dispatch::RecurrenceOp recurrence) {
+        return generateRecurrence(recurrence, module, name);
+      })
       .Case([&](dispatch::ScatterRowsOp scatter) {
         return generateScatterRows(scatter, module, name);
       })

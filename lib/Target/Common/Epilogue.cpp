@@ -54,10 +54,12 @@ Value Epilogue::emitRandom(dispatch::RandomOp random, const EpiloguePlace &place
   return emitUniform(b, elements, random.getId(), draw.firstStream, drawStep, draw.seed, draw.word);
 }
 
-FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &mapping) {
+/// Emits an elementwise op on vectors of `lanes` elements.
+static FailureOr<Operation *> emitElementwise(ImplicitLocOpBuilder &b, Operation *source,
+                                              IRMapping &mapping, int64_t lanes) {
   if (auto constant = dyn_cast<arith::ConstantOp>(source)) {
-    TypedAttr value =
-        DenseElementsAttr::get(getVectorType(constant.getType()), Attribute(constant.getValue()));
+    TypedAttr value = DenseElementsAttr::get(VectorType::get({lanes}, constant.getType()),
+                                             Attribute(constant.getValue()));
     return arith::ConstantOp::create(b, value).getOperation();
   }
   if (!OpTrait::hasElementwiseMappableTraits(source) || source->getNumRegions() > 0) {
@@ -66,9 +68,25 @@ FailureOr<Operation *> Epilogue::emitElementwise(Operation *source, IRMapping &m
   }
   Operation *copy = b.clone(*source, mapping);
   for (OpResult result : copy->getResults()) {
-    result.setType(getVectorType(result.getType()));
+    result.setType(VectorType::get({lanes}, result.getType()));
   }
   return copy;
+}
+
+FailureOr<SmallVector<Value>> target::emitScalarBlock(ImplicitLocOpBuilder &b, Block &block,
+                                                      ValueRange arguments) {
+  IRMapping mapping;
+  mapping.map(block.getArguments(), arguments);
+  int64_t lanes = cast<VectorType>(arguments[0].getType()).getDimSize(0);
+  for (Operation &source : block.without_terminator()) {
+    FailureOr<Operation *> copy = emitElementwise(b, &source, mapping, lanes);
+    if (failed(copy)) {
+      return failure();
+    }
+    mapping.map(source.getResults(), (*copy)->getResults());
+  }
+  return llvm::map_to_vector(block.getTerminator()->getOperands(),
+                             [&](Value value) { return mapping.lookup(value); });
 }
 
 FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const EpiloguePlace &place) {
@@ -96,7 +114,7 @@ FailureOr<SmallVector<Value>> Epilogue::emit(ValueRange arguments, const Epilogu
       value = vector::BroadcastOp::create(b, getVectorType(b.getI32Type()),
                                           arith::IndexCastOp::create(b, b.getI32Type(), position));
     } else {
-      FailureOr<Operation *> copy = emitElementwise(&source, mapping);
+      FailureOr<Operation *> copy = emitElementwise(b, &source, mapping, lanes);
       if (failed(copy)) {
         return failure();
       }

@@ -51,28 +51,34 @@ private:
     CpuDevice *device;
     KernelFunction kernel;
     const int64_t *arguments;
+    int64_t first; ///< item of the phase
   };
 
   void runItems(const Launch &node) {
-    const auto &[kernel, items, scratchBytes] = loaded->kernels()[static_cast<size_t>(node.kernel)];
-    Items all{this, kernel, node.arguments.data()};
+    const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
+    int64_t each = kernel.items / kernel.phases, grain = getGrain(node.kernel, each, kernel.phases);
+    Items all{this, kernel.function, node.arguments.data(), 0};
     auto run = [](void *context, int64_t first, int64_t last, int thread) {
       const Items &of = *static_cast<const Items *>(context);
       uint8_t *scratch = of.device->scratch[static_cast<size_t>(thread)].get();
       for (int64_t item = first; item < last; ++item) {
-        of.kernel(of.device->arena.get(), of.arguments, item, scratch);
+        of.kernel(of.device->arena.get(), of.arguments, of.first + item, scratch);
       }
     };
-    workers->run(run, &all, items, getGrain(node.kernel, items));
+    for (int64_t phase = 0; phase < kernel.phases; ++phase, all.first += each) {
+      workers->run(run, &all, each, grain);
+    }
   }
 
-  /// Returns the number of items per piece. A launch of a few microseconds is one piece on the
-  /// calling thread, because waking another thread would cost more. Other launches have up to 16
-  /// pieces per thread, enough to balance items of unequal cost at about 20 ns per piece.
-  int64_t getGrain(int64_t number, int64_t items) const {
+  /// Returns the number of items per piece, of the items of a phase. A phase of a few microseconds
+  /// is one piece on the calling thread, because waking another thread would cost more. Other
+  /// phases have up to 16 pieces per thread, enough to balance items of unequal cost at about 20 ns
+  /// per piece.
+  int64_t getGrain(int64_t number, int64_t items, int64_t phases) const {
     constexpr int64_t fewBytes = 64 << 10, fewFlops = 128 << 10;
     const PlanKernel &kernel = plan().kernels[static_cast<size_t>(number)];
-    bool isShort = kernel.bytes < fewBytes && kernel.flops < fewFlops;
+    auto count = static_cast<double>(phases);
+    bool isShort = kernel.bytes < fewBytes * count && kernel.flops < fewFlops * count;
     return isShort ? items : std::max<int64_t>(1, items / (16 * threadCount));
   }
 

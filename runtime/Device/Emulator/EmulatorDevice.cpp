@@ -137,8 +137,8 @@ private:
       if (timing) {
         count(counts, kernelTimes[static_cast<size_t>(launch.kernel)].counts);
       }
-      checkCounters(kernel, variant, launch);
     }
+    checkCounters(kernel, variant, launch);
   }
 
   static void count(const SluiceEmulatorCounts &from, KernelCounts &to) {
@@ -251,10 +251,12 @@ private:
   }
 
   /// Returns the buffers that a launch may touch; for an operand that exists only in part in a
-  /// bucket, that part. Results and the workspace are uninitialized before the first stage.
+  /// bucket, that part. Results and the workspace are uninitialized before the first stage; but a
+  /// recurrence of a decode step reads a row of its results that an earlier launch stored.
   std::vector<SluiceEmulatorBuffer> getBuffers(const PlanKernel &kernel,
                                                const DeviceVariant &variant, const Launch &launch,
                                                bool later) {
+    bool readsResults = later || kernel.name.starts_with("recurrence_");
     std::vector<SluiceEmulatorBuffer> buffers;
     auto add = [&](const char *name, int64_t offset, int64_t bytes, bool written, bool filled) {
       buffers.push_back(
@@ -274,7 +276,7 @@ private:
       }
       for (int64_t run = 0; run < runs.count; ++run) {
         add(name, launch.arguments[i] + run * runs.stride, runs.bytes, operand.written,
-            later || !operand.written);
+            readsResults || !operand.written);
       }
     }
     for (const char *name : {"length", "rows", "step", "seed", "draw_rows"}) {

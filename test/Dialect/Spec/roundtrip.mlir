@@ -41,6 +41,8 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
   %12 = spec.upsample %11 {factor = 2 : i64, method = #spec<upsample_method split>, path = "stages.12"} : (!spec.stream<tokens by 2, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.project{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %13 = spec.project %12, %10 {activation = #spec<activation gelu>, path = "stages.13"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK: spec.recurrence{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 6>
+  %recurrent = spec.recurrence %13 {cell = #spec<cell lstm_capped>, path = "stages.30", width = 6 : i64} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 6>
 // CHECK: spec.replace{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %14 = spec.replace %13, %10 {block = 2 : i64, path = "stages.14"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.feed_forward{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>

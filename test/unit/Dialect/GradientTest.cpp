@@ -309,6 +309,35 @@ std::string windowReadPastTheEnd() {
          s4d4 + " return %d : " + s4d4 + " }";
 }
 
+/// h[p] = a[p] h[p - 1] + b[p], of 2 columns.
+std::string linearRecurrence(const std::string &attributes) {
+  return "(%x: " + s1d4 + ") -> !sluice.seq<@s1, 2, f32> { %h = sluice.recurrence %x " +
+         attributes +
+         " { ^bb0(%a: f32, %b: f32, %before: f32): %m = arith.mulf %a, %before : f32 "
+         "%n = arith.addf %m, %b : f32 sluice.yield %n : f32 } : (" +
+         s1d4 + ") -> !sluice.seq<@s1, 2, f32> return %h : !sluice.seq<@s1, 2, f32> }";
+}
+
+/// An LSTM of one column, both states of which are read; rows are reset by the signs of %r.
+std::string lstm(const std::string &attributes, bool resets) {
+  std::string state = "!sluice.seq<@s1, 1, f32>", weight = "tensor<4x1xf32>";
+  std::string gate = "{ ^bb0(%i: f32, %f: f32, %g: f32, %o: f32, %h: f32, %c: f32): "
+                     "%si = math.tanh %i : f32 %sf = math.tanh %f : f32 %tg = math.tanh %g : f32 "
+                     "%so = math.tanh %o : f32 %kept = arith.mulf %sf, %c : f32 "
+                     "%new = arith.mulf %si, %tg : f32 %cell = arith.addf %kept, %new : f32 "
+                     "%tc = math.tanh %cell : f32 %y = arith.mulf %so, %tc : f32 "
+                     "sluice.yield %y, %cell : f32, f32 }";
+  return "(%x: " + s1d4 + ", %u: " + weight + ", %r: " + state + ") -> (" + state + ", " + state +
+         ") { %large = sluice.map(%r) { ^bb0(%v: f32): %z = arith.constant 0.0 : f32 "
+         "%one = arith.constant 1.0 : f32 %is = arith.cmpf ogt, %v, %z : f32 "
+         "%bit = arith.select %is, %one, %z : f32 sluice.yield %bit : f32 } : (" +
+         state + ") -> " + state + " %bits = sluice.sum_columns %large : (" + state +
+         ") -> !sluice.seq<@s1, 0, f32> %h, %c, %s = sluice.recurrence %x weight %u" +
+         (resets ? " reset %bits " : " ") + attributes + gate + " : (" + s1d4 + ", " + weight +
+         (resets ? ", !sluice.seq<@s1, 0, f32>" : "") + ") -> (" + state + ", " + state + ", " +
+         s1d4 + ") return %h, %c : " + state + ", " + state + " }";
+}
+
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
@@ -369,6 +398,14 @@ std::vector<Case> cases() {
        attention(1, "p - q >= 0", scaled, false, ", dropout = 0.375 : f32, random_id = 9 : i64")},
       {"shift", differences, rescale("shift %x by 3", s1d4, s1d4)},
       {"shift_back", differences, rescale("shift %x by -2", s1d4, s1d4)},
+      {"recurrence_linear", differences, linearRecurrence("")},
+      {"recurrence_reset_every", differences,
+       linearRecurrence("attributes {reset_at = 1 : i64, reset_every = 3 : i64}")},
+      {"recurrence_reversed", differences, linearRecurrence("attributes {reversed}")},
+      {"lstm", differences, lstm("", false)},
+      {"lstm_reset", differences, lstm("", true)},
+      {"lstm_reset_every", differences, lstm("attributes {reset_every = 4 : i64} ", false)},
+      {"lstm_reversed_reset", differences, lstm("attributes {reversed} ", true)},
       {"start", differences, start(s1d4, 3)},
       {"start_beyond_the_sequence", differences, start(s4d4, 5)},
       {"start_read_past_the_end", differences, startReadPastTheEnd()},

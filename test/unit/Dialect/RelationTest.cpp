@@ -210,6 +210,12 @@ TEST_P(RelationTest, LatestIsTheLastPositionOfTheRelation) {
   " return %y : " TO " }"
 
 /// A shift on one scale whose first rows are a tensor.
+#define RECURRENCE(ATTRIBUTES)                                                                     \
+  "(%x: " SEQ("s2", 4) ") -> " SEQ(                                                                \
+      "s2", 2) " { %h = sluice.recurrence %x " ATTRIBUTES                                          \
+               " { ^bb0(%a: f32, %b: f32, %c: f32): %m = arith.mulf %a, %c : f32 "                 \
+               "%n = arith.addf %m, %b : f32 sluice.yield %n : f32 } : (" SEQ(                     \
+                   "s2", 4) ") -> " SEQ("s2", 2) " return %h : " SEQ("s2", 2) " }"
 #define START(BY, SCALE)                                                                           \
   "(%x: " SEQ(SCALE, 2) ", %r: tensor<2xf32>) -> " SEQ(                                            \
       SCALE, 2) " { %y = sluice.start %x, %r " BY                                                  \
@@ -315,6 +321,8 @@ const RelationCase cases[] = {
     {"shift_7", RESCALE("shift", "by 7", SEQ("s1", 2), SEQ("s1", 2))},
     {"clear_padding", RESCALE("clear_padding", "fill 0.0", SEQ("g1", 2), SEQ("g1", 2))},
     {"shift_back_2", RESCALE("shift", "by -2", SEQ("s1", 2), SEQ("s1", 2))},
+    {"recurrence", RECURRENCE("")},
+    {"recurrence_reversed", RECURRENCE("attributes {reversed}")},
     {"start_1", START("by 1", "s1")},
     {"start_3_coarse", START("by 3", "s4")},
     {"shorten_1", RESCALE("shorten", "factor 1", SEQ("s1", 2), SEQ("s1", 2))},

@@ -199,7 +199,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                                            "widths", "groups", "blt", "attend", "flow", "pairs",
                                            "signed", "graph", "lsh-causal", "drawn", "taught",
                                            "spikes", "shared", "trax", "umst", "umst-code",
-                                           "umst-pooling", "umst-linear", "gat", "multi-stage"),
+                                           "umst-pooling", "umst-linear", "gat", "multi-stage",
+                                           "recurrent"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

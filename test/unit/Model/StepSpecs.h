@@ -43,6 +43,16 @@ constexpr const char *replacedOnce = R"json({"sluice": 1, "vocabulary": 9, "cont
   "stages": [{"op": "embedding", "to": "rows"}, {"op": "shorten", "factor": 3}, {"op": "upsample", "factor": 3, "to": "groups"},
     {"op": "replace", "with": "groups", "block": 3, "start": 2, "from": "rows"}, {"op": "layer"}, {"op": "head"}]})json";
 
+/// Recurrences over tokens, over groups of which the first token makes three rows due, and over
+/// segments.
+constexpr const char *recurrent = R"json({"sluice": 1, "vocabulary": 37, "context": 14, "batch": 3,
+  "width": 8, "stages": [{"op": "embedding"}, {"op": "recurrence", "width": 11, "to": "rows"},
+    {"op": "shift", "by": 5}, {"op": "shorten", "factor": 2}, {"op": "recurrence", "cell": "lstm_capped"},
+    {"op": "upsample", "factor": 2}, {"op": "add", "with": "rows", "to": "both"},
+    {"op": "boundaries", "name": "words", "rule": "whitespace"},
+    {"op": "shorten", "segments": "words", "method": "last"}, {"op": "recurrence"},
+    {"op": "upsample", "segments": "words"}, {"op": "add", "with": "both"}, {"op": "head", "tied": false}]})json";
+
 /// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
 constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
   "width": 24, "precision": {"compute": "bf16", "residual": "bf16"},

@@ -197,6 +197,7 @@ INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
                          ::testing::Values(Family{"Upsampled", coarseHead},
                                            Family{"Shifted", lateHead},
                                            Family{"ShiftedGroups", lateGroups},
+                                           Family{"Recurrent", recurrent},
                                            Family{"Replaced", replaced}),
                          [](const auto &info) { return std::string(info.param.name); });
 

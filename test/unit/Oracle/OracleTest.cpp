@@ -4,6 +4,7 @@
 #include "sluice/Oracle/Oracle.h"
 #include "../Target/AttentionReference.h"
 #include "../Target/LengthCases.h"
+#include "../Target/RecurrenceCase.h"
 #include "../Target/StepCases.h"
 
 #include "mlir/IR/Verifier.h"
@@ -441,4 +442,35 @@ TEST_F(OracleTest, DetectsRowsOfAnotherStep) {
          keys = randomFloats(decode.key().elements(), 6);
   EXPECT_FALSE(judge(decode.text(), {rows, keys, keys}, 3, 1, 1));
   EXPECT_TRUE(judge(decode.text(), {rows, keys, keys}, 3, 3, 8)) << "a key less";
+}
+
+/// Rows in both directions, cut off by numbers and by places, of ragged texts and of a step.
+TEST_F(OracleTest, AcceptsRecurrences) {
+  for (int64_t columns : {1, 19, 40}) {
+    for (const RecurrenceCase &one : RecurrenceCase::list(columns)) {
+      CheckedLaunch judged(one.text());
+      ASSERT_TRUE(judged.kernel.loaded());
+      KernelInputs launch = one.launch();
+      launch.shuffle = 3;
+      launch.threads = 2;
+      expectRight(judged, launch);
+    }
+  }
+  RecurrenceCase step{19, ", weighted, resets", /*isScheduled=*/true};
+  CheckedLaunch judged(step.text());
+  expectRight(judged, {.operands = {randomFloats(19 * 19, 1),
+                                    randomFloats(18 * 19, 2),
+                                    randomIntegers(18, 3, 2),
+                                    {0, 3, 3, 0, 1, 1}}});
+}
+
+/// A weight that the kernel did not read makes the products of every row but the first wrong.
+TEST_F(OracleTest, DetectsAnotherRecurrentWeight) {
+  RecurrenceCase test{19, ", weighted"};
+  CheckedLaunch judged(test.text());
+  judged.spoilOperand(0, [](float &number) { number += 0.01F; });
+  expectRight(
+      judged,
+      {.operands = {randomFloats(19 * 19, 1), randomFloats(18 * 19, 2)}, .length = 9, .rows = 2});
+  EXPECT_TRUE(judged.spoiledResult.isWrong());
 }

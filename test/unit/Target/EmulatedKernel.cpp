@@ -195,12 +195,12 @@ void EmulatedKernel::launch(Arena &arena, const emulator::Options &options) {
                         reinterpret_cast<uint64_t>(arena.arguments.data())};
     launch.buffers = arena.buffers;
     if (i > 0) {
-      // The later launches read the results of the first; launches of cross-entropy its losses,
-      // too.
+      // The later launches read the workspace of the first; launches of cross-entropy and of
+      // recurrences its results, too.
       launch.buffers.back().writes = emulator::Writes::None;
       launch.buffers.back().initialized = true;
       for (emulator::Buffer &buffer : launch.buffers) {
-        buffer.initialized |= isa<dispatch::CrossEntropyOp>(dispatch);
+        buffer.initialized |= isa<dispatch::CrossEntropyOp, dispatch::RecurrenceOp>(dispatch);
       }
     }
     reports.push_back(emulators[i]->launch(launch, options));

@@ -15,6 +15,7 @@
 #include "llvm/TargetParser/Host.h"
 #include "gtest/gtest.h"
 #include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <dlfcn.h>
@@ -248,13 +249,20 @@ std::vector<std::vector<float>> LoadedKernel::run(const KernelInputs &launch) co
   std::vector<uint8_t> before(arena.get(), arena.get() + used);
   std::vector<int64_t> order(items_);
   std::iota(order.begin(), order.end(), 0);
+  int64_t each = items_ / kernel_.phases; // items of a phase, in any order
   if (launch.shuffle) {
-    std::shuffle(order.begin(), order.end(), std::mt19937(launch.shuffle));
+    std::mt19937 random(launch.shuffle);
+    for (int64_t first = 0; first < items_; first += each) {
+      std::shuffle(order.begin() + first, order.begin() + first + each, random);
+    }
   }
+  std::barrier phase(launch.threads);
   auto work = [&](unsigned thread) {
     auto scratch = makeMemory(kernel_.scratchBytes);
-    for (size_t i = thread; i < order.size(); i += launch.threads) {
-      function(arena.get(), arguments.data(), order[i], scratch.get());
+    for (int64_t first = 0; first < items_; first += each, phase.arrive_and_wait()) {
+      for (int64_t i = thread; i < each; i += launch.threads) {
+        function(arena.get(), arguments.data(), order[size_t(first + i)], scratch.get());
+      }
     }
     EXPECT_EQ(get<float>(scratch.get() + (kernel_.scratchBytes + 63) / 64 * 64), garbage)
         << "scratch overrun";

@@ -438,6 +438,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Named("BottomUpAndRetina", sluice::testing::bottomUpAndRetina),
                       Named("AttentionBetweenScales", sluice::testing::headGroups),
                       Named("NamedInput", sluice::testing::encoder), Named("Blocks", blocks),
+                      Named("Recurrent", sluice::testing::recurrent),
                       Named("Replaced", sluice::testing::replaced), Named("DrawnFactors", drawn),
                       Named("DocumentEnds", sluice::testing::begun)),
     [](const auto &info) { return std::string(info.param.first); });

@@ -476,6 +476,7 @@ def Dispatch_SegmentScanOp : Dispatch_KernelOp<"segment_scan"> {
   let hasVerifier = 1;
 }
 
+include "sluice/Dialect/Dispatch/DispatchRecurrence.td"
 include "sluice/Dialect/Dispatch/DispatchBodies.td"
 
 #endif

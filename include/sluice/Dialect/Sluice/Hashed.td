@@ -5,6 +5,7 @@
 #ifndef SLUICE_HASHED_TD
 #define SLUICE_HASHED_TD
 
+include "sluice/Dialect/Sluice/Recurrence.td"
 include "sluice/Dialect/Sluice/Step.td"
 
 defvar hashedAttributes = (ins I64Attr:$heads, I64Attr:$head_size, I64Attr:$bucket_count,

@@ -21,4 +21,7 @@ mlir::FailureOr<llvm::SmallVector<mlir::Value>> differentiateScalar(mlir::OpBuil
                                                                     mlir::ValueRange arguments,
                                                                     mlir::Value gradient);
 
+/// Erases ops of `block` whose results have no users, last first.
+void eraseDeadOps(mlir::Block &block);
+
 } // namespace sluice

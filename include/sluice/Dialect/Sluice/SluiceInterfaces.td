@@ -64,6 +64,11 @@ def CausalFlowInterface : OpInterface<"CausalFlowInterface"> {
       (void)result;
       return $_op->getName().stripDialect().str();
     }]>,
+    InterfaceMethod<[{
+      Returns the number of *carried* results, the first ones, of a recurrence: row p of a result is
+      computed from row p - 1 of each carried result and from row p of each operand. The relations
+      of such an op hold by induction over p.
+    }], "unsigned", "countCarried", (ins), [{}], [{ return 0; }]>,
     InterfaceMethod<"Returns the reason why no decode step computes several rows at once; empty "
                     "if a step may.", "::llvm::StringRef",
     "getBurstRefusal", (ins), [{}], [{ return {}; }]>,

@@ -87,6 +87,8 @@ def Spec_RelativeTerms : Spec_Words<"RelativeTerms", "Relative position terms of
 def Spec_DistanceUnit
     : Spec_Words<"DistanceUnit", "Unit of the distances of Transformer-XL's sinusoids",
                  "distances", ["tokens", "rows"]>;
+def Spec_RecurrentCell : Spec_Words<"RecurrentCell", "Cell of a recurrence", "cell",
+                                    ["lstm", "lstm_capped"]>;
 def Spec_SegmentRule
     : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
                  "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",

@@ -293,6 +293,14 @@ def Spec_ProjectOp
                                 "initialization of the matrices", "normal">],
                        (ins Spec_Stream:$input, Optional<Spec_Stream>:$with),
                        [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
+def Spec_RecurrenceOp
+    : Spec_StreamStage<"recurrence", "A recurrence over the rows: an LSTM.",
+                       [WordKey<"cell", Spec_RecurrentCell, ["lstm", "lstm_capped"],
+                                "the cell; \"lstm_capped\" caps the input gate by 1 minus the "
+                                "forget gate", "lstm">,
+                        ResultWidthKey<"width of the state">],
+                       (ins Spec_Stream:$input),
+                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
 class GraphEdgesKey<string otherwise, string key = "edges",
                     string meaning = "edges between the rows of the stream">
     : TextKey<key, "name of an input of edges", meaning, otherwise> {

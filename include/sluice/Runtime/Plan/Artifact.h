@@ -22,7 +22,7 @@ using KernelFunction = void (*)(uint8_t *arena, const int64_t *arguments, int64_
 /// A kernel of the chosen target.
 struct LoadedKernel {
   KernelFunction function = nullptr;
-  int64_t items = 0, scratchBytes = 0;
+  int64_t items = 0, scratchBytes = 0, phases = 1;
 };
 
 /// Returns the instruction sets that this machine supports, best first: {"cpu-avx512", "cpu-avx2"},

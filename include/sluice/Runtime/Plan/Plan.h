@@ -91,6 +91,7 @@ struct Variant {
   int64_t items = 0, scratchBytes = 0;
   int64_t workspaceBytes = 0;
   int64_t counters = 0; // i32 counters before the workspace, zero before and after each launch
+  int64_t phases = 1;   // equal runs of items; a run starts after all items of the one before
 };
 
 /// One GPU launch of a kernel: a one-dimensional grid of `blocks`.

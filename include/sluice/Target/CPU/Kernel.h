@@ -26,8 +26,8 @@ struct Target {
 /// Must not depend on the number of threads, because the order of a sum must not.
 constexpr int64_t mostSumParts = 32;
 
-/// A generated kernel. Results depend neither on the order of items nor on threads; the number of
-/// items depends on shapes only.
+/// A generated kernel. Results depend neither on the order of the items of a phase nor on threads;
+/// the number of items depends on shapes only.
 struct Kernel {
   mlir::func::FuncOp function;
   int64_t items = 0;
@@ -40,6 +40,9 @@ struct Kernel {
   /// immediately before the workspace and are zero before and after each launch.
   int64_t counters = 0;
   static constexpr int64_t counterBytes = 4;
+  /// The items are this number of equal runs; an item runs after all items of the runs before its
+  /// own.
+  int64_t phases = 1;
 };
 
 } // namespace sluice::cpu

@@ -24,6 +24,11 @@ struct EpiloguePlace {
 mlir::Value emitRotation(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value angles,
                          bool back);
 
+/// Emits a block of elementwise scalar code for vector arguments of the same length; returns the
+/// vectors that it yields. Fails with a diagnostic on any other op.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>>
+emitScalarBlock(mlir::ImplicitLocOpBuilder &b, mlir::Block &block, mlir::ValueRange arguments);
+
 /// Emits a contraction's epilogue (scalar arith, math, dispatch.column, position and random) as
 /// code on vectors of one row.
 class Epilogue {
@@ -44,7 +49,6 @@ public:
 
 private:
   mlir::Value emitRandom(dispatch::RandomOp op, const EpiloguePlace &place);
-  mlir::FailureOr<mlir::Operation *> emitElementwise(mlir::Operation *op, mlir::IRMapping &mapping);
   mlir::VectorType getVectorType(mlir::Type element) {
     return mlir::VectorType::get({lanes}, element);
   }

@@ -28,19 +28,6 @@ LogicalResult PositionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 // Map
 //===----------------------------------------------------------------------===//
 
-/// Erases ops of `block` whose results have no users, last first.
-static void eraseDead(Block &block) {
-  // Iterates by hand: a reversed range's iterator points to the op that it returned last, so
-  // erasing that op would invalidate it.
-  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
-    Operation *previous = op->getPrevNode();
-    if (op->use_empty()) {
-      op->erase();
-    }
-    op = previous;
-  }
-}
-
 /// Returns a map whose region computes the derivative by `input` and has only the operands that it
 /// uses; the result's gradient itself if the derivative is one; null if it is zero.
 static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradient, unsigned input) {
@@ -64,7 +51,7 @@ static FailureOr<Value> buildMapDerivative(MapOp op, OpBuilder &b, Value gradien
     return derivative ? gradient : Value();
   }
   YieldOp::create(b, op.getLoc(), derivative);
-  eraseDead(block);
+  eraseDeadOps(block);
   for (int i = static_cast<int>(inputs.size()) - 1; i >= 0; --i) {
     if (block.getArgument(i).use_empty()) {
       block.eraseArgument(i);
@@ -176,7 +163,7 @@ LogicalResult AttentionOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
     product = product ? product : arith::ConstantOp::create(b, getLoc(), b.getF32FloatAttr(0));
   }
   YieldOp::create(b, getLoc(), yielded);
-  eraseDead(derivative);
+  eraseDeadOps(derivative);
   llvm::copy(backward.getGradients().take_front(sources), operands.begin());
   b.setInsertionPointAfter(backward);
   for (auto [i, gradient] : llvm::enumerate(backward.getGradients().drop_front(sources))) {

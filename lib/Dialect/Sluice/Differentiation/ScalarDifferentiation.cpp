@@ -152,3 +152,15 @@ FailureOr<SmallVector<Value>> sluice::differentiateScalar(OpBuilder &builder, Bl
   }
   return result;
 }
+
+void sluice::eraseDeadOps(Block &block) {
+  // Iterates by hand: a reversed range's iterator points to the op that it returned last, so
+  // erasing that op would invalidate it.
+  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
+    Operation *previous = op->getPrevNode();
+    if (op->use_empty()) {
+      op->erase();
+    }
+    op = previous;
+  }
+}

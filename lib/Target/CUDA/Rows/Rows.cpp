@@ -12,8 +12,7 @@ using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 
-/// Returns a pointer to shared memory (address space 3).
-static Value pointerTo(Frame &frame, Value memory) {
+Value rows::pointerTo(Frame &frame, Value memory) {
   ImplicitLocOpBuilder &b = frame.b;
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, memory);
   address = arith::IndexCastOp::create(b, b.getI64Type(), address);

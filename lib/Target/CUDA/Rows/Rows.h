@@ -210,5 +210,7 @@ llvm::SmallVector<int64_t> sumOffsets(dispatch::RowsOp op, const Plan &plan);
 /// Returns a memref of static shared memory in the kernel's module.
 mlir::Value sharedMemory(Frame &frame, const llvm::Twine &name, int64_t elements,
                          mlir::Type element);
+/// Returns a pointer to shared memory (address space 3).
+mlir::Value pointerTo(Frame &frame, mlir::Value memory);
 
 } // namespace sluice::cuda::rows

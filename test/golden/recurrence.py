@@ -1,0 +1,26 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Recurrences over rows: PyTorch's own LSTM, and the capped one by its formula, row by row."""
+import torch
+import torch.nn.functional as F
+
+
+class Recurrences:
+    def declare_recurrence(self, prefix, stage):
+        width = stage.get("width", self.width)
+        self.linear_weights(prefix + "input.", 4 * width, self.width, True)
+        self.linear_weights(prefix + "state.", 4 * width, width, False)
+
+    def recurrence(self, prefix, stage, x):
+        w, bias, u = (self.weights[prefix + name] for name in ("input.weight", "input.bias", "state.weight"))
+        h = c = x.new_zeros(x.shape[0], u.shape[1])
+        if stage.get("cell", "lstm") == "lstm":
+            weights = [w, u, bias, torch.zeros_like(bias)]
+            return torch._VF.lstm(x, (h[None], c[None]), weights, True, 1, 0.0, False, False, True)[0]
+        rows = []
+        for p in range(x.shape[1]):
+            i, f, g, o = (F.linear(x[:, p], w, bias) + F.linear(h, u)).chunk(4, 1)
+            f = torch.sigmoid(f)
+            c = f * c + torch.minimum(torch.sigmoid(i), 1 - f) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            rows.append(h)
+        return torch.stack(rows, 1)
