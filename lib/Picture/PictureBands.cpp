@@ -4,6 +4,7 @@
 #include "PictureBands.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Origin.h"
+#include "sluice/Dialect/Sluice/Recurrence.h"
 #include "sluice/Explain/FixedSegments.h"
 #include "sluice/Explain/OpLocation.h"
 #include "sluice/Explain/Reach.h"
@@ -72,19 +73,19 @@ static std::string nameOfGroup(RowGroup group) {
          (group.window == group.factor ? "" : ", window " + std::to_string(group.window));
 }
 
-ScanName sluice::findScan(Operation *op) {
-  StringRef part = getOriginPart(op); // a part such as "smooth.8.before"
+StringRef sluice::findScan(Operation *op) {
+  StringRef part = getOriginPart(op); // a part such as "smooth.left.wide"
   for (StringRef kind : {"smooth", "greatest"}) {
-    if (part.starts_with((kind + ".").str())) {
-      return {getOriginStage(op), kind};
+    if (part == kind || part.starts_with((kind + ".").str())) {
+      return kind;
     }
   }
   return {};
 }
 
 static std::string nameOfMap(Operation *op) {
-  if (ScanName scan = findScan(op); !scan.kind.empty()) {
-    return scan.kind == "smooth" ? "moving average" : "maxima within segments";
+  if (StringRef scan = findScan(op); !scan.empty()) {
+    return scan == "smooth" ? "moving average" : "maxima within segments";
   }
   if (auto shift = dyn_cast<ShiftOp>(op)) {
     return "shift " + std::to_string(static_cast<int64_t>(shift.getBy()));
@@ -255,25 +256,18 @@ int Bands::bandToJoin(size_t sources, ArrayRef<int> pointwise) {
   return high;
 }
 
-/// Adds a pass of a scan to its band: all passes share one band, and each row of the band reads the
-/// rows of all passes. The other rows represent the segments; their computation is not drawn.
+/// Adds a scan's band. Rows with the numbers of segments belong to it; their computation is not
+/// drawn.
 bool Bands::addToScan(Operation *op) {
-  ScanName of = findScan(op);
-  if (of.kind.empty()) {
+  if (findScan(op).empty()) {
     return false;
   }
-  // X, the other operands of the pass, x before.
-  bool isPass = isa<MapOp>(op) && op->getNumOperands() == 3;
-  if (!isPass) {
+  if (!isa<RecurrenceOp>(op)) {
     return true;
   }
-  if (of != scan) {
-    bandFor(op->getOperand(0));
-    makeBand(op, {BandSource{op->getOperand(0), {}, op, 0}});
-    drafts.back().isScan = true;
-    scan = of;
-  }
-  drafts.back().op = op;
+  bandFor(op->getOperand(0));
+  makeBand(op, {BandSource{op->getOperand(0), {}, op, 0}});
+  drafts.back().isScan = true;
   drafts.back().values = {op->getResult(0)};
   known[op->getResult(0)] = static_cast<int>(drafts.size()) - 1;
   return true;

@@ -8,17 +8,13 @@
 
 namespace sluice {
 
-/// The scan that an op is a pass of, "smooth" or "greatest" of a stage: every row combines itself
-/// and earlier rows, with doubling shifts. Empty for any other op.
-struct ScanName {
-  llvm::StringRef stage, kind;
-  bool operator==(const ScanName &) const = default;
-};
-ScanName findScan(mlir::Operation *op);
+/// Returns the scan that an op is a part of, "smooth" or "greatest": a recurrence over rows. Empty
+/// for any other op.
+llvm::StringRef findScan(mlir::Operation *op);
 
 /// A band under construction.
 struct BandDraft {
-  /// The op that computes the band, for a scan its last op; null for tokens.
+  /// The op that computes the band; null for tokens.
   mlir::Operation *op = nullptr;
   std::string label;
   std::string mask; ///< mask of an attention
@@ -26,7 +22,7 @@ struct BandDraft {
   bool residual = false;
   llvm::SmallVector<mlir::Value> values; ///< values that the band computes
   bool merged = false;                   ///< merged into a band above
-  bool isScan = false; ///< passes of a scan: a row reads all lower rows up to its own
+  bool isScan = false;                   ///< a scan: a row reads all lower rows up to its own
 };
 
 /// One read of a band: the stored value at the end of a chain of maps.
@@ -67,7 +63,6 @@ private:
   std::vector<BandDraft> drafts;
   std::vector<std::pair<size_t, BandSource>> edges; ///< index of the upper band, and the source
   llvm::DenseMap<mlir::Value, int> known;
-  ScanName scan; ///< scan of the last new band
 };
 
 } // namespace sluice

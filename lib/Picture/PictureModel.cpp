@@ -20,14 +20,10 @@ using namespace sluice;
 /// Maximum number of tokens; more tokens would be too narrow to see.
 constexpr int64_t widest = 256;
 
-/// Returns the size of the largest shift in tokens. Ignores the passes of a scan: they reach as far
-/// as the context, and give no more information than the scan.
+/// Returns the size of the largest shift in tokens.
 static int64_t largestShift(func::FuncOp function) {
   int64_t most = 0;
   for (auto shift : function.getOps<ShiftOp>()) {
-    if (!findScan(shift).kind.empty()) {
-      continue;
-    }
     int64_t factor = getFactor(shift, cast<SequenceType>(shift.getResult().getType()));
     most = std::max(most, factor * std::abs(static_cast<int64_t>(shift.getBy())));
   }

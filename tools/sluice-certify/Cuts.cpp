@@ -204,12 +204,12 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     size_t left = make("map", path + ".number", {atEnds(path + ".chance", cut.chances, cut.ends)});
     left = make("map", path + ".left", {left});
     x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
-    x = doubled(path + ".smooth.", x, left);
+    x = scan(path + ".smooth", x, left);
   }
   if (isMaximum) { // each row has the maximum of the rows of its segment up to it
     size_t open = make("map", path + ".unset", {cut.bits});
     open = make("map", path + ".left", {earlier(path + ".open", open)});
-    x = doubled(path + ".greatest.", x, open);
+    x = scan(path + ".greatest", x, open);
   }
   if (isPool && method > 2) {
     return atEnds(path + ".pool", x, cut.ends);
@@ -264,18 +264,4 @@ size_t Deriver::attendCut(const Fields &fields, const std::string &path, size_t 
     terms.push_back(linear("output", make("map", path + ".mix", mixed)));
   }
   return make("map", path + ".sum", terms);
-}
-
-/// Derives a scan over all rows of a text.
-size_t Deriver::doubled(const std::string &name, size_t x, size_t left) {
-  const json &owner = graph.values[x].isGiven ? spec["inputs"][graph.values[x].input] : spec;
-  for (int64_t step = 1; step < owner["context"]; step *= 2) {
-    std::string pass = name + std::to_string(step);
-    size_t wide = make("map", pass + ".left.wide", {left});
-    x = make("map", pass, {x, wide, earlier(pass + ".before", x, step)});
-    if (2 * step < owner["context"]) {
-      left = make("map", pass + ".left", {left, earlier(pass + ".left.before", left, step)});
-    }
-  }
-  return x;
 }

@@ -109,7 +109,11 @@ private:
   size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
-  Binary atEnds, doubled, product, gated;
+  Binary atEnds, product, gated;
+  /// Derives a recurrence over rows and their numbers in `left`.
+  size_t scan(const std::string &name, size_t x, size_t left) {
+    return make("recurrence", name, {x, make("map", name + ".left.wide", {left})});
+  }
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
   Expand bitsOfCodingRate, bitsOfPredictor;

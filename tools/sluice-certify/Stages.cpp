@@ -25,7 +25,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
-      {"recurrence", {"cell width from to", &D::projectStage}},
+      {"recurrence", {"cell width segments reset every at from to", &D::projectStage}},
       {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
       {"shift", {"by start from to", &D::rowStage}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage}},
@@ -114,7 +114,14 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
   bool isActive = isActivated(fields, "activation");
   std::optional<size_t> with = fields.find("with") ? partner(fields, x) : std::optional<size_t>();
   x = project(path, x, with, isActive);
-  return fields.text("op") == "recurrence" ? make("recurrence", path + ".recurrence", {x}) : x;
+  std::vector<size_t> operands = {x};
+  if (fields.find("segments")) {
+    const SegmentCut &cut = findCut(fields);
+    bool isOwn = fields.choice("reset", {"first", "last"}) == 1 || cut.begins;
+    operands.push_back(isOwn ? cut.bits
+                             : stored(path + ".reset", earlier(path + ".before", cut.bits)));
+  }
+  return fields.text("op") == "recurrence" ? make("recurrence", path + ".recurrence", operands) : x;
 }
 
 /// Derives sums of any rows of an input, which the proof rejects for tokens, or over segments.

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Computes rows of segments from rows of the stream, and back. Scans over rows, moving averages
-// (Hwang et al. 2025) and maxima of segments, are maps and shifts of all rows at once.
+// (Hwang et al. 2025) and maxima of segments, are recurrences.
 #include "SpecToSluice.h"
+#include "sluice/Dialect/Sluice/Recurrence.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -13,30 +14,23 @@ using namespace sluice::spec_to_sluice;
 
 using Join = function_ref<ScalarValue(ScalarValue row, ScalarValue part, ScalarValue before)>;
 
-/// Creates a scan by doubling: after a pass, row t is `join` over the 2 s rows up to it, and
-/// `left`, one number per row, is their product. Rows before the first add nothing.
+/// Creates a recurrence over rows: row t is `join` of row t of x, of the row's number in `left` and
+/// of the row before it, zeros before the first.
 static Value createScan(StageContext &c, StringRef what, Value x, Value left, Join join) {
-  spec::StreamType rows = getStreamType(c.stage->getOperand(0));
-  bool isGiven = rows.getAxis() == spec::AxisKind::input;
-  int64_t context = isGiven ? c.model.countRows(rows) : int64_t(c.model.getLength());
-  for (int64_t step = 1; step < context; step *= 2) {
-    std::string pass = (what + "." + Twine(step)).str();
-    c.setName(pass + ".left.wide");
-    Value wide = c.createRepeated(left, x);
-    c.setName(pass + ".before");
-    Value before = c.createShift(x, step);
-    c.setName(pass);
-    x = c.createMap({x, wide, before},
-                    [&](ArrayRef<ScalarValue> v) { return join(v[0], v[1], v[2]); });
-    if (2 * step >= context) {
-      break; // no later pass reads another product
-    }
-    c.setName(pass + ".left.before");
-    Value earlier = c.createShift(left, step);
-    c.setName(pass + ".left");
-    left = c.createProduct(left, earlier);
+  c.setName((what + ".left.wide").str());
+  Value wide = c.createRepeated(left, x);
+  c.setName(what);
+  auto scan = RecurrenceOp::create(c.b, TypeRange{wide.getType()}, ValueRange{x, wide},
+                                   /*weight=*/Value(), /*reset=*/Value(), /*reversed=*/false,
+                                   /*reset_every=*/0, /*reset_at=*/0);
+  OpBuilder::InsertionGuard guard(c.b);
+  Block *cell = c.b.createBlock(&scan.getCell());
+  SmallVector<ScalarValue> v;
+  for (int i = 0; i < 3; ++i) {
+    v.emplace_back(c.b, cell->addArgument(c.b.getF32Type(), c.b.getLoc()));
   }
-  return x;
+  YieldOp::create(c.b, ValueRange{join(v[0], v[1], v[2])});
+  return scan.getResults().front();
 }
 
 /// Computes z[m] = P[m] x[m] + (1 - P[m]) z[m - 1] with z[-1] = 0, where P is the probability of

@@ -22,6 +22,20 @@ static SmallVector<Value> createLstm(ArrayRef<ScalarValue> v, bool isCapped) {
   return {createGate(v[3]) * tanh(cell), cell};
 }
 
+/// Returns the bits of the rows that reset; null without segments.
+static Value createResets(StageContext &c, spec::RecurrenceOp op) {
+  if (!op.getSegments()) {
+    return {};
+  }
+  const Segmentation &of = c.getSegmentation(op.getSegments());
+  if (op.getReset() == spec::ResetRow::last || of.begins) {
+    return of.bits;
+  }
+  c.setName("before"); // the row after an end begins a segment
+  Value before = c.createShift(of.bits, 1);
+  return c.materialize("reset", before);
+}
+
 static Value convertRecurrence(StageContext &c, spec::RecurrenceOp op) {
   constexpr size_t sums = 4, states = 2; // of an LSTM
   auto &b = c.b;
@@ -29,10 +43,11 @@ static Value convertRecurrence(StageContext &c, spec::RecurrenceOp op) {
   Value gates = c.createLinear("", x, b.getF32Type(), "input");
   auto type = cast<SequenceType>(gates.getType());
   auto state = SequenceType::get(b.getContext(), type.getScale(), c.getWidth(), b.getF32Type());
+  Value reset = createResets(c, op);
   c.setName("recurrence");
   auto recurrence = RecurrenceOp::create(
-      b, TypeRange{state, state, type}, gates, c.readWeight(c.getSymbol("state.weight")),
-      /*reset=*/Value(), /*reversed=*/UnitAttr(), b.getI64IntegerAttr(0), b.getI64IntegerAttr(0));
+      b, TypeRange{state, state, type}, gates, c.readWeight(c.getSymbol("state.weight")), reset,
+      /*reversed=*/false, op.getEvery().value_or(0), op.getAt().value_or(0));
   {
     OpBuilder::InsertionGuard guard(b);
     Block *cell = b.createBlock(&recurrence.getCell());
@@ -42,7 +57,7 @@ static Value convertRecurrence(StageContext &c, spec::RecurrenceOp op) {
     }
     YieldOp::create(b, createLstm(arguments, op.getCell() == spec::RecurrentCell::lstm_capped));
   }
-  return convertSequence(b, b.getLoc(), recurrence.getResult(0), c.residualType);
+  return recurrence.getResults().front();
 }
 
 void spec_to_sluice::populateRecurrenceConversions(StageConversions &conversions) {

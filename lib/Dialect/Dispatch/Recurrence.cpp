@@ -18,9 +18,11 @@ static RankedTensorType getTensorType(Value value) {
 static LogicalResult verifyRows(RecurrenceOp op, Value rows) {
   RankedTensorType type = getTensorType(rows);
   auto columns = static_cast<int64_t>(op.getColumns());
-  if (columns < 1 || type.getRank() != 3 || !type.getElementType().isF32() ||
-      type.getDimSize(2) < columns || type.getDimSize(2) % columns != 0) {
-    return op.emitOpError("D-081: expected rows of f32 in whole groups of ")
+  bool isResult = rows.getDefiningOp() == op.getOperation();
+  bool isStored = isResult ? type.getElementType().isF32() : isStorageType(type.getElementType());
+  if (columns < 1 || type.getRank() != 3 || !isStored || type.getDimSize(2) < columns ||
+      type.getDimSize(2) % columns != 0) {
+    return op.emitOpError("D-081: expected rows in whole groups of ")
            << columns << " columns, found " << type;
   }
   return success();

@@ -386,7 +386,37 @@ Type ProjectOp::computeResultType() {
 }
 void ProjectOp::setDerivedDefaults() {}
 
-LogicalResult RecurrenceOp::verify() { return verifyAxis(*this, getInput()); }
+/// Verifies that keys that refine another key have it.
+static LogicalResult verifyResets(RecurrenceOp op) {
+  for (auto [key, of, has] : {std::tuple("reset", "segments", bool(op.getSegments())),
+                              std::tuple("at", "every", bool(op.getEvery()))}) {
+    if (isWritten(op, key) && !has) {
+      return emitKeyError(op, key) << "expected " << quote(of) << " with " << quote(key)
+                                   << ", found none; add it, or leave " << quote(key) << " out";
+    }
+  }
+  if (int64_t at = op.getAt().value_or(0), every = op.getEvery().value_or(at + 1); at >= every) {
+    return emitKeyError(op, "at") << "expected a row below " << every
+                                  << " for \"at\", as each so many rows begin anew, found " << at
+                                  << "; " << at % every << " is equivalent";
+  }
+  if (op.getSegments() && op.getReset() == ResetRow::last &&
+      getCut(op.getSegments()).beginsSegments()) {
+    return emitKeyError(op, "reset")
+           << "expected bits that end segments for \"reset\": \"last\", found bits that begin "
+              "them, so that no row tells whether it is a segment's last; write \"first\"";
+  }
+  return success();
+}
+
+LogicalResult RecurrenceOp::verify() {
+  if (failed(verifyAxis(*this, getInput())) || failed(verifyResets(*this))) {
+    return failure();
+  }
+  return getSegments()
+             ? verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType()))
+             : success();
+}
 Type RecurrenceOp::computeResultType() {
   StreamType input = getStream(getInput());
   return getWidth() ? withWidth(input, *getWidth()) : input;

@@ -4,7 +4,7 @@
 #rows = #dispatch.domain<batch = 2, positions = 9, factor = 1>
 #row = #dispatch.access<row, factor = 1>
 func.func @columns_not_in_groups(%x: tensor<2x9x5xf32>) {
-  // expected-error@+1 {{D-081: expected rows of f32 in whole groups of 4 columns, found 'tensor<2x9x5xf32>'}}
+  // expected-error@+1 {{D-081: expected rows in whole groups of 4 columns, found 'tensor<2x9x5xf32>'}}
   %h = dispatch.recurrence %x attributes {domain = #rows, accesses = [#row], columns = 4 : i64, carried = 1 : i64} {
   ^bb0(%a: f32, %before: f32):
     dispatch.yield %a : f32

@@ -40,7 +40,7 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
     ```
 
     Constraints:
-    - D-081: tensors of rows are f32 [B, T, m H], H at least 1.
+    - D-081: tensors of rows are [B, T, m H], H at least 1: results f32, operands f32 or bf16.
     - D-082: the weight is f32 or bf16, as many columns as result 0 (rows with `by_input`), and
       a multiple of H rows (columns).
     - D-083: `carried` is at most the number of results, and at least 1 with `weighted`.

@@ -18,6 +18,7 @@ def Sluice_RecurrenceOp
   let summary = "Rows that depend on the previous row: LSTM, gated linear recurrence";
   let description = [{
     The first results are K *states* of H columns. The input x has G H columns: G *sums* per column.
+    It may be in several sequences, side by side.
     Row p of the states is, for each column j,
 
       state_0[p], ..., state_{K-1}[p] = cell(s_0, ..., s_{G-1}, state_0[p-1], ..., state_{K-1}[p-1])
@@ -51,23 +52,25 @@ def Sluice_RecurrenceOp
 
     Constraints:
     - S-164: the cell has G + K arguments of f32 and yields K values of f32, K and G at least 1.
-    - S-165: states are f32 of H columns on the scale of the input, which has G H columns.
-    - S-166: the weight is [G H, H], f32 or bf16, and the last result holds the sums, f32 of the
-      input's columns; without a weight there are no sums.
+    - S-165: states are f32 of H columns on the scale of the inputs, which have multiples of H
+      columns, G H in all.
+    - S-166: the weight is [G H, H], f32 or bf16, the input is one sequence, and the last result
+      holds the sums, f32 of the input's columns; without a weight there are no sums.
     - S-167: `reset` has one number per row on the input's scale, and `reset_every` is at least 0.
     - S-020: every op of the cell has a known derivative (differentiation).
   }];
-  let arguments = !con((ins Sluice_Sequence:$input, Optional<AnyRankedTensor>:$weight,
+  let arguments = !con((ins Variadic<Sluice_Sequence>:$inputs, Optional<AnyRankedTensor>:$weight,
                         Optional<Sluice_Sequence>:$reset), recurrenceAttributes);
   let results = (outs Variadic<Sluice_Sequence>:$results);
   let regions = (region SizedRegion<1>:$cell);
-  let assemblyFormat = [{$input (`weight` $weight^)? (`reset` $reset^)? attr-dict-with-keyword
+  let assemblyFormat = [{$inputs (`weight` $weight^)? (`reset` $reset^)? attr-dict-with-keyword
       $cell `:` functional-type(operands, results)}];
   let extraClassDeclaration = [{
     ::mlir::ResultRange getStates() { return getResults().take_front(countStates()); }
-    /// Returns the sums: the last result or, without a weight, the input.
-    ::mlir::Value getSums() {
-      return getWeight() ? ::mlir::Value(getResults().back()) : ::mlir::Value(getInput());
+    /// Returns the sums: the last result or, without a weight, the inputs.
+    ::llvm::SmallVector<::mlir::Value> getSums() {
+      ::mlir::ValueRange sums = getInputs();
+      return ::llvm::to_vector(getWeight() ? ::mlir::ValueRange(getResults().take_back()) : sums);
     }
     unsigned countStates() { return getCell().front().back().getNumOperands(); }
     int64_t countSums() {
@@ -86,8 +89,8 @@ def Sluice_RecurrenceBackwardOp
                                                 AttrSizedOperandSegments]> {
   let summary = "Gradients of a recurrence's sums, which are its input's gradient";
   let description = [{
-    Runs over the rows in the opposite order. For row p, with ds[q] and dk_i[q] the results at row q
-    and t_i the total gradient of state i,
+    Runs over the rows in the opposite order. For row p, with ds[q] the first results, f32 like the
+    sums, and dk_i[q] the others, at row q, and t_i the total gradient of state i,
 
       t_i = gradient of state i at p, if given, + dk_i[p+1] + (i = 0 ? U^T ds[p+1] : 0)
       ds[p], dk_0[p], ..., dk_{K-1}[p] = derivative(s_0, ..., state_0[p-1], ..., t_0, ..., t_{K-1})
@@ -109,16 +112,18 @@ def Sluice_RecurrenceBackwardOp
         -> (!sluice.seq<@bytes, 8, f32>, !sluice.seq<@bytes, 4, f32>)
     ```
   }];
-  let arguments = !con((ins Sluice_Sequence:$sums, Variadic<Sluice_Sequence>:$states,
+  let arguments = !con((ins Variadic<Sluice_Sequence>:$sums, Variadic<Sluice_Sequence>:$states,
                         Variadic<Sluice_Sequence>:$gradients, Optional<AnyRankedTensor>:$weight,
                         Optional<Sluice_Sequence>:$reset, DenseI64ArrayAttr:$gradient_states),
                        recurrenceAttributes);
-  let results = (outs Sluice_Sequence:$input_gradient, Variadic<Sluice_Sequence>:$carried);
+  let results = (outs Variadic<Sluice_Sequence>:$results);
   let regions = (region SizedRegion<1>:$derivative);
   let assemblyFormat = [{$sums `states` `(` $states `)` `gradients` `(` $gradients `)`
       (`weight` $weight^)? (`reset` $reset^)? attr-dict-with-keyword $derivative `:`
       functional-type(operands, results)}];
   let extraClassDeclaration = [{
+    /// Returns the gradients of the sums, one sequence for each of the operand.
+    ::mlir::ResultRange getSumGradients() { return getResults().take_front(getSums().size()); }
     int64_t getColumns() {
       return ::llvm::cast<SequenceType>(getStates().front().getType()).getWidth();
     }

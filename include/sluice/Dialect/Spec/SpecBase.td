@@ -89,6 +89,8 @@ def Spec_DistanceUnit
                  "distances", ["tokens", "rows"]>;
 def Spec_RecurrentCell : Spec_Words<"RecurrentCell", "Cell of a recurrence", "cell",
                                     ["lstm", "lstm_capped"]>;
+def Spec_ResetRow : Spec_Words<"ResetRow", "Row of a segment that resets", "reset_row",
+                               ["first", "last"]>;
 def Spec_SegmentRule
     : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
                  "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",

@@ -298,8 +298,16 @@ def Spec_RecurrenceOp
                        [WordKey<"cell", Spec_RecurrentCell, ["lstm", "lstm_capped"],
                                 "the cell; \"lstm_capped\" caps the input gate by 1 minus the "
                                 "forget gate", "lstm">,
-                        ResultWidthKey<"width of the state">],
-                       (ins Spec_Stream:$input),
+                        ResultWidthKey<"width of the state">,
+                        SegmentsKey<"name of segments",
+                                    "begins anew from zeros at a row of each of these segments",
+                                    "once, at the first row">,
+                        WordKey<"reset", Spec_ResetRow, ["first", "last"],
+                                "for segments: the row before which the state is zeros", "first">,
+                        IntegerKey<"every", "begins anew at every k-th row", "once">,
+                        IntegerKey<"at", "for \"every\": the first row that begins anew", "0",
+                                   "0">],
+                       (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments),
                        [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
 class GraphEdgesKey<string otherwise, string key = "edges",
                     string meaning = "edges between the rows of the stream">

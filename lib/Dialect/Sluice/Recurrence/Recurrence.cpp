@@ -38,7 +38,7 @@ static LogicalResult verifyCell(RecurrenceOp op) {
 
 static LogicalResult verifyReset(RecurrenceOp op) {
   auto every = static_cast<int64_t>(op.getResetEvery());
-  SequenceType input = op.getInput().getType();
+  auto input = cast<SequenceType>(op.getInputs().front().getType());
   auto reset = op.getReset() ? op.getReset().getType() : SequenceType();
   if (every < 0 || (reset && (reset.getScale() != input.getScale() || reset.getWidth() > 1))) {
     return op.emitOpError("S-167: expected one number per row of ")
@@ -48,34 +48,52 @@ static LogicalResult verifyReset(RecurrenceOp op) {
   return success();
 }
 
-LogicalResult RecurrenceOp::verify() {
-  if (failed(verifyCell(*this)) || failed(verifyReset(*this))) {
-    return failure();
+/// Verifies states, and inputs of as many columns as the cell has sums.
+static LogicalResult verifyColumns(RecurrenceOp op) {
+  auto first = cast<SequenceType>(op.getStates().front().getType());
+  auto fits = [&](Value value) {
+    auto type = cast<SequenceType>(value.getType());
+    return type.getScale() == first.getScale() && dispatch::isStorageType(type.getElement());
+  };
+  int64_t columns = 0, width = op.getColumns();
+  bool isRight = width > 0 && llvm::all_of(op.getInputs(), fits);
+  for (Value input : op.getInputs()) {
+    columns += cast<SequenceType>(input.getType()).getWidth();
+    isRight &= width > 0 && cast<SequenceType>(input.getType()).getWidth() % width == 0;
   }
-  SequenceType input = getInput().getType();
+  isRight &= columns == op.countSums() * width && first.getElement().isF32() &&
+             llvm::all_of(op.getStates(), [&](Value state) { return state.getType() == first; });
+  if (!isRight) {
+    return op.emitOpError("S-165: expected states of f32 of as many columns each, and inputs of ")
+           << op.countSums() << " times as many, found " << first << " and "
+           << op.getInputs().getTypes();
+  }
+  return success();
+}
+
+LogicalResult RecurrenceOp::verify() {
+  size_t inputs = getInputs().size();
+  if (failed(verifyCell(*this)) || inputs == 0 || failed(verifyReset(*this))) {
+    return inputs == 0 ? emitOpError("S-165: expected an input, found none") : failure();
+  }
   size_t count = countStates() + (getWeight() ? 1 : 0);
   if (getResults().size() != count) {
     return emitOpError("S-166: expected ")
            << count << " results, the states and with a weight the sums, found "
            << getResults().size();
   }
-  for (Value state : getStates()) {
-    auto type = cast<SequenceType>(state.getType());
-    if (type.getScale() != input.getScale() || type.getWidth() != getColumns() ||
-        getColumns() < 1 || !type.getElement().isF32() || !input.getElement().isF32() ||
-        input.getWidth() != countSums() * getColumns()) {
-      return emitOpError("S-165: expected states of f32 of as many columns each, and an input of ")
-             << countSums() << " times as many, found " << type << " and " << input;
-    }
+  if (failed(verifyColumns(*this))) {
+    return failure();
   }
   if (!getWeight()) {
     return success();
   }
   auto weight = cast<RankedTensorType>(getWeight().getType());
+  auto input = cast<SequenceType>(getInputs().front().getType());
   Type element = weight.getElementType();
   auto expected = RankedTensorType::get({input.getWidth(), getColumns()}, element);
-  if (weight != expected || !dispatch::isStorageType(element) ||
-      getResults().back().getType() != input) {
+  if (weight != expected || !dispatch::isStorageType(element) || inputs != 1 ||
+      getResults().back().getType() != input || !input.getElement().isF32()) {
     return emitOpError("S-166: expected a weight ")
            << expected << " of f32 or bf16, and sums like the input, found " << weight << " and "
            << getResults().back().getType();
@@ -126,8 +144,8 @@ std::optional<SmallVector<RowRead>> RecurrenceBackwardOp::getRowReads(unsigned) 
   SmallVector<RowRead> reads;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
     unsigned number = operand.getOperandNumber();
-    bool isState = llvm::is_contained(getStates(), operand.get()) &&
-                   number < 1 + getStates().size() && number > 0;
+    unsigned first = getSums().size();
+    bool isState = number >= first && number < first + getStates().size();
     if (!isa<SequenceType>(operand.get().getType())) {
       reads.push_back(RowRead::whole(number));
     } else {
@@ -138,25 +156,24 @@ std::optional<SmallVector<RowRead>> RecurrenceBackwardOp::getRowReads(unsigned) 
 }
 
 /// Per row: the product of the weight, and the cell's arithmetic.
-static double countFlops(Operation *op, Value sums, int64_t columns, bool isWeighted,
-                         Region &cell) {
-  double rows = facts::elements(op, sums);
-  double width = cast<SequenceType>(sums.getType()).getWidth();
+static double countFlops(Operation *op, Value state, int64_t sums, bool isWeighted, Region &cell) {
+  double elements = facts::elements(op, state);
+  double columns = cast<SequenceType>(state.getType()).getWidth();
   auto arithmetic = static_cast<double>(cell.front().getOperations().size() - 1);
-  return rows * (isWeighted ? 2.0 * static_cast<double>(columns) : 0) +
-         rows / width * static_cast<double>(columns) * arithmetic;
+  return elements * ((isWeighted ? 2 * static_cast<double>(sums) * columns : 0) + arithmetic);
 }
 
 Cost RecurrenceOp::getCost() {
   SmallVector<Value> saved(getStates());
-  saved.push_back(getSums());
+  llvm::append_range(saved, getSums());
   return facts::cost(
-      *this, countFlops(*this, getInput(), getColumns(), bool(getWeight()), getCell()), saved);
+      *this, countFlops(*this, getStates()[0], countSums(), bool(getWeight()), getCell()), saved);
 }
 
 Cost RecurrenceBackwardOp::getCost() {
-  return facts::cost(
-      *this, countFlops(*this, getSums(), getColumns(), bool(getWeight()), getDerivative()));
+  auto sums = static_cast<int64_t>(getDerivative().getNumArguments() - 2 * getStates().size());
+  return facts::cost(*this,
+                     countFlops(*this, getStates()[0], sums, bool(getWeight()), getDerivative()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -212,7 +229,11 @@ static Value buildPreviousRows(RecurrenceOp op, OpBuilder &b) {
   }
   SmallVector<Value> inputs{before};
   if (op.getReset()) {
-    inputs.push_back(RepeatColumnsOp::create(b, loc, type, op.getReset()));
+    auto number = SequenceType::get(b.getContext(), type.getScale(), 0, b.getF32Type());
+    Value bits = op.getReset();
+    bits =
+        op.getReset().getType().getWidth() == 0 ? bits : SumColumnsOp::create(b, loc, number, bits);
+    inputs.push_back(RepeatColumnsOp::create(b, loc, type, bits));
   }
   auto map = MapOp::create(b, loc, type, inputs);
   OpBuilder::InsertionGuard guard(b);
@@ -254,7 +275,12 @@ LogicalResult RecurrenceOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
       gradientStates.push_back(static_cast<int64_t>(i));
     }
   }
-  SmallVector<Type> types{getInput().getType()};
+  SmallVector<Type> types;
+  for (Value sum : getSums()) {
+    auto type = cast<SequenceType>(sum.getType());
+    types.push_back(
+        SequenceType::get(b.getContext(), type.getScale(), type.getWidth(), b.getF32Type()));
+  }
   llvm::append_range(types, getStates().getTypes());
   auto backward = RecurrenceBackwardOp::create(b, getLoc(), types, getSums(), getStates(),
                                                gradients, getWeight(), getReset(), gradientStates,
@@ -262,15 +288,18 @@ LogicalResult RecurrenceOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
   if (failed(fillDerivative(*this, backward.getDerivative(), b))) {
     return failure();
   }
-  operands[0] = backward.getInputGradient();
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    operands[i] = convertSequence(b, getLoc(), backward.getResults()[i],
+                                  cast<SequenceType>(input.getType()).getElement());
+  }
   if (getWeight()) {
     Type compute = getComputeType(getWeight());
-    Value sums = convertSequence(b, getLoc(), backward.getInputGradient(), compute);
+    Value sums = convertSequence(b, getLoc(), backward.getResults()[0], compute);
     Value before = convertSequence(b, getLoc(), buildPreviousRows(*this, b), compute);
     Type type = cast<RankedTensorType>(getWeight().getType()).clone(b.getF32Type());
     auto weight = LinearWeightGradientOp::create(b, getLoc(), type, Type(), sums, before,
                                                  operands[1], Value());
-    operands[1] = weight.getWeight();
+    operands[1] = weight.getWeight(); // after one input
   }
   return success();
 }

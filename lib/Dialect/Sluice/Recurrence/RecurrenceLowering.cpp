@@ -76,11 +76,13 @@ static dispatch::RecurrenceOp createDispatch(Op op, const RowOperands &operands,
 
 LogicalResult RecurrenceOp::emitDispatches(DispatchEmitter &emitter) {
   ImplicitLocOpBuilder &b = emitter.b;
-  RowOperands operands(emitter, getInput());
+  RowOperands operands(emitter, getInputs().front());
   if (getWeight()) {
     operands.tensors.push_back(emitter.get(getWeight()));
   }
-  operands.addRows(getInput(), 0);
+  for (Value input : getInputs()) {
+    operands.addRows(input, 0);
+  }
   if (getReset()) {
     operands.tensors.push_back(emitter.get(getReset()));
   }
@@ -108,11 +110,13 @@ LogicalResult RecurrenceOp::emitDispatches(DispatchEmitter &emitter) {
 /// are operands, and the body zeroes them before the first row and before reset rows.
 LogicalResult RecurrenceBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   ImplicitLocOpBuilder &b = emitter.b;
-  RowOperands operands(emitter, getSums());
+  RowOperands operands(emitter, getSums().front());
   if (getWeight()) {
     operands.tensors.push_back(emitter.get(getWeight()));
   }
-  operands.addRows(getSums(), 0);
+  for (Value sums : getSums()) {
+    operands.addRows(sums, 0);
+  }
   for (Value state : getStates()) {
     operands.addRows(state, getReversed() ? 1 : -1);
   }
@@ -124,8 +128,9 @@ LogicalResult RecurrenceBackwardOp::emitDispatches(DispatchEmitter &emitter) {
   }
   size_t states = getStates().size();
   size_t sums = getDerivative().getNumArguments() - 2 * states;
-  dispatch::RecurrenceOp made = createDispatch(*this, operands, static_cast<int64_t>(1 + states),
-                                               /*isAdjoint=*/true, emitter);
+  dispatch::RecurrenceOp made =
+      createDispatch(*this, operands, static_cast<int64_t>(getNumResults()),
+                     /*isAdjoint=*/true, emitter);
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&made.getBody());
   SmallVector<Value> product = addNumbers(*block, getWeight() ? 1 : 0, b);

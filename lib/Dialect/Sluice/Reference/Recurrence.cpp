@@ -70,6 +70,17 @@ static bool isReset(Op op, const Evaluator<T> &evaluator, int64_t b, int64_t p) 
          (every > 0 && llvm::mod(p - static_cast<int64_t>(op.getResetAt()), every) == 0);
 }
 
+/// Returns the rows of several sequences, side by side.
+template <typename T>
+static std::vector<T> joinRows(ValueRange sequences, const Evaluator<T> &evaluator, int64_t b,
+                               int64_t p) {
+  std::vector<T> joined;
+  for (Value sequence : sequences) {
+    llvm::append_range(joined, evaluator.rowAt(sequence, b, p));
+  }
+  return joined;
+}
+
 template <typename T> static void evaluate(RecurrenceOp op, Evaluator<T> &evaluator) {
   int64_t columns = op.getColumns(), sums = op.countSums();
   size_t states = op.countStates();
@@ -80,7 +91,7 @@ template <typename T> static void evaluate(RecurrenceOp op, Evaluator<T> &evalua
     for (size_t i = 0; i < states && !isReset(op, evaluator, b, p); ++i) {
       before[i] = order.at(i, b, previous);
     }
-    std::vector<T> sum = evaluator.rowAt(op.getInput(), b, p);
+    std::vector<T> sum = joinRows(op.getInputs(), evaluator, b, p);
     if (op.getWeight()) {
       const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
       for (size_t n = 0; n < sum.size(); ++n) {
@@ -114,11 +125,11 @@ template <typename T> static void evaluate(RecurrenceBackwardOp op, Evaluator<T>
   // The gradients run against the rows: the previous row of a gradient comes after its row.
   RowOrder<T> order(op.getResults(), !op.getReversed(), evaluator);
   order.run([&](int64_t b, int64_t p, int64_t previous) {
-    bool isLast = previous < 0 || previous >= evaluator.getPositions(op.getSums());
+    bool isLast = previous < 0 || previous >= evaluator.getPositions(op.getSums().front());
     bool isCut = isLast || isReset(op, evaluator, b, previous);
     ResultRows<T> totals(states, std::vector<T>(columns)), rows(op.getNumResults());
     for (size_t i = 0; i < states && !isCut; ++i) {
-      totals[i] = order.at(1 + i, b, previous);
+      totals[i] = order.at(op.getSums().size() + i, b, previous);
     }
     if (op.getWeight() && !isCut) {
       const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
@@ -134,10 +145,10 @@ template <typename T> static void evaluate(RecurrenceBackwardOp op, Evaluator<T>
         totals[of][c] += evaluator.at(gradient, b, p, c);
       }
     }
-    std::vector<T> sum = evaluator.rowAt(op.getSums(), b, p);
+    std::vector<T> sum = joinRows(op.getSums(), evaluator, b, p);
     int64_t sums = static_cast<int64_t>(sum.size()) / columns, before = 2 * p - previous;
     bool isFirst = isReset(op, evaluator, b, p);
-    rows[0].resize(sum.size());
+    std::vector<T> gradients(sum.size());
     for (int64_t c = 0; c < columns; ++c) {
       SmallVector<Scalar<T>> arguments;
       for (int64_t g = 0; g < sums; ++g) {
@@ -151,11 +162,17 @@ template <typename T> static void evaluate(RecurrenceBackwardOp op, Evaluator<T>
       }
       auto found = derivative.run(arguments, ScalarPlace{});
       for (int64_t g = 0; g < sums; ++g) {
-        rows[0][g * columns + c] = found[g].real;
+        gradients[g * columns + c] = found[g].real;
       }
       for (size_t i = 0; i < states; ++i) {
-        rows[1 + i].push_back(found[sums + i].real);
+        rows[op.getSums().size() + i].push_back(found[sums + i].real);
       }
+    }
+    auto next = gradients.begin();
+    for (auto [i, part] : llvm::enumerate(op.getSums())) {
+      auto end = next + reference::getColumns(part);
+      rows[i].assign(next, end);
+      next = end;
     }
     return rows;
   });

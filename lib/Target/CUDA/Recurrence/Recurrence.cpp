@@ -222,7 +222,7 @@ void RecurrenceKernel::emitCell(const TextRow &row, ValueRange products) {
     for (int64_t group = 0; group < op.countGroups(tensor); ++group) {
       add([&] {
         auto load = [&] {
-          return Values{e.loadScalar(memory, {line, e.add(column, group * columns)})};
+          return loadElements(frame, memory, line, e.add(column, group * columns), 1);
         };
         return exists ? loadIf(exists, 1, load).front() : load().front();
       });
