@@ -386,11 +386,13 @@ Type ProjectOp::computeResultType() {
 }
 void ProjectOp::setDerivedDefaults() {}
 
-/// Verifies that keys that refine another key have it.
+/// Verifies that keys that refine another key have it, unless they have their defaults.
 static LogicalResult verifyResets(RecurrenceOp op) {
-  for (auto [key, of, has] : {std::tuple("reset", "segments", bool(op.getSegments())),
-                              std::tuple("at", "every", bool(op.getEvery()))}) {
-    if (isWritten(op, key) && !has) {
+  bool needsSegments = op.getReset() != ResetRow::first, needsEvery = op.getAt().value_or(0) > 0;
+  for (auto [key, of, isMissing] :
+       {std::tuple("reset", "segments", needsSegments && !op.getSegments()),
+        std::tuple("at", "every", needsEvery && !op.getEvery())}) {
+    if (isMissing) {
       return emitKeyError(op, key) << "expected " << quote(of) << " with " << quote(key)
                                    << ", found none; add it, or leave " << quote(key) << " out";
     }

@@ -17,7 +17,7 @@ func.func @cell_without_sums(%x: !sluice.seq<@s, 4, f32>) {
 sluice.axis @t
 sluice.scale @s on @t factor 1
 func.func @input_of_other_columns(%x: !sluice.seq<@s, 5, f32>) {
-  // expected-error@+1 {{S-165: expected states of f32 of as many columns each, and an input of 2 times as many, found '!sluice.seq<@s, 2, f32>' and '!sluice.seq<@s, 5, f32>'}}
+  // expected-error@+1 {{S-165: expected states of f32 of as many columns each, and inputs of 2 times as many, found '!sluice.seq<@s, 2, f32>' and '!sluice.seq<@s, 5, f32>'}}
   %h = sluice.recurrence %x {
   ^bb0(%a: f32, %b: f32, %before: f32):
     sluice.yield %a : f32
