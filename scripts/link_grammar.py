@@ -41,20 +41,25 @@ def find_links(line, dictionary, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("text")
+    parser.add_argument("text", help="English text; - is the standard input")
     parser.add_argument("--seconds", type=int, default=5, help="time limit of a line")
     flags = parser.parse_args()
+    if flags.text == "-":
+        sys.stdin.reconfigure(encoding="utf-8", newline="\n")
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # the library prints remarks to the standard output
     dictionary = Dictionary("en")
-    with open(flags.text, encoding="utf-8", newline="\n") as file:
-        lines = file.read().split("\n")
+    with sys.stdin if flags.text == "-" else open(flags.text, encoding="utf-8", newline="\n") as file:
+        try:
+            lines = file.read().split("\n")
+        except UnicodeDecodeError as error:
+            sys.exit(f"{flags.text}: expected a text in UTF-8, found {error.reason} at byte {error.start}; convert it, with iconv -t UTF-8")
     if lines and not lines[-1]:
         lines.pop()
     for number, line in enumerate(lines, 1):
         words = list(WORD.finditer(line))
         if not words:
-            sys.exit(f"{flags.text}:{number}: expected a word, found an empty line, which CoNLL-U cannot have; leave the line out of both files")
+            sys.exit(f"{flags.text}:{number}: expected a word, found an empty line, which CoNLL-U cannot have; leave the line out of this file and of those whose lines belong to it")
         word_at = {place: index for index, word in enumerate(words, 1) for place in range(*word.span())}
         links = find_links(line, dictionary, flags.seconds)
         if links is None:

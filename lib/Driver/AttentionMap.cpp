@@ -80,7 +80,7 @@ static std::string findAttention(func::FuncOp predict, const AttentionRequest &r
   SmallVector<AttentionOp> ops;
   for (AttentionOp op : predict.getOps<AttentionOp>()) {
     OriginAttr origin = getOrigin(op);
-    if (origin && origin.isWithin(request.layer)) {
+    if (origin && !request.layer.empty() && origin.isWithin(request.layer)) {
       ops.push_back(op);
     }
   }
@@ -88,7 +88,8 @@ static std::string findAttention(func::FuncOp predict, const AttentionRequest &r
     std::string all = listMaps(predict);
     return "--layer: expected a stage with softmax attention" +
            (all.empty() ? ", which this model lacks" : " (" + all + ")") + ", found " +
-           quote(request.layer) + (all.empty() ? "" : "; name one of these");
+           (request.layer.empty() ? "none" : quote(request.layer)) +
+           (all.empty() ? "" : "; name one of these");
   }
   found.rows = ops.front();
   bool hasWords = ops.size() == 2 && findWords(ops[0], ops[1], found);

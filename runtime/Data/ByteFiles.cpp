@@ -400,6 +400,16 @@ bool lackText(const std::vector<ByteFile> &files) {
   return haveIds(files) && !files.front().encoder;
 }
 
+std::string describeUnusedIds(const std::vector<ByteFile> &files, int64_t vocabulary) {
+  if (vocabulary <= byteValues || haveIds(files)) {
+    return "";
+  }
+  return "note: the vocabulary is " + std::to_string(vocabulary) +
+         ", but data are bytes: ids 256 to " + std::to_string(vocabulary - 1) +
+         " never occur; a vocabulary of 256 is enough, or give a tokenizer (--tokenizer), or token "
+         "ids: a .npy file, or uint16:FILE";
+}
+
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files) {
   std::vector<std::string> notes;
   size_t count = 0;

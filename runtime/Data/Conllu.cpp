@@ -20,7 +20,10 @@ using ConlluFields = std::array<std::string_view, fieldCount>;
 /// Reads one sentence after another.
 class ConlluParser {
 public:
-  ConlluParser(std::string_view text, const std::string &file) : rest(text), file(file) {}
+  ConlluParser(std::string_view text, const std::string &file) : rest(text), file(file) {
+    constexpr std::string_view byteOrderMark = "\xef\xbb\xbf";
+    rest.remove_prefix(rest.starts_with(byteOrderMark) ? byteOrderMark.size() : 0);
+  }
 
   std::vector<ConlluSentence> parse() {
     while (!rest.empty()) {
@@ -129,8 +132,10 @@ private:
         fail("heads such as 2:nsubj|4:conj, found " + quote(item) + "; correct the field DEPS");
       }
       std::string_view head = item.substr(0, colon);
-      if (head.find('.') == std::string_view::npos) { // else an empty node
+      if (size_t dot = head.find('.'); dot == std::string_view::npos) {
         addHead(id, head);
+      } else if (!parseNumber(head.substr(0, dot)) || !parseNumber(head.substr(dot + 1))) {
+        fail("the id of a head or of an empty node, found " + quote(head) + "; correct it");
       }
     }
   }
@@ -139,6 +144,9 @@ private:
     auto head = parseNumber(text);
     if (!head) {
       fail("the id of a head, found " + quote(text) + "; correct it");
+    }
+    if (*head == id) {
+      fail("a head that is another word, found the word's own id " + quote(text) + "; correct it");
     }
     if (*head != 0) {
       heads.push_back({id, *head, lineNumber});

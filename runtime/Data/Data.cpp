@@ -82,12 +82,8 @@ std::vector<std::string> TrainingData::notes() const {
   if (!skipped.empty()) {
     list.push_back(describeSkipped(skipped, files.size() + skipped.size(), context + 1, rowTokens));
   }
-  if (vocabulary > 256 && !haveIds(files)) {
-    list.push_back("note: the vocabulary is " + std::to_string(vocabulary) +
-                   ", but data are bytes: ids 256 to " + std::to_string(vocabulary - 1) +
-                   " never occur; a vocabulary of 256 is enough, or give token ids: a .npy file, "
-                   "or uint16:FILE");
-  }
+  list.push_back(describeUnusedIds(files, vocabulary));
+  std::erase(list, "");
   return list;
 }
 

@@ -274,6 +274,16 @@ std::optional<DataFormat> findFormat(const FileContents &contents) {
                                                    : Compression::None};
 }
 
+/// Counts an ending of lines.
+static size_t countLines(const std::vector<uint8_t> &bytes, std::string_view ending) {
+  std::string_view text = Probe::asText(bytes);
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(ending, at)) != std::string_view::npos; ++at) {
+    ++count;
+  }
+  return count;
+}
+
 std::vector<std::string> describeOddities(const FileContents &contents, int64_t vocabulary,
                                           const std::string &name) {
   Probe probe(contents);
@@ -298,6 +308,13 @@ std::vector<std::string> describeOddities(const FileContents &contents, int64_t 
     notes.push_back("note: " + name +
                     " has a JSON object in each line, whose keys and quotes are tokens too; for "
                     "one field alone: jq -r .FIELD FILE > TEXT");
+  }
+  if (countLines(probe.head, "\r\n") > 0 &&
+      countLines(probe.head, "\r\n") == countLines(probe.head, "\n")) {
+    notes.push_back(
+        "note: " + name +
+        " has a carriage return at the end of each line, which is a token too; to leave "
+        "it out: tr -d '\\r' < FILE > TEXT");
   }
   auto zeros = static_cast<double>(std::ranges::count(probe.head, 0));
   constexpr double many = 0.05;

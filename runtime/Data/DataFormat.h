@@ -23,8 +23,8 @@ struct DataFormat {
 std::optional<DataFormat> findFormat(const FileContents &contents);
 
 /// Describes signs in the first 256 KiB of a format other than text: a signature without a verified
-/// structure, JSON in every line, a byte order mark, or zero bytes with byte ids (`vocabulary` >=
-/// 256). `name` starts each note.
+/// structure, JSON in every line, a byte order mark, carriage returns at all ends of lines, or zero
+/// bytes with byte ids (`vocabulary` >= 256). `name` starts each note.
 std::vector<std::string> describeOddities(const FileContents &contents, int64_t vocabulary,
                                           const std::string &name);
 

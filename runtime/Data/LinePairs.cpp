@@ -79,11 +79,13 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
                       "\", whose pattern is \"" + each.pattern + "\", found one; leave it out");
     }
     if (each.pattern.empty() && !files.contains(each.name)) {
-      throw UserError("expected " + flag + " " + each.name +
-                      "=FILE, as the model has the edges \"" + each.name +
-                      "\", found none; give a file with a line of edges such as 0-3 1-2 for each "
-                      "line of \"" +
-                      each.axis + "\"");
+      throw UserError(
+          "expected " + flag + " " + each.name + "=FILE, as the model has the edges \"" +
+          each.name +
+          "\", found none; give a CoNLL-U file, or one with a line of edges such as 0-3 "
+          "1-2 for each line of \"" +
+          each.axis + "\"; or compile the spec with --set inputs." + each.name +
+          ".pattern=chain, which needs none");
     }
   }
 }
@@ -158,7 +160,7 @@ static std::vector<std::string> splitWords(const Lines &on, std::span<const int3
 }
 
 /// Throws UserError unless a sentence has the words of the input's line.
-void InputLines::checkWords(const EdgeInput &input, int64_t index) const {
+void InputLines::checkWords(const EdgeInput &input, int64_t index) {
   const EdgeLines &sentences = edgeLines.at(input.name);
   const Lines &on = inputs.at(input.axis);
   if (!input.connectsWords()) {
@@ -170,6 +172,15 @@ void InputLines::checkWords(const EdgeInput &input, int64_t index) const {
   Lines::Line line = on.whole(index);
   std::vector<int32_t> bits = streams.at(input.on).at(index, line, /*hasEnd=*/false);
   std::vector<std::string> expected = splitWords(on, line, bits);
+  std::vector<int32_t> numbers; // of the words that a sentence has: blank ones are in no sentence
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!expected[i].empty()) {
+      numbers.push_back(static_cast<int32_t>(i));
+    }
+  }
+  if (std::erase(expected, "") > 0) {
+    wordNumbers[{input.name, index}] = numbers;
+  }
   const std::vector<std::string> &found = sentences.getWords(index);
   if (expected != found) {
     auto at = static_cast<size_t>(std::ranges::mismatch(expected, found).in1 - expected.begin());
@@ -183,23 +194,37 @@ void InputLines::checkWords(const EdgeInput &input, int64_t index) const {
   }
 }
 
-void InputLines::checkEdges(const EdgeInput &input) const {
+Edges InputLines::readEdges(const EdgeInput &input, int64_t index) const {
+  Edges edges = edgeLines.at(input.name).at(index, input.connectsWords() ? "word" : "row");
+  if (auto numbers = wordNumbers.find({input.name, index}); numbers != wordNumbers.end()) {
+    for (auto &[u, v] : edges) {
+      u = numbers->second[static_cast<size_t>(u)];
+      v = numbers->second[static_cast<size_t>(v)];
+    }
+  }
+  return edges;
+}
+
+void InputLines::checkEdges(const EdgeInput &input) {
   const EdgeLines &lines = edgeLines.at(input.name);
   const Lines &on = inputs.at(input.axis);
   std::string noun = input.connectsWords() ? "word" : "row";
+  if (on.count() > 0 && lines.count() > 0) {
+    lines.at(0, noun); // a file of another kind is reported before its number of lines
+  }
   lines.requireCount(on.count(), showPath(on.files().front().path.native()));
   for (int64_t i = 0; i < on.count(); ++i) {
-    Edges found = lines.at(i, noun);
     if (lines.haveWords()) {
       checkWords(input, i);
     }
+    Edges found = readEdges(input, i);
     int64_t rows = countRows(input, i, on.whole(i));
     auto outside = std::ranges::find_if(found, [&](auto edge) { return edge.second >= rows; });
     if (outside != found.end()) {
       throw UserError(lines.describePlace(i) + ": expected edges between the " +
                       std::to_string(rows) + " " + noun + "s of " + on.describePlace(i) +
                       ", counted from 0, found " + std::to_string(outside->first) + "-" +
-                      std::to_string(outside->second) + "; correct the " + noun);
+                      std::to_string(outside->second) + "; correct the number");
     }
     if (std::ssize(found) > input.capacity) {
       throw UserError(lines.describePlace(i) + ": expected at most " +
@@ -231,7 +256,9 @@ GivenLines InputLines::at(int64_t index) const {
     all[name] = stream.at(index, all.at(on), given.at(on).hasEnd);
   }
   for (const auto &[name, input] : edges) {
-    uint64_t key = mix64(seed) + static_cast<uint64_t>(index);
+    uint64_t key = input.pattern.empty() ? 0
+                                         : computeLineKey(static_cast<uint64_t>(seed),
+                                                          inputs.at(input.axis).whole(index));
     if (input.isDrawn()) {
       const std::vector<int32_t> &on = all.at(input.on);
       all[name] = {computeDrawNumber(key),
@@ -242,8 +269,8 @@ GivenLines InputLines::at(int64_t index) const {
     line = line.first(line.size() - (given.at(input.axis).hasEnd ? 1 : 0));
     int64_t rows = countRows(input, index, line);
     std::vector<int32_t> &ends = all[name];
-    for (auto [u, v] : input.pattern.empty() ? edgeLines.at(name).at(index, "word")
-                                             : buildPattern(input.pattern, rows, key)) {
+    for (auto [u, v] :
+         input.pattern.empty() ? readEdges(input, index) : buildPattern(input.pattern, rows, key)) {
       if (v < rows) { // else of a row that was cut
         ends.insert(ends.end(), {u, v});
       }
@@ -284,7 +311,8 @@ LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, co
                      uint64_t seed, const ReadingOptions &reading)
     : ItemSource(seed),
       text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context, reading),
-      inputs(given, plan, reading), context(plan.model.context), files(text.files()) {
+      inputs(given, plan, reading), context(plan.model.context), vocabulary(plan.model.vocabulary),
+      files(text.files()) {
   for (const auto &[name, lines] : inputs.byName()) {
     lines.requireCount(text.count(), paths.front().string());
   }
@@ -342,9 +370,13 @@ DataPosition LinePairs::fill(DataPosition position, int64_t rows, const BatchInp
 
 std::vector<std::string> LinePairs::notes() const {
   std::vector<std::string> list = collectNotes(files);
+  if (!isEncoded()) {
+    list.push_back(describeUnusedIds(text.files(), vocabulary));
+  }
   list.push_back(text.describeCut("the text"));
   for (const auto &[name, lines] : inputs.byName()) {
     list.push_back(lines.describeCut("the input " + name));
+    list.push_back(lines.describeLone(text, "the input " + name));
   }
   std::erase(list, "");
   return list;

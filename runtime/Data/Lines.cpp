@@ -100,6 +100,17 @@ void Lines::requireCount(int64_t expected, const std::string &other) const {
   }
 }
 
+std::string Lines::describeLone(const Lines &other, const std::string &what) const {
+  auto isEmpty = [](const Extent &line) { return line.start == line.end; };
+  int64_t count = 0;
+  for (size_t i = 0; i < std::min(lines.size(), other.lines.size()); ++i) {
+    count += isEmpty(lines[i]) && !isEmpty(other.lines[i]) ? 1 : 0;
+  }
+  return count == 0 ? ""
+                    : "note: " + std::to_string(count) + " of " + std::to_string(lines.size()) +
+                          " lines of " + what + " are empty while the text's are not";
+}
+
 std::string Lines::describeCut(const std::string &what) const {
   auto cut = std::ranges::count_if(lines, [&](const Extent &line) {
     return line.end - line.start > static_cast<int64_t>(most);

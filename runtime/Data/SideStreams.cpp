@@ -16,6 +16,14 @@ constexpr int64_t digitValues = 10;
 
 bool isComputed(const GivenInput &stream) { return !stream.rule.empty() && stream.rule != "file"; }
 
+uint64_t computeLineKey(uint64_t seed, std::span<const int32_t> tokens) {
+  uint64_t key = mix64(seed);
+  for (int32_t token : tokens) {
+    key = mix64(key + static_cast<uint32_t>(token));
+  }
+  return key;
+}
+
 static bool isWhitespace(int32_t byte) { return (byte >= '\t' && byte <= '\r') || byte == ' '; }
 
 /// Replaces the bits at the last tokens of words by bits at each token of a word of several.
@@ -64,7 +72,8 @@ static void requireRule(const std::string &name, const GivenInput &stream, bool 
 
 SideStream::SideStream(const std::string &name, const GivenInput &stream, const Lines &axis,
                        const std::vector<Path> &files, const ReadingOptions &reading, int64_t seed)
-    : name(name), stream(stream), encoder(reading.encoder), seed(static_cast<uint64_t>(seed)) {
+    : name(name), stream(stream), axis(&axis), encoder(reading.encoder),
+      seed(static_cast<uint64_t>(seed)) {
   requireRule(name, stream, axis.isEncoded());
   if (isComputed(stream)) {
     return;
@@ -138,7 +147,7 @@ std::vector<int32_t> SideStream::at(int64_t index, std::span<const int32_t> line
   if (stream.derived == "word_split") {
     markSplitWords(tokens);
   } else if (stream.derived == "shuffled_end") {
-    shuffleWords(tokens, /*keepsLast=*/!hasEnd, mix64(seed) + static_cast<uint64_t>(index));
+    shuffleWords(tokens, /*keepsLast=*/!hasEnd, computeLineKey(seed, axis->whole(index)));
   }
   if (hasEnd) { // a word of one token
     bool isBitOfEnd = stream.derived == "word_end" || stream.derived == "shuffled_end";

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Train/Checkpoint.h"
 
 #include "sluice/Runtime/Data/Safetensors.h"
+#include "sluice/Runtime/Train/RunRecord.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/FileMixUp.h"
@@ -417,6 +418,26 @@ void noteWorseLatest(const Path &given, const Notice &notice) {
   }
 }
 
+/// Notes that a run's spec is not the artifact's.
+static void noteOtherSpec(const Path &path, const Executor &executor, const Notice &notice) {
+  const Path run = resolveLatest(path);
+  if (!notice || !isFolder(run)) {
+    return;
+  }
+  std::optional<RunRecord> record;
+  try {
+    record = readRunRecord(run);
+  } catch (const FormatError &) { // damaged: weights need no record
+    return;
+  }
+  if (record && !record->knows(sha256Hex(executor.plan().model.spec))) {
+    notice(
+        "note: " + showPath(path.native()) +
+        " was trained with another spec than the artifact's; only the shapes of the weights were "
+        "compared");
+  }
+}
+
 Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
                  std::optional<int64_t> step, const WeightNames &names) {
   auto [file, memory] = readWeights(path, step);
@@ -429,6 +450,7 @@ Path loadWeights(const Path &path, Executor &executor, const Notice &notice,
   if (!step) {
     noteWorseLatest(path, notice);
   }
+  noteOtherSpec(path, executor, notice);
   executor.prepare();
   return file;
 }

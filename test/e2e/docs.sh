@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The pages built from TableGen are current, the README's picture is current, and the tutorial's commands run and print the shown output.
+# The pages built from TableGen are current, the README's picture is current, and the tutorials' commands run and print the shown output.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 succeeds "dialect and pass pages are current" "$root/scripts/docs.sh" --check
 succeeds "the README's model is drawn" "$sluice" check "$root/models/tiny/hourglass.json" --no-advice --picture "$work/reads.svg"
 succeeds "docs/images/reads.svg is current" cmp "$work/reads.svg" "$root/docs/images/reads.svg"
-mkdir "$work/page"
-python3 "$root/test/e2e/support/run_page.py" "$root/docs/tutorial.md" "$root" "$work/page" 40 || failures=$((failures + 1))
+for page in tutorial translation; do
+  mkdir "$work/$page"
+  python3 "$root/test/e2e/support/run_page.py" "$root/docs/$page.md" "$root" "$work/$page" 40 || failures=$((failures + 1))
+done
 finish

@@ -106,10 +106,6 @@ void checkFlags(const AnalyzeFlags &flags, const CLI::App &command) {
         "expected --stream with the analysis neighbours, found none; name a stage whose "
         "rows are compared, such as stages.1.inside.2");
   }
-  if (flags.kind == "attention" && flags.attention.layer.empty()) {
-    throw UserError("expected --layer with the analysis attention, found none; name a stage with "
-                    "attention, such as stages.1.inside.2");
-  }
   if (flags.kind == "attention" && flags.data.size() > 1) {
     throw UserError("--data: expected one file with the analysis attention, found " +
                     std::to_string(flags.data.size()) + "; name one");

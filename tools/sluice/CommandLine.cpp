@@ -85,6 +85,17 @@ std::string explainExtra(const CLI::App &program, const std::string &word,
          " --help lists them)";
 }
 
+/// Returns the names of all arguments that are not flags.
+std::string listArguments(const CLI::App &command) {
+  std::string list;
+  for (const CLI::Option *option : command.get_options()) {
+    if (option->get_positional()) {
+      list += " " + option->get_name();
+    }
+  }
+  return list;
+}
+
 /// `name` is the start of CLI11's message: --data, or ART.
 std::string explainMissing(const CLI::App &command, const std::string &name) {
   std::string usage = "sluice " + command.get_name();
@@ -97,7 +108,7 @@ std::string explainMissing(const CLI::App &command, const std::string &name) {
                        : mayBeTaken ? "write it first, as in " + usage + " " + name +
                                           " ..., since a flag that takes several values takes "
                                           "every word up to the next flag"
-                                    : "write it, as in " + usage + " " + name;
+                                    : "write it, as in " + usage + listArguments(command);
   return usage + ": expected " + name + ", found none; " + remedy + " (" + usage +
          " --help lists all)";
 }

@@ -40,7 +40,7 @@ struct GenerateFlags {
   DeviceOptions device;
   SamplingOptions options;
   std::optional<int64_t> factor, step;
-  bool noCache = false, noEcho = false, json = false, force = false, raw = false;
+  bool noCache = false, noEcho = false, lines = false, json = false, force = false, raw = false;
 };
 
 /// All prompts and answers stay in memory until the end.
@@ -235,7 +235,7 @@ void refuseBesideIds(const CLI::App &command) {
 void refuseBesideImages(const CLI::App &command) {
   for (const char *flag :
        {"--prompt", "--prompt-file", "--prompt-tokens", "--input", "--tokens", "--stop",
-        "--no-echo", "--json", "--session", "--save-session", "--trace"}) {
+        "--no-echo", "--lines", "--json", "--session", "--save-session", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
                       " with --images, which writes images, found it; leave one of them out");
@@ -312,8 +312,11 @@ void limitToLines(const Plan &plan, Job &job, const std::string &unit) {
 
 /// Returns the texts that end a text; a text with named inputs ends with its line.
 std::vector<std::string> getStops(const GenerateFlags &flags, const Plan &plan) {
-  bool isLine = !plan.given.empty() && flags.stops.empty();
-  return isLine ? std::vector<std::string>{"\n"} : flags.stops;
+  std::vector<std::string> stops = flags.stops;
+  if (flags.lines || (!plan.given.empty() && stops.empty())) {
+    stops.emplace_back("\n");
+  }
+  return stops;
 }
 
 void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
@@ -408,8 +411,12 @@ void runGenerate(const GenerateFlags &flags, const CLI::App &command) {
                          areIds || encoder ? "tokens" : "bytes");
     requireBeamRows(predictor, search);
   }
-  Printer printer(job.prompts, job.texts, options.seed, !flags.noEcho, flags.json, areIds,
-                  encoder != nullptr);
+  Printer printer(job.prompts, job.texts, options.seed,
+                  {.echoes = !flags.noEcho,
+                   .asLines = flags.lines,
+                   .asJson = flags.json,
+                   .areIds = areIds,
+                   .isUtf8 = encoder != nullptr});
   if (!flags.saveSession.empty() || !flags.trace.empty()) {
     catchSignals();
   }
@@ -474,6 +481,9 @@ void addTextFlags(CLI::App &command, GenerateFlags &flags) {
   addScoreFlag(command, flags.continuations);
   command.add_flag("--no-echo", flags.noEcho,
                    "Print the continuation alone: no prompt, no newline at the end");
+  command.add_flag(
+      "--lines", flags.lines,
+      "Print one line a text: no prompts and no headings; a text ends before a newline");
   command.add_flag(
       "--json", flags.json,
       "Print one JSON object a line: prompt, sample, seed, text, stop (length, stop or "

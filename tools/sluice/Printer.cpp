@@ -45,7 +45,7 @@ void addScore(nlohmann::ordered_json &json, const runtime::Text &text) {
 
 std::string Printer::show(std::string_view bytes) const {
   std::string shown;
-  while (isUtf8 && !bytes.empty()) {
+  while (format.isUtf8 && !bytes.empty()) {
     std::optional<size_t> invalid = countCharacters(bytes, 0, bytes.size()).invalid;
     if (!invalid) {
       break;
@@ -59,7 +59,7 @@ std::string Printer::show(std::string_view bytes) const {
 
 bool Printer::write(size_t text, std::string_view bytes) {
   parts[text].text += bytes;
-  if (text == current && !asJson) {
+  if (text == current && !format.asJson) {
     std::cout << show(bytes) << std::flush;
   }
   return std::cout.good() && caughtSignal() == 0; // silently if the reader has closed
@@ -76,20 +76,21 @@ void Printer::finish(size_t text, StopReason reason) {
 }
 
 void Printer::open() {
-  if (asJson) {
+  if (format.asJson) {
     return;
   }
-  if (parts.size() > 1) { // like head(1) for several files
+  if (parts.size() > 1 && !format.asLines) { // like head(1) for several files
     std::cout << (current == 0 ? "" : "\n") << "==> " << current + 1 << " <==\n";
   }
-  std::cout << (echoes ? prompts[current] : "") << show(parts[current].text) << std::flush;
+  std::cout << (format.echoes && !format.asLines ? prompts[current] : "")
+            << show(parts[current].text) << std::flush;
 }
 
 void Printer::close() {
   const PrintPart &part = parts[current];
-  if (asJson) {
-    areIds ? printIds(part) : printLine(part);
-  } else if (std::cout.good() && (echoes || parts.size() > 1)) {
+  if (format.asJson) {
+    format.areIds ? printIds(part) : printLine(part);
+  } else if (std::cout.good() && (format.echoes || format.asLines || parts.size() > 1)) {
     std::cout << std::endl;
   }
 }

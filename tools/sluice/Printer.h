@@ -11,17 +11,25 @@
 
 namespace sluice::cli {
 
+/// Form of the output.
+struct PrintFormat {
+  bool echoes = true;   ///< prompts precede the texts
+  bool asLines = false; ///< a line a text, without prompts and headings
+  bool asJson = false;
+  bool areIds = false; ///< tokens are printed as numbers
+  /// Bytes that no character has are printed as U+FFFD; JSON has them in hexadecimal.
+  bool isUtf8 = false;
+};
+
 /// Prints texts in order: the first unfinished one while it is generated, the later ones after it.
-/// Prompts precede them if it `echoes`; as JSON a text is one line.
+/// As JSON a text is one line.
 class Printer {
 public:
-  /// One prompt per text. Both must outlive the printer. With `isUtf8`, printed texts have U+FFFD
-  /// in place of bytes that no character has; JSON has them in hexadecimal.
+  /// One prompt per text. Both must outlive the printer.
   Printer(const std::vector<std::string> &prompts, const std::vector<runtime::Text> &texts,
-          uint64_t seed, bool echoes, bool asJson, bool areIds, bool isUtf8 = false)
-      : prompts(prompts), texts(texts), seed(seed), echoes(echoes), asJson(asJson), areIds(areIds),
-        isUtf8(isUtf8), drawnBefore(texts.empty() ? 0 : texts.front().drawn),
-        parts(prompts.size()) {}
+          uint64_t seed, PrintFormat format)
+      : prompts(prompts), texts(texts), seed(seed), format(format),
+        drawnBefore(texts.empty() ? 0 : texts.front().drawn), parts(prompts.size()) {}
 
   runtime::TextSink sink() {
     return {[this](size_t text, std::string_view bytes) { return write(text, bytes); },
@@ -52,9 +60,7 @@ private:
   const std::vector<std::string> &prompts;
   const std::vector<runtime::Text> &texts;
   const uint64_t seed; ///< of the sampling
-  const bool echoes, asJson;
-  const bool areIds; ///< tokens are printed as numbers
-  const bool isUtf8;
+  const PrintFormat format;
   const int64_t drawnBefore; ///< of the one text of a session
   std::vector<PrintPart> parts;
   size_t current = 0;

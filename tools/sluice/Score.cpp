@@ -25,7 +25,7 @@ void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations) {
 }
 
 void refuseBesideScore(const CLI::App &command) {
-  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--images", "--session",
+  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--lines", "--images", "--session",
                            "--save-session", "--temperature", "--top-k", "--top-p", "--min-p",
                            "--typical", "--repetition-penalty", "--seed", "--trace"}) {
     if (command.count(flag) > 0) {

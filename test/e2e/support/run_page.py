@@ -3,7 +3,7 @@
 
 Usage: run_page.py PAGE ROOT WORK STEPS
 
-A block ```json is the file that the text before it names last, in backquotes. A block ```console has commands after "$ ", then what they
+A block ```json or ```python is the file that the text before it names last, in backquotes. A block ```console has commands after "$ ", then what they
 print, standard error included: each line of the page must be printed, in this order, with any numbers. "..." stands for any lines,
 "^C" interrupts the command once it has printed the line before, "(exit status N)" is the status if it is not 0. A block whose commands have
 no lines may print anything. A line that ends in "..." is the start of what is printed. `--steps N` becomes `--steps STEPS`, which keeps the test short.
@@ -48,8 +48,8 @@ class Session:
 
 def parse(text):
     """Yields ("file", name, contents) and ("run", command, lines)."""
-    for block in re.finditer(r"^```(json|console)\n(.*?)^```", text, re.S | re.M):
-        if block[1] == "json":
+    for block in re.finditer(r"^```(json|python|console)\n(.*?)^```", text, re.S | re.M):
+        if block[1] != "console":
             yield "file", re.findall(r"`([\w.-]+)`", text[: block.start()])[-1], block[2]
             continue
         command, lines = None, []

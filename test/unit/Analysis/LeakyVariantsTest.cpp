@@ -2,7 +2,8 @@
 //
 // A leaky twin of every row of the papers, of models/small and of models/successors: the same model
 // with a segment that tokens read one later, its first shift one less or, where neither is there,
-// its first layer's keys one later. The check must refuse it, at a row that reads its target, and a
+// its first layer's keys one later; and each encoder-decoder with its target in place of the
+// source. The check must refuse it, at a row that reads its target, and a
 // replay must show that row change. LeakyVariants have the stages, scales and heads of their
 // models, but one layer in place of several, and few columns.
 #include "sluice/Conversion/ImportSpec.h"
@@ -95,8 +96,10 @@ std::string reduced(const std::filesystem::path &path) {
                    : spec;
 }
 
-/// Rejects the variant with a replayed witness; returns the change.
-std::string rejectLeakyVariant(const std::filesystem::path &path, const std::string &text) {
+/// Rejects the variant with a replayed witness; returns the change, which the text has already or
+/// is made in its model.
+std::string rejectLeakyVariant(const std::filesystem::path &path, const std::string &text,
+                               std::string change = "") {
   spec::Diagnostic error;
   MLIRContext context(MLIRContext::Threading::DISABLED);
   std::optional<ParsedSpec> spec = parseSpec(context, text, path.string(), error);
@@ -105,9 +108,10 @@ std::string rejectLeakyVariant(const std::filesystem::path &path, const std::str
     return "";
   }
   std::vector<ImportedVariant> variants = importVariants(*spec);
-  std::string change; // with the largest factor alone, where several are drawn
+  // With the largest factor alone, where several are drawn.
   for (auto function : variants.back().module->getOps<func::FuncOp>()) {
-    change = makeLeaky(function, text.find("\"replace\"") != std::string::npos);
+    change = !change.empty() ? change
+                             : makeLeaky(function, text.find("\"replace\"") != std::string::npos);
   }
   CausalVerdict verdict = checkCausality(variants);
   EXPECT_EQ(verdict.refusedFactor, variants.back().factor) << path;
@@ -141,12 +145,21 @@ TEST(LeakyVariants, RejectsLeakyVariantsAndProvesModels) {
         changes[text] = rejectLeakyVariant(entry.path(), text);
       }
       ++changed[changes[text]];
+      // The decoder reads the whole target in place of the encoder's rows.
+      std::string target =
+          std::regex_replace(text, std::regex(R"("key": "memory", "value": "memory")"),
+                             R"("key": "target", "value": "target", "mask": "bidirectional")");
+      if (target != text && !changes.contains(target)) {
+        changes[target] = rejectLeakyVariant(entry.path(), target, "target");
+        ++changed["target"];
+      }
     }
   }
   EXPECT_GT(changes.size(), 50U);
   EXPECT_GT(changed["shift"], 50);
   EXPECT_GT(changed["mask"], 10);
   EXPECT_GT(changed["spread"], 4);
+  EXPECT_GT(changed["target"], 15);
   EXPECT_EQ(changed["sorted"], 1);
   EXPECT_EQ(changed[""], 0) << "a row without shift and attention";
 }

@@ -128,6 +128,9 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
 std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, int64_t least,
                             const std::string &why);
 
+/// Returns a note if texts are read as bytes by a model with more ids; else an empty text.
+std::string describeUnusedIds(const std::vector<ByteFile> &files, int64_t vocabulary);
+
 /// Returns the first notes of the files, and the number of remaining ones.
 std::vector<std::string> collectNotes(const std::vector<ByteFile> &files);
 

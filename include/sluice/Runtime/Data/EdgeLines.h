@@ -25,6 +25,8 @@ public:
   }
   /// Returns the file and the number of the line, or of the first line of the sentence.
   std::string describePlace(int64_t index) const;
+  /// Returns the number of lines, or of sentences.
+  int64_t count() const { return haveWords() ? std::ssize(sentences) : lines.count(); }
   /// Throws UserError unless there are `expected` lines or sentences, as many as `other` has.
   void requireCount(int64_t expected, const std::string &other) const;
   const std::vector<ByteFile> &files() const { return lines.files(); }

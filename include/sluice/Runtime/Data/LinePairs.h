@@ -41,8 +41,11 @@ public:
   std::vector<ByteFile> listFiles() const;
 
 private:
-  void checkEdges(const EdgeInput &edges) const;
-  void checkWords(const EdgeInput &edges, int64_t index) const;
+  void checkEdges(const EdgeInput &edges);
+  /// Also finds the line's word of each word of a sentence, which omits blank ones.
+  void checkWords(const EdgeInput &edges, int64_t index);
+  /// Returns the edges of a file between rows or words of a whole line.
+  Edges readEdges(const EdgeInput &edges, int64_t index) const;
   /// Returns the number of rows or words of a line, or of its beginning, that edges may connect.
   int64_t countRows(const EdgeInput &edges, int64_t index, std::span<const int32_t> line) const;
 
@@ -50,6 +53,8 @@ private:
   uint64_t seed; ///< of edges that are drawn
   std::map<std::string, Lines> inputs;
   std::map<std::string, SideStream> streams;
+  /// By edges and line: numbers of the words that a sentence has, where the line has others too.
+  std::map<std::pair<std::string, int64_t>, std::vector<int32_t>> wordNumbers;
   std::map<std::string, EdgeInput> edges;
   std::map<std::string, EdgeLines> edgeLines; ///< of `edges` without a pattern, by the same names
 };
@@ -88,7 +93,7 @@ public:
 private:
   Lines text;
   InputLines inputs;
-  int64_t context;
+  int64_t context, vocabulary;
   std::optional<LineBatches> batches; ///< of lines by length
   std::vector<ByteFile> files, none;
   std::string contentHash;

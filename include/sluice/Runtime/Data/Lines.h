@@ -45,6 +45,9 @@ public:
   /// Returns "cut 3 of 9 lines of WHAT, longer than 16 bytes (its context)"; empty if no line was
   /// truncated.
   std::string describeCut(const std::string &what) const;
+  /// Returns "note: 3 of 9 lines of WHAT are empty while the text's are not", which may be a sign
+  /// of files that do not belong together; empty if there is no such line. `other` is the text.
+  std::string describeLone(const Lines &other, const std::string &what) const;
 
 private:
   struct Extent {

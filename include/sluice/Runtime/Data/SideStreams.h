@@ -13,12 +13,17 @@ namespace sluice::runtime {
 /// Returns true if a stream takes no file: its bits follow from the tokens of its axis.
 bool isComputed(const GivenInput &stream);
 
+/// Returns a key for what is drawn for a line: a hash of the seed and of the line's tokens, so that
+/// it depends neither on the line's file nor on its place there.
+uint64_t computeLineKey(uint64_t seed, std::span<const int32_t> tokens);
+
 /// A stream on the axis of an input whose lines are `axis`.
 class SideStream {
 public:
   /// Reads and checks `files`, empty if the stream is computed. Throws UserError, with the place,
   /// if a line does not have a token for each token of the line of the input, or has others. The
-  /// seed and a line's index determine the order of lengths that are shuffled.
+  /// seed and a line's tokens determine the order of lengths that are shuffled. `axis` must outlive
+  /// the stream.
   SideStream(const std::string &name, const GivenInput &stream, const Lines &axis,
              const std::vector<Path> &files, const ReadingOptions &reading, int64_t seed);
 
@@ -34,6 +39,7 @@ private:
 
   std::string name;
   GivenInput stream;
+  const Lines *axis;
   std::shared_ptr<const TextEncoder> encoder;
   std::unique_ptr<Lines> file;
   uint64_t seed;

@@ -74,6 +74,11 @@ TEST(Conllu, MessagesNameTheLine) {
             "fields HEAD and DEPS");
   EXPECT_EQ(explain(word("1", "a", "x")),
             "a.conllu:1: expected the id of a head, found \"x\"; correct it");
+  EXPECT_EQ(explain(word("1", "a", "1")),
+            "a.conllu:1: expected a head that is another word, found the word's own id \"1\"; "
+            "correct it");
+  EXPECT_EQ(explain(word("1", "a", "0", "q.z:x")),
+            "a.conllu:1: expected the id of a head or of an empty node, found \"q.z\"; correct it");
   EXPECT_EQ(explain(word("1", "a", "0", "2")),
             "a.conllu:1: expected heads such as 2:nsubj|4:conj, found \"2\"; correct the field "
             "DEPS");
