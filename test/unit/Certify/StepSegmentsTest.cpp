@@ -100,7 +100,8 @@ private:
       int64_t row = computed[index];
       // The number of closed segments is an accumulated count, and an end is the step's own
       // position.
-      good &= !value.op->isCountedOn() || at(*value.reads[0].last, row) == t;
+      bool isCounted = value.op->readsOwnRow() && value.op->trait != Op::Recurs;
+      good &= !isCounted || at(*value.reads[0].last, row) == t;
       good &= row - before[index] < claims.bursts.at(index);
       for (size_t i = 0; i < value.operands.size(); ++i) {
         readOperand(value, i, row);
@@ -119,7 +120,7 @@ private:
     const RowRelation &relation = value.reads[operand];
     int64_t last = at(*relation.last, p);
     int64_t first = relation.first ? at(*relation.first, p) : relation.from;
-    for (int64_t q = value.op->isCountedOn() ? last : first; q <= last; ++q) {
+    for (int64_t q = value.op->readsOwnRow() ? last : first; q <= last; ++q) {
       if (relation.step == 1 || (last - q) % relation.step == 0) {
         read(source, q);
       }
