@@ -90,17 +90,13 @@ void ModeReader::value() {
       read(index, i);
     }
   }
-  if (value.op->endsSegments()) { // where a segment ends is a position that must exist
-    const ModelValue &bits = graph.values[value.operands[0]];
-    if (!bits.segments && !bits.isGiven) {
-      obligation("exist " + number + " " + std::to_string(bits.factor));
-      Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
-      judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");
-    }
-  } else if (value.op->trait != Op::Tokens && !value.op->isLazy() && !value.isGiven &&
-             !value.segments) {
-    obligation("exist " + number + " " + std::to_string(value.factor));
-    judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
+  bool ends = value.op->endsSegments(); // where a segment ends is a position that must exist
+  const ModelValue &on = ends ? graph.values[value.operands[0]] : value;
+  if (value.op->trait != Op::Tokens && !value.op->isLazy() && !on.isGiven && !on.segments) {
+    obligation("exist " + number + " " + std::to_string(on.factor));
+    Expression end = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
+    judge.demand({{makeLinear(on.factor, 0).of(ends ? end : makeVariable())}}, bounds[index], false,
+                 "p");
   }
 }
 
@@ -113,7 +109,7 @@ void ModeReader::read(size_t index, size_t operand) {
   const Bound &from = bounds[source], &to = bounds[index];
   const RowRelation &relation = value.reads[operand];
   if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
-    return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
+    return demand(EndsRead(graph, index, operand).isNeverAbove(from, to), undecided);
   }
   demand(relation.hasSample(), vacuous);
   demand(relation.kind == RowRelation::At || isNonDecreasing(from),
@@ -128,7 +124,7 @@ void ModeReader::read(size_t index, size_t operand) {
   int64_t first = relation.firstRow();
   for (const Expression &row : relation.rows()) {
     Expression p = row.of(makeLinear(1, first));
-    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
+    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, spellLinear(1, -first));
   }
 }
 

@@ -95,8 +95,8 @@ private:
   size_t ones(const std::string &path, const SegmentCut &cut) {
     return make("map", path + ".ones", {cut.bits});
   }
-  size_t tokenBits(const std::string &path, std::optional<size_t> outer, size_t tokens);
-  size_t documentBits(const std::string &name, std::optional<size_t> outer, bool begins);
+  size_t tokenBits(const std::string &name, std::optional<size_t> outer, size_t tokens,
+                   std::optional<bool> begins = {});
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
   Binary atEnds, product, gated;

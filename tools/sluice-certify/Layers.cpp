@@ -189,14 +189,19 @@ size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t 
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
   settings.attends = fields.text("op") != "feed_forward";
+  fields.need(settings.within.empty() || cuts.contains(settings.within), "earlier segments");
   std::vector<size_t> sources;
   if (const json over = fields.get("over", json::array()); !over.is_array()) {
     sources = {stream(fields.text("over"), fields)};
   } else if (fields.find("over")) {
-    settings.groups = readSources(fields, settings.mask);
-    for (const HeadGroup &group : settings.groups) {
-      sources.push_back(stream(group.stream, fields));
+    settings.groups.clear();
+    for (const json &source : over) {
+      Fields own(source, nullptr, "a source");
+      own.needKeys("stream mask");
+      settings.groups.push_back({1, own.find("mask") ? readMask(own) : settings.mask});
+      sources.push_back(stream(own.text("stream"), fields));
     }
+    fields.need(!sources.empty(), "a stream in \"over\"");
   }
   return layer(settings, path, x, sources);
 }
@@ -323,7 +328,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
     finer = shorten(next(), factor, window, folds, repooled ? x : finer);
     finer = stack(settings, levels[i].layers, next, finer);
     scales.push_back(finer);
-    gathers.groups.push_back({"the scale", 1, {Mask::Complete, 0, 0}});
+    gathers.groups.push_back({1, {Mask::Complete, 0, 0}});
   }
   x = layer(gathers, next(), x, scales);
   return stack(settings, levels[0].layers, next, x);

@@ -43,7 +43,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
     };
     // clang-format on
     for (const auto &[name, keys] : listStages()) {
-      rows[name] = {keys, &D::composite, name == "umst" ? Block : OfTokens};
+      rows[name] = {keys, &D::composite, Fields::hasWord(keys, "heads") ? Block : OfTokens};
     }
     return rows;
   }();
@@ -317,7 +317,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen share " + row.keys + (isLayered ? " " + layerKeys : ""));
-  json inherited = json::object(); // a block has only those of its own keys
+  json inherited = json::object(); // a block has the defaults of its own keys alone
   for (const auto &[key, value] : defaults.items()) {
     if (isLayered || ((row.traits & Block) && Fields::hasWord(row.keys, key))) {
       inherited[key] = value;
@@ -339,12 +339,9 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
 /// Retains the values from which the losses are computed, in order, and spells its relations.
 ModelGraph Deriver::finish() const {
   ModelGraph whole, kept;
-  std::vector<size_t> rows, numbers(graph.values.size());
+  std::vector<size_t> numbers(graph.values.size());
   whole.values.assign(graph.values.begin(), graph.values.end());
-  for (const Loss &loss : graph.losses) {
-    rows.push_back(loss.row);
-  }
-  std::vector<bool> live = whole.findLive(rows);
+  std::vector<bool> live = whole.findLive(graph.losses);
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) {
       continue;
