@@ -31,7 +31,7 @@ costs "the files that name ops between a scale and its segments" "The three ops"
   '(Pool|Select|Spread)Segments|(pool|select|spread)_segments'
 costs "the files that name a scatter of rows" "The scatter of rows" 'ScatterRows|scatter_rows|judgeScatter|generateScatter'
 
-costs "the files that name a composite stage" "The stage" 'MegabyteOp|W::megabyte' 4
+costs "the files that name a composite stage" "The stage" 'MegabyteOp|W::patches' 4
 
 # declared STAGE: its keys and, apart from `op`, `frozen` and `share`, the keys of all stages, by the declarations in $scratch
 declared() {

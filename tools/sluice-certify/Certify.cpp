@@ -90,17 +90,13 @@ void ModeReader::value() {
       read(index, i);
     }
   }
-  if (value.op->endsSegments()) { // where a segment ends is a position that must exist
-    const ModelValue &bits = graph.values[value.operands[0]];
-    if (!bits.segments && !bits.isGiven) {
-      obligation("exist " + number + " " + std::to_string(bits.factor));
-      Expression own = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
-      judge.demand({{{Expression::Multiple, bits.factor, {own}}}}, bounds[index], false, "p");
-    }
-  } else if (value.op->trait != Op::Tokens && !value.op->isLazy() && !value.isGiven &&
-             !value.segments) {
-    obligation("exist " + number + " " + std::to_string(value.factor));
-    judge.demand({{makeLinear(value.factor, 0)}}, bounds[index], false, "p");
+  bool ends = value.op->endsSegments(); // where a segment ends is a position that must exist
+  const ModelValue &on = ends ? graph.values[value.operands[0]] : value;
+  if (value.op->trait != Op::Tokens && !value.op->isLazy() && !on.isGiven && !on.segments) {
+    obligation("exist " + number + " " + std::to_string(on.factor));
+    Expression end = {Expression::End, static_cast<int64_t>(index), {makeVariable()}};
+    judge.demand({{makeLinear(on.factor, 0).of(ends ? end : makeVariable())}}, bounds[index], false,
+                 "p");
   }
 }
 
@@ -113,7 +109,7 @@ void ModeReader::read(size_t index, size_t operand) {
   const Bound &from = bounds[source], &to = bounds[index];
   const RowRelation &relation = value.reads[operand];
   if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
-    return demandOfEnds(EndsRead(graph, index, operand).isNeverAbove(from, to));
+    return demand(EndsRead(graph, index, operand).isNeverAbove(from, to), undecided);
   }
   demand(relation.hasSample(), vacuous);
   demand(relation.kind == RowRelation::At || isNonDecreasing(from),
@@ -128,7 +124,7 @@ void ModeReader::read(size_t index, size_t operand) {
   int64_t first = relation.firstRow();
   for (const Expression &row : relation.rows()) {
     Expression p = row.of(makeLinear(1, first));
-    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, nameBehind(first));
+    judge.demand(from.of(relation.last->of(p)), to.of(p), everywhere, spellLinear(1, -first));
   }
 }
 
@@ -163,6 +159,7 @@ void demandSame(const ModelGraph &graph, const ModelGraph &stages, Lines &lines)
   auto same = [](bool holds, const std::string &expected, const std::string &found) {
     demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
   };
+  const int64_t last = lines.number;
   for (size_t i = 0; i < std::min(graph.values.size(), stages.values.size()); ++i) {
     const ModelValue &value = graph.values[i], &expected = stages.values[i];
     std::string stage = spell(stages, i), found = spell(graph, i);
@@ -174,6 +171,7 @@ void demandSame(const ModelGraph &graph, const ModelGraph &stages, Lines &lines)
            "others");
     }
   }
+  lines.number = last;
   same(std::ranges::equal(graph.losses, stages.losses) &&
            graph.values.size() == stages.values.size(),
        "as many values and losses", "others");
@@ -189,10 +187,12 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   int64_t obligations = 0, longest = 0;
   std::string factors, given; // cases outside the theorem
   const Model &first = models.front();
-  for (const std::string &input : first.inputs) {
-    given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
-                            : ", ") +
-             input;
+  for (const ModelValue &value : first.evaluate.values) {
+    if (value.op->trait == Op::Tokens && value.isGiven) {
+      given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
+                              : ", ") +
+               value.name;
+    }
   }
   bool hasStep = true;
   for (const Model &model : models) {
@@ -204,18 +204,16 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     auto mode = [&](const char *name, const ModelGraph &stages) {
       ModeReader reader(lines, judge);
       reader.read(name);
-      int64_t line = lines.number;
       demandSame(reader.graph, stages, lines);
-      lines.number = line;
       obligations += reader.obligations;
       longest = walks ? std::max(longest, enumerate(reader.graph, reader.bounds)) : 0;
       return std::move(reader.graph);
     };
     const ModelGraph graph = mode("eval", model.evaluate);
-    if (model.train) {
-      mode("train", *model.train);
+    if (lines.accept("mode train is eval")) {
+      demandSame(graph, model.train, lines);
     } else {
-      lines.expect("mode train is eval");
+      mode("train", model.train);
     }
     // The token sampled from the head's row becomes token t + 1.
     lines.expect("mode generate");

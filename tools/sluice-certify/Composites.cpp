@@ -21,37 +21,41 @@ int64_t readNumber(const Fields &fields, const json &n) {
   return n;
 }
 
+/// Returns a layer, or layers, that read all rows of an input.
+json makeInputLayer(const Fields &fields, const char *op) {
+  return {{"op", op}, {"mask", "bidirectional"}, {"activation", fields.get("activation", "gelu")}};
+}
+
 class CompositeWriter {
 public:
   CompositeWriter(const Fields &fields, const json &defaults)
       : fields(fields), defaults(defaults) {}
 
-  json write(const std::string &op) {
-    (this->*table().at(op).write)();
-    return list;
-  }
-
-  /// A row of the table of lists: the keys of the stage, and the method that expands it.
-  struct CompositeRow {
-    std::string keys;
-    void (CompositeWriter::*write)();
-  };
-  static const std::map<std::string, CompositeRow> &table() {
+  /// The keys of each stage that is a list, and the method that expands it.
+  static const auto &table() {
     using W = CompositeWriter;
-    static const std::map<std::string, CompositeRow> rows = {
+    const std::string block =
+        " segments activation dropout feed_forward_dropout feed_forward heads "
+        "head_size norm epsilon attention_dropout bias from to";
+    static const std::map<std::string, std::pair<std::string, void (W::*)()>> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
-        {"megabyte", {"layers patch width local global from to", &W::megabyte}},
-        {"block_transformer", {"layers block width local global from to", &W::blocks}},
+        {"megabyte", {"layers patch width local global from to", &W::patches}},
+        {"block_transformer", {"layers block width local global from to", &W::patches}},
         {"spacebyte", {"layers boundaries width local global from to", &W::spaces}},
         {"hnet", {"layers boundaries width local global from to", &W::hnet}},
         {"blt", {"layers boundaries method parts width local global from to", &W::blt}},
         {"umst",
-         {"count segments edges intra intra_edges inter graph_maps mode activation dropout "
-          "feed_forward_dropout feed_forward heads head_size norm epsilon attention_dropout bias "
-          "vectors shared_maps expand from to",
+         {"count edges intra intra_edges inter graph_maps mode vectors shared_maps expand" + block,
           &W::umst}},
+        {"tnt", {"count shared_layers" + block, &W::tnt}},
+        {"multi_stage", {"layers edges" + block, &W::multiStage}},
     };
     return rows;
+  }
+
+  json write(const std::string &op) {
+    (this->*table().at(op).second)();
+    return list;
   }
 
 private:
@@ -59,22 +63,21 @@ private:
     stage.update(more);
     list.push_back(std::move(stage));
   }
-  int64_t layers(const json &n, const char *settings, const json &more = json::object()) {
+  int64_t layers(const json &n, const json &settings) {
     if (readNumber(fields, n) > 0) {
-      put({{"op", "layers"}, {"count", n}}, fields.get(settings, json::object()));
-      list.back().update(more);
+      put({{"op", "layers"}, {"count", n}}, settings);
     }
     return readNumber(fields, n);
   }
   void norm(const char *settings) {
-    json own = fields.get(settings, json::object());
+    json own = fields.object(settings);
     const json &all = own.contains("placement") ? own : defaults;
     if (!all.contains("placement") || all["placement"] != "post") {
       put({{"op", "norm"}});
     }
   }
   void stack(const json &n, const char *settings, bool always = true) {
-    layers(n, settings) > 0 || always ? norm(settings) : void();
+    layers(n, fields.object(settings)) > 0 || always ? norm(settings) : void();
   }
   /// Layers of a coarse scale. Its width is not part of the graph; a linear map to it is.
   template <typename Inner> void coarse(Inner inner) {
@@ -86,6 +89,7 @@ private:
     return list.empty() ? "input" : (list.back()["to"] = name).get<std::string>();
   }
   json cut(const json &own, const char *name, json otherwise) {
+    fields.need(own.is_object(), "objects for \"boundaries\"");
     otherwise.update({{"op", "boundaries"}, {"name", name}});
     put(std::move(otherwise), own);
     return list.back()["name"];
@@ -105,9 +109,8 @@ private:
     stack(counts[2], "local", false);
   }
 
-  void megabyte() { patches(true); }
-  void blocks() { patches(false); }
-  void patches(bool isMegabyte) {
+  void patches() {
+    bool isMegabyte = fields.text("op") == "megabyte";
     json counts = readCounts(fields, 2);
     int64_t k = fields.integer(isMegabyte ? "patch" : "block", 2);
     put({{"op", "shorten"}, {"factor", k}, {"method", "concatenate"}});
@@ -119,22 +122,24 @@ private:
     put({{"op", "project"}, {"from", "input"}});
     isMegabyte ? put({{"op", "add"}, {"with", "coarse"}}) : void();
     put({{"op", "replace"}, {"with", "coarse"}, {"block", k}, {"start", k - 1}});
-    layers(counts[1], "local", {{"mask", {{"block", k}, {"start", k - 1}}}});
+    json local = fields.object("local");
+    local["mask"] = {{"block", k}, {"start", k - 1}};
+    layers(counts[1], local);
     norm("local");
   }
 
   void spaces() {
     json counts = readCounts(fields, 3);
-    layers(counts[0], "local");
+    layers(counts[0], fields.object("local"));
     std::string local = call("local");
-    json own = fields.get("boundaries", json::object());
+    json own = fields.object("boundaries");
     json otherwise = {{"at", "start"}};
     if (!own.contains("ratio")) {
       otherwise["rule"] = "space_like";
     }
     json name = cut(own, "spacebyte", otherwise);
     put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
-    coarse([&] { layers(counts[1], "global"); });
+    coarse([&] { layers(counts[1], fields.object("global")); });
     put({{"op", "upsample"}, {"segments", name}, {"method", "scatter"}});
     put({{"op", "add"}, {"with", local}});
     stack(counts[2], "local");
@@ -169,19 +174,19 @@ private:
 
   void blt() {
     json counts = readCounts(fields, 3);
-    layers(counts[0], "local");
+    layers(counts[0], fields.object("local"));
     std::string bytes = call("bytes");
     json name = cut(fields.get("boundaries", nullptr), "blt", json::object());
     json attend = {{"op", "attend"}, {"segments", name}, {"parts", fields.integer("parts", 1, 2)}};
     put({{"op", "shorten"}, {"segments", name}, {"method", fields.get("method", "max")}});
     resize(fields.find("width"));
     put(attend, {{"over", bytes}});
-    layers(counts[1], "global");
+    layers(counts[1], fields.object("global"));
     call("global");
     attend["over"] = "global";
     for (int64_t i = 0; i < readNumber(fields, counts[2]); ++i) {
       put(attend, i == 0 ? json{{"from", bytes}} : json::object());
-      layers(1, "local");
+      layers(1, fields.object("local"));
     }
     norm("local");
   }
@@ -222,10 +227,26 @@ private:
         sums("inter", {{"edges", fields.get("edges", "")}}, false, isCode);
         attention["words"] = call("words" + std::to_string(i));
       }
-      put(attention, {get("dropout"), get("attention_dropout")});
-      put({{"op", "feed_forward"}, get("activation", "gelu")},
-          {get("dropout"), get("feed_forward_dropout")});
+      put(attention);
+      put({{"op", "feed_forward"}, get("activation", "gelu")});
     }
+    put({{"op", "norm"}});
+  }
+
+  void tnt() {
+    for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
+      put(makeInputLayer(fields, "layer"), {{"within", fields.text("segments")}});
+      put(makeInputLayer(fields, "layer"));
+    }
+    put({{"op", "norm"}});
+  }
+  void multiStage() {
+    json counts = readCounts(fields, 3);
+    layers(counts[0], makeInputLayer(fields, "layers"));
+    put({{"op", "shorten"}, {"segments", fields.text("segments")}});
+    layers(counts[1], makeInputLayer(fields, "layers"));
+    sums("inter", {{"edges", fields.text("edges")}}, false, false);
+    layers(counts[2], makeInputLayer(fields, "layers"));
     put({{"op", "norm"}});
   }
 
@@ -239,17 +260,21 @@ private:
 std::map<std::string, std::string> certify::listStages() {
   std::map<std::string, std::string> keys;
   for (const auto &[name, row] : CompositeWriter::table()) {
-    keys[name] = row.keys;
+    keys[name] = row.first;
   }
   return keys;
 }
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
-  json list = CompositeWriter(fields, getDefaults(spec)).write(fields.text("op"));
+  std::string op = fields.text("op");
+  json list = CompositeWriter(fields, defaults).write(op);
   auto outside = std::exchange(streams, {{"input", x}});
+  bool isBlock = table().at(op).traits & Block; // gives its layers all their settings
+  json inherited = std::exchange(defaults, isBlock ? json::object() : defaults);
   for (size_t i = 0; i < list.size(); ++i) {
     x = stage(list[i], path + ".inside." + std::to_string(i), x);
   }
   streams = std::move(outside);
+  defaults = std::move(inherited);
   return x;
 }

@@ -4,9 +4,8 @@
 
 using namespace certify;
 
-/// Derives rounded bits from two linear maps. Without a rule to learn from, training draws bits.
-size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
-  dropout |= !fields.find("rule");
+/// Derives rounded bits from two linear maps.
+size_t Deriver::bitsOfPredictor(const std::string &path, size_t x) {
   x = make("map", path + ".activation",
            {make("linear", path + ".in", {stored(path + ".rows", x)})});
   return make("map", path + ".bits", {make("linear", path + ".out", {x})});
@@ -28,13 +27,16 @@ size_t Deriver::product(const std::string &name, size_t x, size_t y) {
   return make("map", name, {make("map", name + ".terms", {x, y})});
 }
 
-/// Derives bits at or after tokens that end a document; for segments, the last or first bit.
-size_t Deriver::documentBits(const std::string &name, std::optional<size_t> outer, bool begins) {
+/// Derives bits of tokens; for segments, the bits of their last tokens. With `begins`, the rows
+/// after these have them.
+size_t Deriver::tokenBits(const std::string &name, std::optional<size_t> outer, size_t tokens,
+                          std::optional<bool> begins) {
   const SegmentCut *cut = outer ? &cutsAt[*outer] : nullptr;
-  size_t bits = cut ? documentBits(name, graph.values[cut->bits].segments, cut->begins)
-                    : make("embed", name, {0});
+  std::optional<size_t> next = cut ? graph.values[cut->bits].segments : outer;
+  size_t bits = cut ? tokenBits(name, next, tokens, begins ? std::optional(cut->begins) : begins)
+                    : make("embed", name, {tokens});
   bits = cut ? atEnds(name, stored(name + ".rows", bits), *outer) : bits;
-  return begins && !(cut && cut->begins) ? earlier(name + ".before", bits) : bits;
+  return begins.value_or(false) && !(cut && cut->begins) ? earlier(name + ".before", bits) : bits;
 }
 
 /// Sets the bit of the first row.
@@ -91,22 +93,21 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
                   (rule != 4 || !outer),
               "a scale that can be cut, and a name of its own");
-  dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   size_t tokens = isGiven ? inputs[rule == 6 ? fields.text("bits") : graph.values[x].input] : 0;
   auto ended = [&](size_t bits) {
     return !fields.find("document_end")
                ? bits
                : make("map", path + ".ended",
-                      {bits, documentBits(path + ".document_end", outer, begins)});
+                      {bits, tokenBits(path + ".document_end", outer, 0, begins)});
   };
   size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
   size_t bits = routes      ? make("map", path + ".bits", {chances})
-                : predicts  ? bitsOfPredictor(fields, path, x)
+                : predicts  ? bitsOfPredictor(path, x)
                 : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)
-                            : tokenBits(path, outer, tokens);
+                            : tokenBits(path + ".rule", outer, tokens);
   convertToScale(x, bits);
   if (rule == 2 && !predicts) { // after a token without one
     bits = make("map", path + ".change", {bits, earlier(path + ".before", bits)});
@@ -125,13 +126,6 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   bool looksAhead = rule == 3 || fields.find("top");
   cuts[looksAhead && !predicts ? "" : name] = cutsAt[ends] = {bits, counts, ends, begins, chances};
   return x;
-}
-
-/// The bit of a segment is the bit of its last token.
-size_t Deriver::tokenBits(const std::string &path, std::optional<size_t> outer, size_t tokens) {
-  std::optional<size_t> next = outer ? graph.values[cutsAt[*outer].bits].segments : outer;
-  return outer ? atEnds(path + ".rule", tokenBits(path, next, tokens), *outer)
-               : make("embed", path + ".rule", {tokens});
 }
 
 /// Derives rows at the ends of segments.

@@ -38,16 +38,15 @@ struct Mask {
   std::string spell(int64_t queryFactor, int64_t keyFactor) const;
 };
 
-/// Heads of a layer with separate keys: of a stream, or of means of the layer's input.
+/// Heads of a layer with separate keys: of a stream, or of means of `factor` rows of its input.
 struct HeadGroup {
-  std::string stream; ///< empty: means of `factor` rows
   int64_t factor = 1;
   Mask mask;
 };
 
 /// The parts of a `layer` that the graph needs.
 struct Layer {
-  bool preNorm = true, gated = false, dropsOut = false;
+  bool preNorm = true, gated = false;
   bool attends = true, feeds = true;     ///< its blocks
   bool isHashed = false;                 ///< LSH attention; queries are the keys
   bool isXl = false, hasVectors = false; ///< scores have Transformer-XL's or Shaw's terms
@@ -110,6 +109,13 @@ public:
                : otherwise.has_value(),
          "an integer from " + std::to_string(least) + " for \"" + key + "\"");
     return value ? value->get<int64_t>() : *otherwise;
+  }
+
+  /// Returns an object, by default an empty one.
+  json object(const std::string &key) const {
+    json value = get(key, json::object());
+    Fields(value, nullptr, where + "." + key).need(value.is_object(), "an object");
+    return value;
   }
 
   /// Returns true for a probability other than 0.
@@ -182,7 +188,7 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   for (const json &scale : list) {
     Fields own(scale, nullptr, "a scale");
     own.needKeys("factor tokens grid");
-    HeadGroup group = {"", own.integer("factor", 1),
+    HeadGroup group = {own.integer("factor", 1),
                        readEnds(own, scale.value("tokens", json()), Mask::Tokens)};
     if (own.choice("grid", {"fixed", "moving"}) == 1) { // a mean at every row, of complete groups
       group.mask.step = group.factor;
@@ -193,27 +199,12 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   return groups;
 }
 
-/// Reads "over" as a list: a stream and a mask each; by default the layer's mask.
-inline std::vector<HeadGroup> readSources(const Fields &fields, const Mask &mask) {
-  std::vector<HeadGroup> groups;
-  for (const json &source : *fields.find("over")) {
-    Fields own(source, nullptr, "a source");
-    own.needKeys("stream mask");
-    groups.push_back({own.text("stream"), 1, own.find("mask") ? readMask(own) : mask});
-  }
-  fields.need(!groups.empty(), "a stream in \"over\"");
-  return groups;
-}
-
 inline Layer readLayer(const Fields &fields) {
   Layer layer;
   layer.preNorm = fields.choice("placement", {"pre", "post"}) == 0;
   layer.gated =
       fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu", "relu_squared"}) == 3;
   layer.feeds = fields.integer("feed_forward", 0, 1) > 0;
-  for (const char *key : {"dropout", "attention_dropout", "feed_forward_dropout"}) {
-    layer.dropsOut |= fields.dropsOut(key);
-  }
   layer.mask = readMask(fields);
   layer.mask.from = fields.integer("first", 0, 0);
   layer.attentionNorm = !fields.isSet("attention_norm", true);

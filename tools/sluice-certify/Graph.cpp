@@ -263,8 +263,3 @@ EndsRead::EndsRead(const ModelGraph &graph, size_t value, size_t operand, bool i
     question.require(q);
   }
 }
-
-void certify::demandOfEnds(bool holds) {
-  demand(holds, "the obligation does not hold for all boundaries, or too many orders of where "
-                "segments end would have to be tried");
-}

@@ -122,10 +122,10 @@ struct ModelGraph {
   std::vector<Loss> losses; ///< the last one scores the sampled row
 
   const Loss &head() const { return losses.back(); }
-  /// Returns the values from which `rows` are computed.
-  std::vector<bool> findLive(const std::vector<size_t> &rows) const;
+  /// Returns the values from which the rows of losses are computed.
+  std::vector<bool> findLive(const std::vector<Loss> &rows) const;
   void markSampled() {
-    std::vector<bool> sampled = findLive({head().row});
+    std::vector<bool> sampled = findLive({head()});
     for (size_t i = 0; i < values.size(); ++i) {
       values[i].isSampled = sampled[i];
     }
@@ -215,16 +215,14 @@ struct EndsRead {
     return question.isNeverAbove(left, q, right, p);
   }
 };
-/// Throws Refusal if it does not hold.
-void demandOfEnds(bool holds);
+constexpr const char *undecided = "the obligation does not hold for all boundaries, or too many "
+                                  "orders of where segments end would have to be tried";
 /// Returns true if left(p) <= right(p) is shown for all p >= 0 or, with `everywhere`, all integers.
 bool isNeverAbove(const Bound &left, const Bound &right, bool everywhere = false);
 
 struct Model {
-  std::vector<std::string> inputs; ///< in addition to the tokens
-  ModelGraph evaluate;
-  std::optional<ModelGraph> train; ///< if dropout or smoothed labels make it another computation
-  int64_t factor = 0;              ///< the sampled factor of an hourglass; 0: none
+  ModelGraph evaluate, train;
+  int64_t factor = 0; ///< the sampled factor of an hourglass; 0: none
 };
 
 /// Derives the graphs of a spec (docs/spec.md). Throws BadInput if the text is not a valid one.

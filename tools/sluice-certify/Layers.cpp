@@ -111,7 +111,6 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
 
 size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
                       const std::vector<size_t> &over) {
-  dropout |= settings.dropsOut;
   auto block = [&](bool isThere, const std::string &name, auto inner) {
     if (!isThere) {
       return;
@@ -146,7 +145,6 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, StageNames &next, s
 /// Derives an attention block with queries, keys and values of three streams, each normed once.
 size_t Deriver::attention(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  dropout |= settings.dropsOut;
   partner(fields, x, "query");
   partner(fields, stream(fields.text("key"), fields), "value");
   std::map<std::string, size_t> rows;
@@ -166,7 +164,6 @@ size_t Deriver::attention(const Fields &fields, const std::string &path, size_t 
 
 /// Derives half the sum of attention over rows and over their segments, with sums of values.
 size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t x) {
-  dropout |= readLayer(fields).dropsOut;
   size_t words = stream(fields.text("words"), fields), values = 0;
   fields.need(graph.values[words].segments.has_value(), "a stream of segments for \"words\"");
   SegmentCut cut = cutsAt[*graph.values[words].segments];
@@ -192,15 +189,19 @@ size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t 
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
   settings.attends = fields.text("op") != "feed_forward";
-  const json *over = fields.find("over");
-  if (!over || !over->is_array()) {
-    return over ? layer(settings, path, x, {stream(fields.text("over"), fields)})
-                : layer(settings, path, x);
-  }
-  settings.groups = readSources(fields, settings.mask);
+  fields.need(settings.within.empty() || cuts.contains(settings.within), "earlier segments");
   std::vector<size_t> sources;
-  for (const HeadGroup &group : settings.groups) {
-    sources.push_back(stream(group.stream, fields));
+  if (const json over = fields.get("over", json::array()); !over.is_array()) {
+    sources = {stream(fields.text("over"), fields)};
+  } else if (fields.find("over")) {
+    settings.groups.clear();
+    for (const json &source : over) {
+      Fields own(source, nullptr, "a source");
+      own.needKeys("stream mask");
+      settings.groups.push_back({1, own.find("mask") ? readMask(own) : settings.mask});
+      sources.push_back(stream(own.text("stream"), fields));
+    }
+    fields.need(!sources.empty(), "a stream in \"over\"");
   }
   return layer(settings, path, x, sources);
 }
@@ -327,7 +328,7 @@ size_t Deriver::bottomUp(const Fields &fields, const std::string &path, size_t x
     finer = shorten(next(), factor, window, folds, repooled ? x : finer);
     finer = stack(settings, levels[i].layers, next, finer);
     scales.push_back(finer);
-    gathers.groups.push_back({"the scale", 1, {Mask::Complete, 0, 0}});
+    gathers.groups.push_back({1, {Mask::Complete, 0, 0}});
   }
   x = layer(gathers, next(), x, scales);
   return stack(settings, levels[0].layers, next, x);

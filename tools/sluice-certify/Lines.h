@@ -57,7 +57,7 @@ public:
       return; // it holds, or this is not reached
     }
     if (hasEnds(left.candidates) || hasEnds(right.candidates)) {
-      return demandOfEnds(!everywhere && isNeverAbove(left, right));
+      return certify::demand(!everywhere && isNeverAbove(left, right), undecided);
     }
     if (std::optional<int64_t> x = findAbove(left, right, everywhere)) {
       throw Refusal("the obligation does not hold at " + name + " = " + std::to_string(*x) + ": " +
@@ -68,11 +68,6 @@ public:
 private:
   std::set<std::tuple<Bound, Bound, bool>> known;
 };
-
-/// Returns the text for p - `rows` in messages.
-inline std::string nameBehind(int64_t rows) {
-  return rows == 0 ? "p" : "p - " + std::to_string(rows);
-}
 
 /// A part of a certificate that is being read.
 struct LinePart {

@@ -207,10 +207,10 @@ bool RowRelation::isSame(const RowRelation &other) const {
          same(last, other.last);
 }
 
-std::vector<bool> ModelGraph::findLive(const std::vector<size_t> &rows) const {
+std::vector<bool> ModelGraph::findLive(const std::vector<Loss> &rows) const {
   std::vector<bool> live(values.size());
-  for (size_t row : rows) {
-    live[row] = true;
+  for (const Loss &loss : rows) {
+    live[loss.row] = true;
   }
   for (size_t i = values.size(); i-- > 0;) {
     for (size_t operand : values[i].operands) {

@@ -81,7 +81,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
     Expression row = read.rows[i], latest = read.last.of(row);
     from[i] = firstAtLeast(latest, 0);
     judge.demand(source.schedule.of(latest.of(makeLinear(1, from[i]))),
-                 reader.of(row.of(makeLinear(1, from[i]))), false, nameBehind(from[i]));
+                 reader.of(row.of(makeLinear(1, from[i]))), false, spellLinear(1, -from[i]));
   }
   obligation("kept " + about);
   if (source.ring < 0) {
@@ -95,7 +95,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
     int64_t whole = firstAtLeast(first, 0); // from here on, no row before 0 is read
     Expression later = makeLinear(1, whole);
     Expression replaces = makeLinear(1, source.ring).of(first.of(later));
-    judge.demand(last.of(later), source.schedule.of(replaces), false, nameBehind(whole));
+    judge.demand(last.of(later), source.schedule.of(replaces), false, spellLinear(1, -whole));
     demand(whole <= from[i] || last.at(whole - 1) <= source.schedule.at(source.ring),
            "the obligation does not hold at p = " + std::to_string(whole - 1) + ", for row 0");
   }
@@ -107,11 +107,12 @@ void StepReader::demandThroughEnds(const std::string &name, const Bound &reader,
   const LineStep::ScheduledValue &source = step.values[read.source];
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
-  demandOfEnds(read.isNeverAbove(source.schedule, reader));
+  demand(read.isNeverAbove(source.schedule, reader), undecided);
   obligation("kept " + about);
-  demandOfEnds(source.ring < 0 ||
-               read.question.isNeverAbove(source.ring > 0 ? plusOne(reader) : reader, read.p,
-                                          source.schedule, read.q.plus(Form::number(source.ring))));
+  demand(source.ring < 0 ||
+             read.question.isNeverAbove(source.ring > 0 ? plusOne(reader) : reader, read.p,
+                                        source.schedule, read.q.plus(Form::number(source.ring))),
+         undecided);
 }
 
 /// Requires that a step has seen the ends of a schedule: a candidate has none, or is h(e(f(p))) of

@@ -499,7 +499,7 @@ static bool isRead(ModelOp model, InputOp input) {
       isFound |= embedding.getInput() == name;
     }
     for (StringRef key : {"edges", "intra_edges"}) {
-      isFound |= isa<GraphConvolutionOp, UmstOp>(op) &&
+      isFound |= isa<GraphConvolutionOp, UmstOp, MultiStageOp>(op) &&
                  getKeyValue(op, key) == StringAttr::get(op->getContext(), name);
     }
     if (auto boundaries = dyn_cast<BoundariesOp>(op)) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements composite stages: types of results, and keys that exclude one another.
 // lib/Conversion/ExpandComposites replaces them.
+#include "Boundaries.h"
 #include "Layers.h"
 #include "sluice/Dialect/Spec/Hierarchy.h"
 
@@ -340,4 +341,72 @@ LogicalResult BltOp::verify() {
                                               "which reads them, found 0; make the third number 1";
   }
   return verifyAxis(*this, getInput());
+}
+
+//===----------------------------------------------------------------------===//
+// Layers over words
+//===----------------------------------------------------------------------===//
+
+LogicalResult UmstOp::verify() {
+  if (failed(verifyGiven(*this, getInput(), "a word is read by all of its rows")) ||
+      failed(verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType())))) {
+    return failure();
+  }
+  bool readsEdges = getInter() != GraphUse::none;
+  if (readsEdges != bool(getEdges())) {
+    return readsEdges ? LogicalResult(emitMissingKey(*this, "edges"))
+                      : LogicalResult(emitKeyError(*this, "edges")
+                                      << "expected no \"edges\" with \"inter\": \"none\", which "
+                                         "reads none, found both; leave one out");
+  }
+  for (StringRef key : {"vectors", "shared_maps", "expand"}) {
+    if (!readsEdges && isWritten(*this, key)) {
+      return emitKeyError(*this, key) << "expected no " << quote(key)
+                                      << " with \"inter\": \"none\", whose attention is a layer's, "
+                                         "found both; leave one out";
+    }
+  }
+  if (getIntra() == GraphUse::none && getIntraEdges()) {
+    return emitKeyError(*this, "intra_edges")
+           << "expected no \"intra_edges\" with \"intra\": \"none\", which reads none, found both; "
+              "leave one out";
+  }
+  bool haveMaps = getIntra() == GraphUse::convolution || getIntra() == GraphUse::gat;
+  if (getGraphMaps() == GraphMaps::scales && (!haveMaps || getIntra() != getInter())) {
+    return emitKeyError(*this, "graph_maps")
+           << "expected two graph convolutions, or two \"gat\", for \"graph_maps\": \"scales\", "
+              "found "
+           << quote(stringifyGraphUse(getIntra())) << " and "
+           << quote(stringifyGraphUse(getInter())) << "; leave it out";
+  }
+  if (getGraphMaps() != GraphMaps::own && getShare()) {
+    return emitKeyError(*this, "share")
+           << "expected no \"share\" where \"graph_maps\" shares weights inside the stage, found "
+              "both; leave one out";
+  }
+  return verifyWordHeads(*this);
+}
+
+LogicalResult TntOp::verify() {
+  if (failed(verifyGiven(*this, getInput(), "a row reads the later rows of its word")) ||
+      failed(verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType())))) {
+    return failure();
+  }
+  if (getSharedLayers() && getShare()) {
+    return emitKeyError(*this, "share")
+           << "expected no \"share\" with \"shared_layers\", which shares weights inside the "
+              "stage, found both; leave one out";
+  }
+  return verifyWordHeads(*this);
+}
+
+StreamType MultiStageOp::getResultStream() {
+  return getSegmentStream(cast<SegmentationType>(getSegments().getType()),
+                          getStream(getInput()).getWidth());
+}
+LogicalResult MultiStageOp::verify() {
+  return failure(
+      failed(verifyGiven(*this, getInput(), "its layers read all rows")) ||
+      failed(verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType()))) ||
+      failed(verifyWordHeads(*this)));
 }

@@ -40,8 +40,8 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, RecurrenceOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, DropoutOp,
-              BoundariesOp, ShiftOp, ShortenOp, UpsampleOp>(stage);
+              ProjectOp, RecurrenceOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, TntOp,
+              MultiStageOp, DropoutOp, BoundariesOp, ShiftOp, ShortenOp, UpsampleOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to
@@ -173,4 +173,14 @@ bool spec::isPlanName(StringRef name) {
                 llvm::all_of(name, [&](char c) { return isLower(c) || isDigit(c) || c == '_'; });
   bool isScale = name.size() > 1 && name.front() == 's' && llvm::all_of(name.drop_front(), isDigit);
   return isWord && !isScale && !llvm::is_contained(taken, name);
+}
+
+LogicalResult spec::verifyGiven(Operation *stage, Value input, StringRef why) {
+  if (getStream(input).getAxis() == AxisKind::input) {
+    return success();
+  }
+  return mlir::emitError(getKeyLoc(stage, ""))
+         << "expected a stream of an input for " << stage->getName().stripDialect() << ", as "
+         << why << ", found " << describeStream(input)
+         << "; let a layer of the tokens read it with \"over\"";
 }

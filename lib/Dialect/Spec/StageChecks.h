@@ -28,6 +28,8 @@ mlir::LogicalResult verifyStart(mlir::Operation *stage, StartRows start, std::op
 /// Fails if a linear map of a group has a window: `key` with "METHOD_KEY": "linear".
 mlir::LogicalResult verifyNoWindow(mlir::Operation *stage, bool isLinear, llvm::StringRef methodKey,
                                    llvm::StringRef key, llvm::StringRef other);
+/// Rejects a stream of the tokens for a stage whose rows read later ones.
+mlir::LogicalResult verifyGiven(mlir::Operation *stage, mlir::Value input, llvm::StringRef why);
 /// Returns the boundaries stage of a segmentation.
 BoundariesOp getCut(mlir::Value segmentation);
 /// Returns the boundaries stage of the segments that are the rows of a stream; null if its rows are
@@ -36,6 +38,19 @@ BoundariesOp getCutBelow(StreamType stream, mlir::Operation *from);
 /// Emits the error for a missing key, with its declaration's hint or this one.
 mlir::InFlightDiagnostic emitMissingKey(mlir::Operation *op, llvm::StringRef key,
                                         llvm::StringRef hint = "");
+/// Verifies that a stage has "heads", which divide the width or have a "head_size".
+template <typename Op> mlir::LogicalResult verifyWordHeads(Op op) {
+  if (!op.getHeads()) {
+    return emitMissingKey(op, "heads");
+  }
+  int64_t width = getStream(op.getInput()).getWidth();
+  if (!op.getHeadSize() && width % *op.getHeads() != 0) {
+    return emitKeyError(op, "heads")
+           << "expected \"heads\" to divide the width, found " << *op.getHeads()
+           << " heads for width " << width << "; change one of the two or give \"head_size\"";
+  }
+  return mlir::success();
+}
 /// Formats a number for a message: "0.5".
 std::string describeNumber(double number);
 /// Returns the model of a stage.

@@ -429,17 +429,6 @@ void RecurrenceOp::setDerivedDefaults() {}
 // Edges
 //===----------------------------------------------------------------------===//
 
-/// Rejects a stream of the tokens for a stage whose rows read later ones.
-static LogicalResult verifyGiven(Operation *stage, Value input, StringRef why) {
-  if (getStream(input).getAxis() == AxisKind::input) {
-    return success();
-  }
-  return mlir::emitError(getKeyLoc(stage, ""))
-         << "expected a stream of an input for " << stage->getName().stripDialect() << ", as "
-         << why << ", found " << describeStream(input)
-         << "; let a layer of the tokens read it with \"over\"";
-}
-
 /// Verifies that edges connect the rows of the stream: of an input, or of segments that the bits of
 /// the edges' input cut.
 static LogicalResult verifyEdges(GraphConvolutionOp op) {
@@ -492,19 +481,6 @@ void GraphConvolutionOp::setDerivedDefaults() {}
 // Attention over rows and segments
 //===----------------------------------------------------------------------===//
 
-template <typename Op> static LogicalResult verifyWordHeads(Op op) {
-  if (!op.getHeads()) {
-    return emitMissingKey(op, "heads");
-  }
-  int64_t width = getStream(op.getInput()).getWidth();
-  if (!op.getHeadSize() && width % *op.getHeads() != 0) {
-    return emitKeyError(op, "heads")
-           << "expected \"heads\" to divide the width, found " << *op.getHeads()
-           << " heads for width " << width << "; change one of the two or give \"head_size\"";
-  }
-  return success();
-}
-
 LogicalResult RectifiedAttentionOp::verify() {
   StreamType own = getStream(getInput()), words = getStream(getWords());
   if (failed(verifyGiven(*this, getInput(), "a word is read by all of its rows"))) {
@@ -527,44 +503,4 @@ void RectifiedAttentionOp::setDerivedDefaults() {
   if (getHeads() && !getHeadSize() && width % *getHeads() == 0) {
     setHeadSize(width / *getHeads());
   }
-}
-
-LogicalResult UmstOp::verify() {
-  if (failed(verifyGiven(*this, getInput(), "a word is read by all of its rows")) ||
-      failed(verifyCutScale(*this, getInput(), cast<SegmentationType>(getSegments().getType())))) {
-    return failure();
-  }
-  bool readsEdges = getInter() != GraphUse::none;
-  if (readsEdges != bool(getEdges())) {
-    return readsEdges ? LogicalResult(emitMissingKey(*this, "edges"))
-                      : LogicalResult(emitKeyError(*this, "edges")
-                                      << "expected no \"edges\" with \"inter\": \"none\", which "
-                                         "reads none, found both; leave one out");
-  }
-  for (StringRef key : {"vectors", "shared_maps", "expand"}) {
-    if (!readsEdges && isWritten(*this, key)) {
-      return emitKeyError(*this, key) << "expected no " << quote(key)
-                                      << " with \"inter\": \"none\", whose attention is a layer's, "
-                                         "found both; leave one out";
-    }
-  }
-  if (getIntra() == GraphUse::none && getIntraEdges()) {
-    return emitKeyError(*this, "intra_edges")
-           << "expected no \"intra_edges\" with \"intra\": \"none\", which reads none, found both; "
-              "leave one out";
-  }
-  bool haveMaps = getIntra() == GraphUse::convolution || getIntra() == GraphUse::gat;
-  if (getGraphMaps() == GraphMaps::scales && (!haveMaps || getIntra() != getInter())) {
-    return emitKeyError(*this, "graph_maps")
-           << "expected two graph convolutions, or two \"gat\", for \"graph_maps\": \"scales\", "
-              "found "
-           << quote(stringifyGraphUse(getIntra())) << " and "
-           << quote(stringifyGraphUse(getInter())) << "; leave it out";
-  }
-  if (getGraphMaps() != GraphMaps::own && getShare()) {
-    return emitKeyError(*this, "share")
-           << "expected no \"share\" where \"graph_maps\" shares weights inside the stage, found "
-              "both; leave one out";
-  }
-  return verifyWordHeads(*this);
 }

@@ -125,6 +125,10 @@ spec.model attributes {batch = 2 : i64, length = 32 : i64, name = "words", vocab
   %5 = spec.rectified_attention %3, %4 {head_size = 4 : i64, heads = 2 : i64, path = "stages.5", vectors = 3 : i64} : (!spec.stream<input("source"), 8>, !spec.stream<input("words"), 8>) -> !spec.stream<input("source"), 8>
 // CHECK: spec.umst{{.*}}edges = "links"{{.*}}graph_maps = #spec<graph_maps layers>{{.*}}inter = #spec<graph_use pooling>
   %6 = spec.umst %5, %2 {count = 2 : i64, edges = "links", graph_maps = #spec<graph_maps layers>, heads = 2 : i64, inter = #spec<graph_use pooling>, path = "stages.6"} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("source"), 8>
-  %7 = spec.layer %0, %6 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, mask = #spec.mask<bidirectional>, path = "stages.7"} : (!spec.stream<tokens, 8>, !spec.stream<input("source"), 8>) -> !spec.stream<tokens, 8>
-  spec.head %7 {path = "stages.8"} : (!spec.stream<tokens, 8>) -> ()
+// CHECK: spec.tnt{{.*}}shared_layers = true
+  %7 = spec.tnt %6, %2 {count = 2 : i64, heads = 2 : i64, path = "stages.7", shared_layers = true} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("source"), 8>
+// CHECK: spec.multi_stage{{.*}}layers = [2, 2, 2]{{.*}} -> !spec.stream<input("words"), 8>
+  %8 = spec.multi_stage %7, %2 {edges = "links", heads = 2 : i64, layers = [2, 2, 2], path = "stages.8"} : (!spec.stream<input("source"), 8>, !spec.segmentation<"words" of <input("source"), 8>>) -> !spec.stream<input("words"), 8>
+  %9 = spec.layer %0, %8 {feed_forward = 32 : i64, head_size = 4 : i64, heads = 2 : i64, key_value_heads = 2 : i64, mask = #spec.mask<bidirectional>, path = "stages.9"} : (!spec.stream<tokens, 8>, !spec.stream<input("words"), 8>) -> !spec.stream<tokens, 8>
+  spec.head %9 {path = "stages.10"} : (!spec.stream<tokens, 8>) -> ()
 }

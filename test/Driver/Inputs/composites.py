@@ -1,4 +1,5 @@
-# Writes models/successors and small/dynamic with a composite stage in place of those that it stands for.
+# Writes models/successors and small/dynamic with a composite stage in place of its expansion, and two encoders with the
+# expansion in place of the stage.
 import json
 import pathlib
 import sys
@@ -16,7 +17,25 @@ stages = {
                            "global": {"heads": 24, "feed_forward": 4096}}),
     "small/dynamic": (1, {"op": "dynamic", "layers": [2, 8, 2], "boundaries": {"name": "words", "rule": "whitespace"}}),
 }
-for name, (first, stage) in stages.items():
+layer = {"op": "layer", "mask": "bidirectional"}
+layers = {"op": "layers", "count": 2, "mask": "bidirectional"}
+norm = {"op": "norm", "to": "memory"}
+expansions = {
+    "papers/umst-tnt": [layer | {"within": "words"}, layer] * 6 + [norm],
+    "papers/umst-multi-stage": [
+        layers, {"op": "shorten", "segments": "words"}, layers | {"to": "means"}, {"op": "norm"},
+        {"op": "graph_convolution", "edges": "links"}, {"op": "project", "activation": "relu"}, {"op": "dropout", "rate": 0.1},
+        {"op": "add", "with": "means"}, layers, norm],
+}
+
+
+def write(name, first, last, stages):
     spec = json.loads((models / f"{name}.json").read_text())
-    spec["stages"][first:-1] = [stage]
+    spec["stages"][first:last] = stages
     (out / pathlib.Path(name).name).with_suffix(".json").write_text(json.dumps(spec))
+
+
+for name, (first, stage) in stages.items():
+    write(name, first, -1, [stage])
+for name, expansion in expansions.items():
+    write(name, 6, 7, expansion)

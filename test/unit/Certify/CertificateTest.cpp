@@ -197,6 +197,27 @@ TEST(Certificate, RejectsInvalidSpecs) {
   }
 }
 
+// A value of another JSON type has a message of the checker's own, with the place of its object.
+TEST(Certificate, RejectsValuesOfAnotherType) {
+  std::pair<const char *, const char *> wrong[] = {
+      {R"("op": "dynamic", "layers": [1, 1, 1], "boundaries": {}, "local": )", "stages.1.local"},
+      {R"("op": "megabyte", "layers": [1, 1], "patch": 2, "global": )", "stages.1.global"},
+      {R"("op": "dynamic", "layers": [1, 1, 1], "boundaries": )", "stages.1"},
+      {R"("op": "spacebyte", "layers": [1, 1, 1], "boundaries": )", "stages.1.boundaries"},
+      {R"("op": "hnet", "layers": [1, 1, 1], "boundaries": )", "stages.1"},
+      {R"("op": "layer", "mask": "bidirectional", "within": )", "stages.1"}};
+  for (auto [stage, place] : wrong) {
+    for (const char *value : {"true", "1", R"("word")", "[1]"}) {
+      std::string text = std::string(R"({"sluice": 1, "stages": [{"op": "embedding"}, {)") + stage +
+                         value + R"(}, {"op": "head"}]})";
+      certify::Answer answer = certify::certify({"spec", text}, {"certificate", ""}, false);
+      EXPECT_EQ(answer.status, 2) << text << answer.message;
+      EXPECT_TRUE(answer.message.starts_with("spec: " + std::string(place) + ": expected "))
+          << text << answer.message;
+    }
+  }
+}
+
 // Each factor is a model to derive, so a list of factors needs a limit.
 TEST(Certificate, RejectsMoreThan16Factors) {
   auto runAndGetStatus = [](const std::string &factors) {

@@ -65,6 +65,9 @@ Needs getNeeds(const std::string &word) {
       {"graph_convolution", {{"edges", R"("e")"}}},
       {"rectified_attention", {{"from", R"("r")"}, {"words", R"("c")"}, {"heads", "2"}}},
       {"umst", {{"count", "1"}, {"segments", R"("w")"}, {"edges", R"("e")"}, {"heads", "2"}}},
+      {"tnt", {{"count", "1"}, {"segments", R"("w")"}, {"heads", "2"}}},
+      {"multi_stage",
+       {{"layers", "[1, 1, 1]"}, {"segments", R"("w")"}, {"edges", R"("e")"}, {"heads", "2"}}},
       {"dropout", {{"rate", "0.5"}}},
       {"loss", {{"name", R"("bag")"}}},
       {"boundaries", {{"name", R"("words")"}, {"rule", R"("whitespace")"}}},
@@ -89,12 +92,13 @@ KeyPlace getPlace(const ObjectInfo &stage) {
   }
   std::string settings = stage.find("local") ? R"(, "defaults": {"heads": 2})" : "";
   std::string next;
-  bool readsWords = word == "rectified_attention" || word == "umst";
+  bool readsEdges = word == "umst" || word == "multi_stage";
+  bool readsWords = readsEdges || word == "rectified_attention" || word == "tnt";
   if (word == "graph_convolution" || readsWords) {
     settings = R"(, "inputs": {"s": {"context": 8}, "b": {"on": "s", "vocabulary": 2})";
-    settings += word == "rectified_attention" ? "}"
-                : readsWords                  ? R"(, "e": {"on": "b", "type": "edges"}})"
-                                              : R"(, "e": {"on": "s", "type": "edges"}})";
+    settings += readsEdges   ? R"(, "e": {"on": "b", "type": "edges"}})"
+                : readsWords ? "}"
+                             : R"(, "e": {"on": "s", "type": "edges"}})";
     before += R"({"op": "embedding", "input": "b"}, )";
     before += R"({"op": "embedding", "input": "s", "to": "r"}, )";
     next = R"(, {"op": "norm", "from": "a"})";

@@ -137,6 +137,33 @@ TEST(Cost, GraphSumCountsTheEntriesOfItsLists) {
   EXPECT_EQ(cost.flops, 2 * (3 * 10 * 2 + 3 * 16 * 2) + 3 * 16 * 2);
 }
 
+TEST(Cost, GraphAttentionCountsTheRowsThatItReads) {
+  // A product and a sum for 2 columns of 3 * 16 rows and of two entries per edge. Each operand and
+  // result is read or written once, and three sums are computed backward.
+  std::string x = "!sluice.seq<@g1, 2, f32>", n = "!sluice.seq<@g1, 0, f32>";
+  std::string lists = " over \"links\" capacity 5 leak 2.0e-01 : (" + n + ", " + n + ", " + x;
+  std::string arguments = "(%s: " + n + ", %t: " + n + ", %z: " + x + ") { ";
+  Cost cost = estimateCost(arguments + "%y, %lse = sluice.graph_attention %s, %t, %z" + lists +
+                           ") -> (" + x + ", " + n + ") return }");
+  EXPECT_EQ(cost.flops, 2 * (3 * 10 * 2 + 3 * 16 * 2));
+  EXPECT_EQ(cost.bytes, 4 * 3 * 16 * (2 * 2 + 3));
+  Cost backward = estimateCost(
+      arguments + "%ds, %dt, %dz = sluice.graph_attention_backward %s, %t, %z result %z, %s by %z" +
+      lists + ", " + x + ", " + n + ", " + x + ") -> (" + n + ", " + n + ", " + x + ") return }");
+  EXPECT_EQ(backward.flops, 3 * cost.flops);
+}
+
+TEST(Cost, GraphAttentionOfARangeCountsEachRowOnce) {
+  std::string x = "!sluice.seq<@g1, 7, f32>", n = "!sluice.seq<@g1, 0, f32>";
+  std::string i = "!sluice.seq<@g1, 0, i32>";
+  Cost cost = estimateCost("(%s: " + n + ", %z: " + x + ", %f: " + i +
+                           ") { %y, %lse = sluice.graph_attention %s, %s, %z range(%f, %f) leak "
+                           "2.0e-01 : (" +
+                           n + ", " + n + ", " + x + ", " + i + ", " + i + ") -> (" + x + ", " + n +
+                           ") return }");
+  EXPECT_EQ(cost.flops, 2 * 3 * 16 * 7);
+}
+
 TEST(Cost, PositionsCostNothing) {
   Cost cost = estimateCost(
       "(%x: !sluice.seq<@s1, 2, f32>) { %y = sluice.shift %x by 1 : (!sluice.seq<@s1, 2, f32>) -> "

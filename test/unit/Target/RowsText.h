@@ -34,6 +34,7 @@ struct TextAccess {
   int64_t last = -1;
   bool extended = false;
   int64_t list = -1, weight = -1;
+  std::string softmax = {}; ///< parameters of its attribute; empty: none
   operator std::string() const {
     bool isFound = kind == "gather" || kind == "range";
     std::string position = map;
@@ -43,6 +44,7 @@ struct TextAccess {
            ", index = " + std::to_string(index) + ", last = " + std::to_string(last) +
            ", list = " + std::to_string(list) + ", weight = " + std::to_string(weight) +
            (outside.empty() ? "" : ", outside = " + outside + " : f32") +
+           (softmax.empty() ? "" : ", softmax = #dispatch.softmax<" + softmax + ">") +
            (extended ? ", extended>" : ">");
   }
 };

@@ -388,9 +388,86 @@ void checkListSum(const SegmentMake &make, const ListCase &c) {
   }
 }
 
+/// Sums with the weights of graph attention, over entries of a list or over blocks of 3 rows.
+struct SoftmaxCase {
+  int64_t batch, rows, d, length;
+  std::string element;
+  bool isListed, isTransposed, isSloped;
+};
+
+void checkSoftmaxSum(const SegmentMake &make, const SoftmaxCase &c) {
+  constexpr float leak = 0.25F;
+  Graph graph(c.batch, c.rows, c.rows * (c.rows - 1) + 1, 3);
+  std::string lists = tensor({c.batch, c.isListed ? c.rows + graph.entries : c.rows}, "i32");
+  std::string numbers = tensor({c.batch, c.rows}), x = tensor({c.batch, c.rows, c.d}, c.element);
+  std::string row = tensor({c.d});
+  TextAccess sum{.kind = "range",
+                 .map = c.isListed ? "p + " + std::to_string(c.rows) : "p",
+                 .index = 0,
+                 .last = 1,
+                 .list = c.isListed ? 0 : -1,
+                 .softmax = "source = 2, target = 3, norm = 4, leak = 0.25 : f32"};
+  sum.softmax += c.isTransposed ? " transposed = true" : "";
+  sum.softmax += c.isSloped ? " slope = true" : "";
+  TextAccess first = c.isListed ? TextAccess{.map = "p - 1", .factor = 0} : TextAccess{},
+             last = c.isListed ? TextAccess{.factor = 0} : TextAccess{};
+  SegmentRun kernel = make(rowsText({c.batch, c.rows, 1},
+                                    {{lists, first, "i32"},
+                                     {lists, last, "i32"},
+                                     {numbers, TextAccess{}, "f32"},
+                                     {numbers, TextAccess{}, "f32"},
+                                     {numbers, TextAccess{}, "f32"},
+                                     {x, sum, row}},
+                                    {{x, TextAccess{}}}, "dispatch.yield %a5 : ROW", row));
+  ASSERT_TRUE(kernel);
+  Floats starts(c.batch * c.rows), ends(c.batch * c.rows);
+  for (int64_t i = 0; i < c.batch * c.rows; ++i) {
+    starts[i] = float(i % c.rows / 3 * 3);
+    ends[i] = starts[i] + 3;
+  }
+  Floats source = randomIntegers(c.batch * c.rows, 5, 5),
+         norm = randomIntegers(c.batch * c.rows, 7, 3),
+         target = randomIntegers(c.batch * c.rows, 6, 5),
+         values = randomIntegers(c.batch * c.rows * c.d, 8, 9);
+  Floats found =
+      kernel({.operands = {c.isListed ? graph.lists : starts, c.isListed ? graph.lists : ends,
+                           source, target, norm, values},
+              .length = c.length,
+              .rows = c.batch})[0];
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t p = 0; p < c.length; ++p) {
+      for (int64_t column = 0; column < c.d; ++column) {
+        double expected = 0, size = 0;
+        for (int64_t q = 0; q < c.length; ++q) {
+          bool isRead = c.isListed ? graph.at(b, p, q) != 0 : p / 3 == q / 3;
+          int64_t from = b * c.rows + (c.isTransposed ? q : p),
+                  to = b * c.rows + (c.isTransposed ? p : q);
+          double score = source[from] + target[to], slope = score > 0 ? 1 : leak;
+          double weight = std::exp(score * slope - norm[from]) * (c.isSloped ? slope : 1);
+          double term = isRead ? weight * values[(b * c.rows + q) * c.d + column] : 0;
+          expected += term;
+          size += std::abs(term);
+        }
+        // Per term the exponential is 2 ulp off and a product 1/2; the sum adds 1/2 for each.
+        double bound = (c.element == "bf16" ? 0x1p-8 : 0) * std::abs(expected) +
+                       double(c.length + 4) * 0x1p-23 * size;
+        ASSERT_NEAR(found[(b * c.rows + p) * c.d + column], expected, bound)
+            << "batch row " << b << " row " << p << " column " << column;
+      }
+    }
+  }
+}
+
 } // namespace
 
 void sluice::test::checkListSums(const SegmentMake &make) {
+  // Odd widths, below and above a vector; rows that are not valid; both directions and slopes.
+  for (const SoftmaxCase &c : {SoftmaxCase{2, 7, 5, 7, "f32", true, false, false},
+                               SoftmaxCase{1, 10, 33, 8, "bf16", true, true, true},
+                               SoftmaxCase{2, 8, 1, 8, "f32", false, true, false},
+                               SoftmaxCase{1, 7, 17, 5, "f32", false, false, true}}) {
+    checkSoftmaxSum(make, c);
+  }
   // A few neighbours; rows that are not valid; all pairs; one row without edges; numbers of rows.
   for (const ListCase &c :
        {ListCase{3, 17, 16, 17, 5, "f32", true}, ListCase{2, 9, 40, 7, 2, "bf16", true},

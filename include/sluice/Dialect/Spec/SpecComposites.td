@@ -124,14 +124,32 @@ class GraphKey<string key, string between>
               "sums " # between # ": a graph convolution, a mean without weights, graph attention, "
               "or none",
               "convolution">;
+
+/// Encoder layers of an input whose rows segments group to words. `type` is the type of the result.
+class Spec_WordComposite<string mnemonic, string sentence, list<Key> keys,
+                         string type = "getInput().getType()">
+    : Spec_StreamStage<mnemonic, sentence,
+                       !listconcat([SegmentsKey<"name of segments", "the words of the stream",
+                                                "required">],
+                                   keys,
+                                   [ActivationKey, DropoutKey, FeedForwardDropoutKey,
+                                    FeedForwardWidthKey<"hidden width of the feed-forward block",
+                                                        "1">]),
+                       (ins Spec_Stream:$input, Spec_Segmentation:$segments)>,
+      Spec_Composite {
+  let inherits = 1;
+  let extraClassDefinition = [{
+    ::mlir::Type $cppClass::computeResultType() { return }]#type#[{; }
+    void $cppClass::setDerivedDefaults() {}
+  }];
+}
 def Spec_UmstOp
-    : Spec_StreamStage<
+    : Spec_WordComposite<
           "umst",
           "Encoder layers of an input that exchange rows inside words and between words, with "
           "attention over both (UMST).",
           !listconcat(
               [CountKey,
-               SegmentsKey<"name of segments", "the words of the stream", "required">,
                GraphEdgesKey<"required without \"inter\": \"none\"">, GraphKey<"intra",
                "inside words">,
                GraphEdgesKey<"rows of a word are neighbours", "intra_edges",
@@ -142,19 +160,19 @@ def Spec_UmstOp
                        "both scales of a layer",
                        "own">,
                WordKey<"mode", Spec_Fidelity, ["paper", "reference-code"],
-                       "behavior where the paper and its public code differ", "paper">,
-               ActivationKey, DropoutKey, FeedForwardDropoutKey,
-               FeedForwardWidthKey<"hidden width of the feed-forward block", "1">],
-              wordAttentionKeys),
-          (ins Spec_Stream:$input, Spec_Segmentation:$segments)>,
-      Spec_Composite {
+                       "behavior where the paper and its public code differ", "paper">],
+              wordAttentionKeys)> {
   let article = "an";
-  let inherits = 1;
-  let extraClassDefinition = [{
-    ::mlir::Type $cppClass::computeResultType() { return getInput().getType(); }
-    void $cppClass::setDerivedDefaults() {}
-  }];
 }
+def Spec_TntOp
+    : Spec_WordComposite<
+          "tnt",
+          "Encoder layers of an input in pairs: over the rows of a word, then over all rows "
+          "(Transformer in Transformer).",
+          !listconcat([CountKey,
+                       BooleanKey<"shared_layers", "both layers of a pair have one set of weights",
+                                  "false">],
+                      attentionBlockKeys)>;
 
 //===----------------------------------------------------------------------===//
 // Lists of other stages
@@ -179,6 +197,23 @@ def ThreeCountsKey
 def TwoCountsKey : CountsKey<"array of two integers >= 0", "layers on patches, and inside each "
                                                            "patch",
                              "an array of two numbers of layers, as in [14, 14]", Spec_Counts<2>>;
+def StageCountsKey
+    : CountsKey<"array of three integers >= 0", "layers on rows, on words before the graph "
+                                                "convolution, and on words after it",
+                "an array of three numbers of layers, as in [2, 2, 2]", Spec_Counts<3>>;
+def Spec_MultiStageOp
+    : Spec_WordComposite<
+          "multi_stage",
+          "An encoder of an input whose result is its words: layers on rows, means of words, and "
+          "layers on words around a graph convolution.",
+          !listconcat([StageCountsKey, GraphEdgesKey<"required", "edges", "edges between words">],
+                      attentionBlockKeys),
+          "getResultStream()"> {
+  let extraClassDeclaration = [{
+    /// Returns the type of the stream of words.
+    StreamType getResultStream();
+  }];
+}
 class LayerObjectKey<string key, string meaning>
     : SpecialKey<key, "object", meaning, "{}", OptionalAttr<DictionaryAttr>>;
 def LocalKey : LayerObjectKey<"local", "settings of the layers on the finer scale">;

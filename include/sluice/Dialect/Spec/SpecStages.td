@@ -352,11 +352,12 @@ def ExpandKey
               "alone, the nearest one or a linear interpolation",
               "own">;
 /// Settings of attention over rows and segments.
-defvar wordAttentionKeys = [AttendHeadsKey,
-                            IntegerKey<"head_size", "features per head D",
-                                       "width / heads (must divide)">,
-                            NormKey, NormEpsilonKey, AttentionDropoutKey, BiasKey, WordVectorsKey,
-                            SharedMapsKey, ExpandKey];
+defvar attentionBlockKeys = [AttendHeadsKey,
+                             IntegerKey<"head_size", "features per head D",
+                                        "width / heads (must divide)">,
+                             NormKey, NormEpsilonKey, AttentionDropoutKey, BiasKey];
+defvar wordAttentionKeys = !listconcat(attentionBlockKeys,
+                                       [WordVectorsKey, SharedMapsKey, ExpandKey]);
 def Spec_RectifiedAttentionOp
     : Spec_StreamStage<
           "rectified_attention",

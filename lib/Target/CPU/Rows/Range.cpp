@@ -2,12 +2,12 @@
 //
 // Gathered operands: elements at an index, and sums or maxima over ranges of rows, or
 // of entries of a list, in their order.
+#include "../../Common/RangeDraw.h"
 #include "../../Common/Storage.h"
 #include "Rows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "sluice/Target/Common/Random.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -15,6 +15,8 @@ using namespace sluice::cpu;
 using namespace sluice::cpu::rows;
 using dispatch::AccessAttr;
 using dispatch::AccessKind;
+
+constexpr PhiloxWord philoxWord = PhiloxWord::Wide;
 
 static std::pair<Value, Value> computeArgumentRange(VectorRowEmitter &emitter, unsigned argument) {
   dispatch::RowsOp op = emitter.op;
@@ -35,44 +37,19 @@ static Values loopOverRange(Frame &frame, std::pair<Value, Value> range, ValueRa
   return Values(loop.getResults());
 }
 
-/// Returns true (i1) if row q of a range is drawn; null if the range has all rows.
-static Value isDrawnRow(VectorRowEmitter &emitter, unsigned argument, Value q) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  auto access = cast<AccessAttr>(emitter.op.getAccesses()[argument]);
-  if (!access.isDrawn()) {
-    return {};
-  }
-  Value own = getIndexValue(emitter.op, emitter.scalars, access.getDrawn()),
-        other = emitter.addresses.drawNumber(argument, emitter.at, q);
-  Value isSame = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, other);
-  return arith::AndIOp::create(b, isSame,
-                               emitPairDraw(b, own, emitter.at.position, q, PhiloxWord::Wide));
-}
-
-/// Returns the number of rows of a range that are drawn, an i32.
-static Value countDrawnRows(VectorRowEmitter &emitter, unsigned argument) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
-  return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), zero,
-                       [&](Value q, ValueRange counts) -> Values {
-                         Value one = arith::ExtUIOp::create(b, b.getI32Type(),
-                                                            isDrawnRow(emitter, argument, q));
-                         return {arith::AddIOp::create(b, counts.front(), one)};
-                       })
-      .front();
-}
-
 static Value reduceRangeElement(VectorRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
   if (op.getBody().getArgument(argument).getType().isInteger()) {
-    return countDrawnRows(emitter, argument);
+    return countDrawnRows(emitter, argument, philoxWord, [&](Value zero, auto add) {
+      return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), zero, add);
+    });
   }
   dispatch::ReduceKind kind = cast<AccessAttr>(op.getAccesses()[argument]).getRangeKind();
   Value none = emitIdentity(b, kind, op.getBody().getArgument(argument).getType());
   return loopOverRange(emitter.frame, computeArgumentRange(emitter, argument), none,
                        [&](Value q, ValueRange sums) -> Values {
-                         Value isDrawn = isDrawnRow(emitter, argument, q);
+                         Value isDrawn = isDrawnRow(emitter, argument, q, philoxWord);
                          Value by = emitter.addresses.rangeWeight(argument, emitter.at, q,
                                                                   emitter.scalars);
                          Value element = emitter.addresses.rangeElement(argument, emitter.at, q);
@@ -101,7 +78,7 @@ Values rows::reduceRange(VectorRowEmitter &emitter, unsigned argument, Columns &
         Values next =
             loadAll(emitter, emitter.addresses.rangeRow(argument, emitter.at, q), columns, false);
         Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
-        Value isDrawn = isDrawnRow(emitter, argument, q);
+        Value isDrawn = isDrawnRow(emitter, argument, q, philoxWord);
         for (auto [value, sum] : llvm::zip_equal(next, sums)) {
           value = combineRows(b, kind, sum, scaleRangeRow(b, value, by, isDrawn));
         }

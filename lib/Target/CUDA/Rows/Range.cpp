@@ -3,15 +3,16 @@
 // Gathered operands: elements at an index, and sums or maxima over ranges of rows, or
 // of entries of a list, in their order.
 // All threads of a row share a range.
+#include "../../Common/RangeDraw.h"
 #include "Rows.h"
-
-#include "sluice/Target/Common/Random.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cuda;
 using namespace sluice::cuda::rows;
 using dispatch::AccessKind;
+
+constexpr PhiloxWord philoxWord = PhiloxWord::Narrow;
 
 static std::pair<Value, Value> computeArgumentRange(TeamRowEmitter &emitter, unsigned argument) {
   dispatch::RowsOp op = emitter.op;
@@ -21,43 +22,16 @@ static std::pair<Value, Value> computeArgumentRange(TeamRowEmitter &emitter, uns
                                  getIndexValue(op, emitter.scalars, access.getLast()));
 }
 
-/// Returns true (i1) if row q of a range is drawn; null if the range has all rows.
-static Value isDrawnRow(TeamRowEmitter &emitter, unsigned argument, Value q) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  dispatch::AccessAttr access = getTensorAccess(emitter.op, argument);
-  if (!access.isDrawn()) {
-    return {};
-  }
-  Value own = getIndexValue(emitter.op, emitter.scalars, access.getDrawn()),
-        other = emitter.addresses.drawNumber(argument, emitter.at, q);
-  Value isSame = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, other);
-  return arith::AndIOp::create(b, isSame,
-                               emitPairDraw(b, own, emitter.at.position, q, PhiloxWord::Narrow));
-}
-
-/// Returns the number of rows of a range that are drawn, an i32.
-static Value countDrawnRows(TeamRowEmitter &emitter, unsigned argument) {
-  ImplicitLocOpBuilder &b = emitter.b;
-  auto [first, end] = computeArgumentRange(emitter, argument);
-  Value zero = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
-  return emitter.e
-      .loop(first, end, 1, zero,
-            [&](Value q, ValueRange counts) -> Values {
-              Value one =
-                  arith::ExtUIOp::create(b, b.getI32Type(), isDrawnRow(emitter, argument, q));
-              return {arith::AddIOp::create(b, counts.front(), one)};
-            })
-      .front();
-}
-
 static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
   ImplicitLocOpBuilder &b = emitter.b;
   dispatch::RowsOp op = emitter.op;
   Type type = op.getBody().getArgument(argument).getType();
-  if (type.isInteger()) {
-    return countDrawnRows(emitter, argument);
-  }
   auto [first, end] = computeArgumentRange(emitter, argument);
+  if (type.isInteger()) {
+    return countDrawnRows(emitter, argument, philoxWord, [&](Value zero, auto add) {
+      return emitter.e.loop(first, end, 1, zero, add);
+    });
+  }
   dispatch::ReduceKind kind = getTensorAccess(op, argument).getRangeKind();
   return emitter.e
       .loop(first, end, 1, emitIdentity(b, kind, type),
@@ -65,7 +39,7 @@ static Value reduceRangeElement(TeamRowEmitter &emitter, unsigned argument) {
               Value element = convertElements(
                   emitter, emitter.addresses.rangeElement(argument, emitter.at, q), type);
               Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
-              element = scaleRangeRow(b, element, by, isDrawnRow(emitter, argument, q));
+              element = scaleRangeRow(b, element, by, isDrawnRow(emitter, argument, q, philoxWord));
               return {combineRows(b, kind, sums.front(), element)};
             })
       .front();
@@ -91,7 +65,7 @@ Values rows::reduceRange(TeamRowEmitter &emitter, unsigned argument, Columns &co
   return emitter.e.loop(first, end, 1, none, [&](Value q, ValueRange sums) {
     Source row = emitter.addresses.rangeRow(argument, emitter.at, q);
     Value by = emitter.addresses.rangeWeight(argument, emitter.at, q, emitter.scalars);
-    Value isDrawn = isDrawnRow(emitter, argument, q);
+    Value isDrawn = isDrawnRow(emitter, argument, q, philoxWord);
     Values next;
     for (size_t j = 0; j < emitter.getColumnVectorCount(columns); ++j) {
       Value value = convertElements(emitter, load(emitter, row, columns, j), b.getF32Type());
