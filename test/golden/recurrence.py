@@ -10,8 +10,8 @@ class Recurrences:
         self.linear_weights(prefix + "input.", 4 * width, self.width, True)
         self.linear_weights(prefix + "state.", 4 * width, width, False)
         if stage.get("start", "zeros") == "null":
-            self.linear_weights(prefix + "start.hidden.", width, 1, False)
-            self.linear_weights(prefix + "start.cell.", width, 1, False)
+            self.weight(prefix + "start.hidden.weight", (width, 1), "bias")
+            self.weight(prefix + "start.cell.weight", (width, 1), "bias")
 
     def recurrence(self, prefix, stage, x, counts):
         w, bias, u = (self.weights[prefix + name] for name in ("input.weight", "input.bias", "state.weight"))

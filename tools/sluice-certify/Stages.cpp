@@ -330,7 +330,7 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen share " + row.keys + (isLayered ? " " + layerKeys : ""));
-  json inherited = json::object(); // a block has only those of its own keys
+  json inherited = json::object(); // a block has the defaults of its own keys alone
   for (const auto &[key, value] : defaults.items()) {
     if (isLayered || ((row.traits & Block) && Fields::hasWord(row.keys, key))) {
       inherited[key] = value;

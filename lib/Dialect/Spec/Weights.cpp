@@ -358,8 +358,8 @@ void RecurrenceOp::listWeights(WeightList &list) {
   list.add("input.bias", {gates * state}, InitialValues::uniform, bound);
   list.add("state.weight", {gates * state, state}, InitialValues::uniform, bound, /*decays=*/true);
   if (getStart() == StartRows::null) {
-    for (const char *name : {"start.hidden", "start.cell"}) {
-      list.addMatrix(name, state, 1, 1, InitialValues::zeros);
+    for (const char *name : {"start.hidden.weight", "start.cell.weight"}) {
+      list.add(name, {state, 1}, InitialValues::zeros);
     }
   }
 }

@@ -66,8 +66,8 @@ inline certify::Answer enumerateSpec(const certify::CertificateSource &spec) {
   try {
     for (const certify::Model &model : certify::deriveModels(spec.text)) {
       certify::enumerate(model.evaluate, {});
-      if (model.train) {
-        certify::enumerate(*model.train, {});
+      if (model.train.values.size() != model.evaluate.values.size()) {
+        certify::enumerate(model.train, {});
       }
     }
     return {};

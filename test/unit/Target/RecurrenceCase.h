@@ -15,6 +15,7 @@ struct RecurrenceCase {
   std::string flags;
   bool isScheduled = false;
   int64_t texts = 2;
+  std::string weightType = "f32";
 
   /// Both directions; rows cut off by numbers and by places, their own or the previous row's.
   static std::vector<RecurrenceCase> list(int64_t columns) {
@@ -39,12 +40,15 @@ struct RecurrenceCase {
     if (has("resets")) {
       launch.operands.push_back(randomIntegers(9 * texts, 3, 2));
     }
+    if (isScheduled) {
+      launch.operands.push_back({0, 3, 3, 0, 1, 1}); // of two texts: first row, rows, length
+    }
     return launch;
   }
 
   std::string text() const {
     bool isWeighted = has("weighted"), resets = has("resets");
-    std::string rows = tensor({texts, 9, columns}), weight = tensor({columns, columns}),
+    std::string rows = tensor({texts, 9, columns}), weight = tensor({columns, columns}, weightType),
                 bits = tensor({texts, 9}, "i32"), schedule = tensor({texts, 3}, "i64");
     std::string types = (isWeighted ? weight + ", " : "") + rows + (resets ? ", " + bits : "") +
                         (isScheduled ? ", " + schedule : "");

@@ -32,7 +32,7 @@ public:
       : op(op), domain(op.getDomain()), frame(op, module, name, target),
         e(frame.builder(), target.lanes), columns(static_cast<int64_t>(op.getColumns())),
         groups(op.countProductGroups()), inner(op.countInnerColumns()),
-        block(target.lanes * (op.getWeighted() ? 1 : 4)), blocks(llvm::divideCeil(columns, block)),
+        block(target.lanes * countVectors(target.lanes)), blocks(llvm::divideCeil(columns, block)),
         tileRows((target.registers - tileOutputs) / (tileOutputs + 1)),
         sliceRows(llvm::alignTo(128, tileRows)),
         partColumns(llvm::alignTo(
@@ -57,6 +57,14 @@ private:
     Value left;                    ///< row in memory that the weight multiplies
   };
 
+  /// Returns the vectors of columns of an item. All columns share the copies of the previous rows,
+  /// so few groups want several vectors, but at least 16 items a phase remain for the threads.
+  int64_t countVectors(int64_t lanes) const {
+    constexpr int64_t most = 4, items = 16;
+    return groups == 0 ? most
+                       : std::clamp<int64_t>(columns / (items * lanes), 1,
+                                             std::max<int64_t>(1, most / groups));
+  }
   static int64_t getExtent(Value rows) {
     return cast<RankedTensorType>(rows.getType()).getDimSize(1);
   }
@@ -166,7 +174,8 @@ FailureOr<Kernel> RecurrenceGenerator::generate() {
       e.when(e.less(first, e.index(1)), [&] { sortRows(); });
     }
     if (op.getByInput()) {
-      transposeWeight(first);
+      e.loop(first, e.min(e.add(first, block), e.index(columns)), e.lanes,
+             [&](Value column) { transposeWeight(column); });
     }
   };
   auto compute = [&] { computePhase(e.sub(phase, e.index(preparations)), first); };
@@ -345,7 +354,7 @@ void RecurrenceGenerator::computeSlice(Value from, Value to, Value first) {
   });
 }
 
-/// Copies columns [first, first + block) of each group to rows of the workspace.
+/// Copies a vector of columns of each group, from `first`, to rows of the workspace.
 void RecurrenceGenerator::transposeWeight(Value first) {
   Value source = frame.buffer(0);
   e.loop(e.index(0), e.index(groups), 1, [&](Value group) {
