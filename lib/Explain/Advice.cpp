@@ -52,7 +52,9 @@ static void warnOfDeadStages(func::FuncOp function, CausalVerdict &verdict) {
   for (auto &[location, ops] : stages) {
     if (llvm::any_of(ops, [&](Operation *op) {
           OriginAttr origin = getOrigin(op);
-          return live.contains(op) || (origin && reached.contains(origin));
+          auto cut = dyn_cast<SegmentOp>(op); // a recurrence reads the bits alone
+          return live.contains(op) || (origin && reached.contains(origin)) ||
+                 (cut && live.contains(cut.getBits().getDefiningOp()));
         })) {
       continue;
     }

@@ -386,7 +386,7 @@ Value EntryBuilder::buildMeans(RowsBuilder &rows, Value mean) {
 }
 
 /// Builds the initialization with normal numbers by Box and Muller: mean + deviation sqrt(-2 ln(1 -
-/// u1)) cos(2 pi u2).
+/// u1)) cos(2 pi u2), plus bound (2 u1 - 1). One of deviation and bound is 0.
 void EntryBuilder::buildInitialize() {
   beginEntry("initialize");
   RowsBuilder rows(b, loc, flatDomain);
@@ -401,6 +401,12 @@ void EntryBuilder::buildInitialize() {
       math::CosOp::create(rows.body, rows.mul(u2, rows.constant(2 * std::numbers::pi, row)));
   Value normal = rows.mul(rows.mul(radius, angle), rows.splat(deviation, row));
   Value parameters = rows.add(normal, buildMeans(rows, mean));
+  if (llvm::any_of(module.getOps<ParameterOp>(),
+                   [](ParameterOp each) { return each.getInitial() == "uniform"; })) {
+    Value bound = rows.operand(bind("constant:initial.bound", perRow), AccessKind::Flat, f32);
+    Value number = rows.add(rows.mul(u1, rows.constant(2, row)), rows.constant(-1, row));
+    parameters = rows.add(parameters, rows.mul(number, rows.splat(bound, row)));
+  }
   rows.result(parameters, AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);
   rows.result(rows.constant(0, row), AccessKind::Flat, flat);

@@ -85,6 +85,7 @@ spikes-forward.mlir spikes-learned.json
 nested-own-segment.mlir nested.mlir
 words-own-rows.json words-given.json
 words-given-own.json words-given.json
+recurrence-own.json recurrence-given.json
 END
 reports "labels of the data as boundaries are rejected" "labels come from data that may look ahead" 1 "$sluice" check "$corpus/segments/labels-own.json"
 reports "the replay uses other labels" 'replay of the reference: with token [0-9]+ changed.*changed by up to' 1 "$sluice" check "$corpus/segments/labels-own.json"
@@ -129,7 +130,7 @@ reports "a later row is replayed where the first bit is always set" \
 cat "$work/out" "$work/err" > "$work/later-row.txt"
 succeeds "and its path is printed" awk '/from token 5 to row 4:/ { getline; found = /^    .*: position 5 into / } END { exit !found }' \
   "$work/later-row.txt"
-for name in byteflow maxima spikes spikes-learned; do
+for name in byteflow maxima recurrence-given spikes spikes-learned; do
   reports "$name is proved" 'proved causal' 0 "$sluice" check "$corpus/segments/$name.json" --certificate "$work/$name.txt"
   reports "$name is certified, with its step" 'certified: causal.*step by step' 0 "$certify" "$corpus/segments/$name.json" "$work/$name.txt"
 done

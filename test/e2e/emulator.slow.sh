@@ -63,10 +63,10 @@ two_steps "shared sums" "$work/shared"
 # Scores by distance have separate kernels.
 succeeds "by distance: compile" "$sluice" compile "$root/models/tiny/relative-bf16.json" -o "$work/relative.sla" --target cpu,sm_80
 two_steps "by distance" "$work/relative"
-# Maxima of segments that then attend to their rows, and matrices initialized as the identity or with
-# zeros.
+# Maxima of segments that then attend to their rows, matrices initialized as the identity or with zeros, and a recurrence whose states begin
+# anew at every fifth row.
 echo '{"sluice": 1, "vocabulary": 128, "context": 24, "batch": 2, "width": 8, "precision": {"compute": "bf16"},
-  "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"},
+  "defaults": {"heads": 2, "feed_forward": 12}, "stages": [{"op": "embedding"}, {"op": "recurrence", "every": 5, "at": 2, "start": "null"},
   {"op": "blt", "layers": [0, 1, 1], "boundaries": {"rule": "whitespace"}}, {"op": "hnet", "layers": [0, 1, 0]}, {"op": "head"}]}' > "$work/patches.json"
 succeeds "patches and chunks: compile" "$sluice" compile "$work/patches.json" -o "$work/patches.sla" --target cpu,sm_80
 two_steps "patches and chunks" "$work/patches"

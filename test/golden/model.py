@@ -441,7 +441,7 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
         if op == "recurrence":
-            return Stream(self.recurrence(prefix, stage, x), source.factor)
+            return Stream(self.recurrence(prefix, stage, x, source.counts), source.factor, counts=source.counts)
         if op == "umst":
             return Stream(self.umst(prefix, stage, x, self.bits[stage["segments"]], source.counts), 1, counts=source.counts)
         if op == "attend":

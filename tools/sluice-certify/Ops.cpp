@@ -30,7 +30,8 @@ const Op &certify::findOp(const std::string &name) {
       {"fold", {Group}, 1},
       {"upsample", {Moved}, 1, Op::Lazy},
       {"unfold", {Moved}, 1, Op::Lazy},
-      {"recurrence", {UpTo, UpTo}, 1, Op::Recurs},
+      {"recurrence", {UpTo, UpTo, UpTo}, 1, Op::Recurs},
+      {"reversed_recurrence", {Keys, Keys}, 1},
       {"segment_counts", {UpTo}, 1, Op::Counts},
       {"segment_ends", {BitsToEnd}, 1, Op::Ends},
       {"pool_segments", {Segment, Bits, Unread, Ends}, 4},
@@ -155,8 +156,10 @@ RowRelation certify::parseRelation(const std::string &text) {
       line.need(relation.kind == RowRelation::Rows ? "rows " : " ");
       relation.first = line.sum();
     }
-    line.need(" to ");
-    relation.last = line.sum();
+    if (relation.kind == RowRelation::Rows || !line.accept(" all")) {
+      line.need(" to ");
+      relation.last = line.sum();
+    }
   }
   if (relation.kind == RowRelation::Keys) {
     relation.step = relation.first && line.accept(" step ") ? line.natural() : 1;

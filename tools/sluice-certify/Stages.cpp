@@ -25,7 +25,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
-      {"recurrence", {"cell width segments reset every at from to", &D::projectStage}},
+      {"recurrence", {"cell width direction start segments reset every at from to", &D::projectStage}},
       {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
       {"shift", {"by start from to", &D::rowStage}},
       {"shorten", {"factor method window segments width start from to", &D::resampleStage}},
@@ -115,13 +115,26 @@ size_t Deriver::projectStage(const Fields &fields, const std::string &path, size
   std::optional<size_t> with = fields.find("with") ? partner(fields, x) : std::optional<size_t>();
   x = project(path, x, with, isActive);
   std::vector<size_t> operands = {x};
+  bool isReversed = fields.choice("direction", {"forward", "backward"}) == 1;
   if (fields.find("segments")) {
     const SegmentCut &cut = findCut(fields);
-    bool isOwn = fields.choice("reset", {"first", "last"}) == 1 || cut.begins;
+    bool isOwn = (fields.choice("reset", {"first", "last"}) == 1) != isReversed || cut.begins;
     operands.push_back(isOwn ? cut.bits
                              : stored(path + ".reset", earlier(path + ".before", cut.bits)));
   }
-  return fields.text("op") == "recurrence" ? make("recurrence", path + ".recurrence", operands) : x;
+  if (fields.text("op") == "recurrence" && learnsStart(fields)) {
+    size_t begins = operands.back();
+    for (const char *part : {".start.rows", ".start.begins", ".start.column"}) {
+      begins = make("map", path + part, {begins});
+    }
+    size_t product =
+        make("linear", path + ".start.product", {make("linear", path + ".start.hidden", {begins})});
+    operands[0] = make("map", path + ".start.sums", {x, product});
+    operands.insert(operands.begin() + 1, make("linear", path + ".start.cell", {begins}));
+  }
+  return fields.text("op") == "project" ? x
+         : isReversed ? make("reversed_recurrence", path + ".recurrence", operands, "keys p all")
+                      : make("recurrence", path + ".recurrence", operands);
 }
 
 /// Derives sums of any rows of an input, which the proof rejects for tokens, or over segments.

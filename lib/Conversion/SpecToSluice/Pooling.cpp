@@ -21,7 +21,7 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
   Value wide = c.createRepeated(left, x);
   c.setName(what);
   auto scan = RecurrenceOp::create(c.b, TypeRange{wide.getType()}, ValueRange{x, wide},
-                                   /*weight=*/Value(), /*reset=*/Value(), /*reversed=*/false,
+                                   /*reset=*/Value(), /*weight=*/Value(), /*reversed=*/false,
                                    /*reset_every=*/0, /*reset_at=*/0);
   OpBuilder::InsertionGuard guard(c.b);
   Block *cell = c.b.createBlock(&scan.getCell());

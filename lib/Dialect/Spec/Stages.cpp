@@ -402,11 +402,18 @@ static LogicalResult verifyResets(RecurrenceOp op) {
                                   << " for \"at\", as each so many rows begin anew, found " << at
                                   << "; " << at % every << " is equivalent";
   }
-  if (op.getSegments() && op.getReset() == ResetRow::last &&
-      getCut(op.getSegments()).beginsSegments()) {
-    return emitKeyError(op, "reset")
-           << "expected bits that end segments for \"reset\": \"last\", found bits that begin "
-              "them, so that no row tells whether it is a segment's last; write \"first\"";
+  if (op.getStart() == StartRows::null && op.getDirection() == RowDirection::backward) {
+    return emitKeyError(op, "start")
+           << "expected \"zeros\" for \"start\" with \"direction\": \"backward\", found \"null\"; "
+              "write \"zeros\"";
+  }
+  if (op.getSegments() && op.resetsAtEnds() && getCut(op.getSegments()).beginsSegments()) {
+    bool isForward = op.getDirection() == RowDirection::forward;
+    return emitKeyError(op, isForward ? "reset" : "direction")
+           << "expected bits that end segments for a recurrence that begins anew at their last "
+              "rows, found bits that begin them, so that no row tells whether it is a segment's "
+              "last; write \"reset\": "
+           << (isForward ? "\"first\"" : "\"last\"");
   }
   return success();
 }

@@ -348,14 +348,20 @@ void ProjectOp::listWeights(WeightList &list) {
   }
 }
 
-/// Lists the maps of the input and of the state to the four gates. All matrices begin with the
-/// deviation of numbers uniform in +-1/sqrt(state), as torch.nn.LSTM has.
+/// Lists the maps of the input and of the state to the four gates, uniform in +-1/sqrt(state) as in
+/// torch.nn.LSTM, and trained states.
 void RecurrenceOp::listWeights(WeightList &list) {
   constexpr int64_t gates = 4;
   int64_t own = getStream(getInput()).getWidth(), state = getStream(getResult()).getWidth();
-  double shrink = std::sqrt(3 * static_cast<double>(state) / static_cast<double>(own));
-  list.addLinear("input", gates * state, own, shrink, /*hasBias=*/true);
-  list.addMatrix("state", gates * state, state, std::sqrt(3.0));
+  double bound = 1 / std::sqrt(static_cast<double>(state));
+  list.add("input.weight", {gates * state, own}, InitialValues::uniform, bound, /*decays=*/true);
+  list.add("input.bias", {gates * state}, InitialValues::uniform, bound);
+  list.add("state.weight", {gates * state, state}, InitialValues::uniform, bound, /*decays=*/true);
+  if (getStart() == StartRows::null) {
+    for (const char *name : {"start.hidden.weight", "start.cell.weight"}) {
+      list.add(name, {state, 1}, InitialValues::zeros);
+    }
+  }
 }
 
 //===----------------------------------------------------------------------===//

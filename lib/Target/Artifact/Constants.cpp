@@ -155,6 +155,11 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
               return parameter.getInitial() == "normal" ? parameter.getDeviation().convertToDouble()
                                                         : 0.0;
             }));
+  putFloats("initial.bound", perRow(layout, [](ParameterOp parameter) {
+              return parameter.getInitial() == "uniform"
+                         ? parameter.getDeviation().convertToDouble()
+                         : 0.0;
+            }));
   for (const auto &[name, place] : memory.places) {
     if (StringRef(name).starts_with("constant:clipped.")) {
       std::vector<int32_t> rows = clipDistances(name, place.type);

@@ -332,10 +332,10 @@ std::string lstm(const std::string &attributes, bool resets) {
          "%one = arith.constant 1.0 : f32 %is = arith.cmpf ogt, %v, %z : f32 "
          "%bit = arith.select %is, %one, %z : f32 sluice.yield %bit : f32 } : (" +
          state + ") -> " + state + " %bits = sluice.sum_columns %large : (" + state +
-         ") -> !sluice.seq<@s1, 0, f32> %h, %c, %s = sluice.recurrence %x weight %u" +
-         (resets ? " reset %bits " : " ") + attributes + gate + " : (" + s1d4 + ", " + weight +
-         (resets ? ", !sluice.seq<@s1, 0, f32>" : "") + ") -> (" + state + ", " + state + ", " +
-         s1d4 + ") return %h, %c : " + state + ", " + state + " }";
+         ") -> !sluice.seq<@s1, 0, f32> %h, %c, %s = sluice.recurrence %x" +
+         (resets ? " reset %bits" : "") + " weight %u " + attributes + gate + " : (" + s1d4 +
+         (resets ? ", !sluice.seq<@s1, 0, f32>, " : ", ") + weight + ") -> (" + state + ", " +
+         state + ", " + s1d4 + ") return %h, %c : " + state + ", " + state + " }";
 }
 
 std::vector<Case> cases() {

@@ -66,14 +66,14 @@ std::string trace(const std::string &artifact, const std::string &target, int th
 
 /// Matrices of more numbers than a flat row, and of fewer, next to parameters with another
 /// initialization.
-TEST(Initialization, SetsZerosAndIdentities) {
+TEST(Initialization, SetsZerosIdentitiesAndUniformNumbers) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
   Model model(compile(folder, folder.write("model.json", R"json({"sluice": 1, "vocabulary": 20,
       "context": 9, "batch": 2, "width": 37, "stages": [{"op": "embedding"},
       {"op": "project", "initial": "identity"}, {"op": "project", "initial": "zeros", "width": 3},
       {"op": "boundaries", "name": "routed", "ratio": 2, "at": "start"}, {"op": "norm"},
-      {"op": "head"}]})json"),
+      {"op": "recurrence", "width": 16}, {"op": "head", "tied": false}]})json"),
                       target),
               target);
   model.executor().scalarI64("seed") = 42;
@@ -100,6 +100,14 @@ TEST(Initialization, SetsZerosAndIdentities) {
   // 740 numbers of deviation 0.02: the mean square is off by its relative deviation sqrt(2 / 740),
   // times 5 at most.
   EXPECT_NEAR(squares / (20 * 37) / (0.02 * 0.02), 1, 5 * std::sqrt(2.0 / 740));
+  squares = 0;
+  for (double number : weights.at("stages.5.state.weight")) {
+    EXPECT_LE(std::abs(number), 0.25);
+    squares += number * number;
+  }
+  // Likewise 64 x 16 numbers uniform in +-1/4, with a relative deviation of sqrt(0.8 / 1024).
+  EXPECT_NEAR(squares / (64 * 16) * 3 * 16, 1, 5 * std::sqrt(0.8 / 1024));
+  EXPECT_NE(weights.at("stages.5.input.bias").front(), 0);
 }
 
 TEST_F(SameBits, BetweenRunsAndThreadCounts) {

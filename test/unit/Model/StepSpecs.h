@@ -43,13 +43,14 @@ constexpr const char *replacedOnce = R"json({"sluice": 1, "vocabulary": 9, "cont
   "stages": [{"op": "embedding", "to": "rows"}, {"op": "shorten", "factor": 3}, {"op": "upsample", "factor": 3, "to": "groups"},
     {"op": "replace", "with": "groups", "block": 3, "start": 2, "from": "rows"}, {"op": "layer"}, {"op": "head"}]})json";
 
-/// Recurrences over tokens, over groups of which the first token makes three rows due, and over
-/// segments.
+/// Recurrences over tokens, over groups of which the first token makes three rows due, over words
+/// and fives with a trained start, and over segments.
 constexpr const char *recurrent = R"json({"sluice": 1, "vocabulary": 37, "context": 14, "batch": 3,
   "width": 8, "stages": [{"op": "embedding"}, {"op": "recurrence", "width": 11, "to": "rows"},
     {"op": "shift", "by": 5}, {"op": "shorten", "factor": 2}, {"op": "recurrence", "cell": "lstm_capped"},
     {"op": "upsample", "factor": 2}, {"op": "add", "with": "rows", "to": "both"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
+    {"op": "recurrence", "segments": "words", "every": 5, "at": 3, "start": "null"},
     {"op": "shorten", "segments": "words", "method": "last"}, {"op": "recurrence"},
     {"op": "upsample", "segments": "words"}, {"op": "add", "with": "both"}, {"op": "head", "tied": false}]})json";
 
@@ -183,6 +184,7 @@ constexpr const char *encoders =
   "defaults": {"heads": 2, "feed_forward": 8},
   "stages": [{"op": "embedding", "to": "text"},
     {"op": "embedding", "input": "source", "positions": "learned"},
+    {"op": "recurrence", "direction": "backward"},
     {"op": "layer", "mask": "bidirectional", "rotary": true}, {"op": "norm", "to": "memory"},
     {"op": "embedding", "input": "hint"}, {"op": "norm", "to": "advice"},
     {"op": "layer", "from": "text", "relative": {"bias": 3}}, {"op": "layer", "over": "memory", "to": "fine"},

@@ -456,12 +456,15 @@ TEST_F(OracleTest, AcceptsRecurrences) {
       expectRight(judged, launch);
     }
   }
+  // More rows of a place and more columns than a slice of a CPU kernel has.
+  RecurrenceCase large{515, ", weighted, by_input, reversed, adjoint, resets", false, 67};
+  CheckedLaunch slices(large.text());
+  KernelInputs launch = large.launch();
+  launch.threads = 2;
+  expectRight(slices, launch);
   RecurrenceCase step{19, ", weighted, resets", /*isScheduled=*/true};
   CheckedLaunch judged(step.text());
-  expectRight(judged, {.operands = {randomFloats(19 * 19, 1),
-                                    randomFloats(18 * 19, 2),
-                                    randomIntegers(18, 3, 2),
-                                    {0, 3, 3, 0, 1, 1}}});
+  expectRight(judged, step.launch());
 }
 
 /// A weight that the kernel did not read makes the products of every row but the first wrong.

@@ -10,7 +10,10 @@ using namespace sluice::test;
 /// Sums are in another order than on the CPU; tanh differs by a few ulp.
 TEST(CudaRecurrence, EqualsTheCpu) {
   for (int64_t columns : {3, 40}) {
-    for (const RecurrenceCase &one : RecurrenceCase::list(columns)) {
+    std::vector<RecurrenceCase> cases = RecurrenceCase::list(columns);
+    cases.push_back({columns, ", weighted, resets", /*isScheduled=*/true});
+    cases.push_back({columns, ", weighted", false, 3, "bf16"});
+    for (const RecurrenceCase &one : cases) {
       EmulatedKernel cuda(one.text());
       ASSERT_TRUE(cuda.made());
       std::vector<Floats> found = cuda.run(getRun(one.launch()));

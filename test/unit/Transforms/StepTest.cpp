@@ -260,11 +260,11 @@ public:
 
   /// Prompts that end just before, at and just after the third period of the scales, and `steps`
   /// more tokens.
-  void runLong(int64_t steps) {
+  void runLong(int64_t steps, int64_t prompts = 3) {
     StepRunner runner(step);
     setWeights(runner);
     std::vector<double> logits;
-    for (int64_t prompt = 3 * period - 1; prompt <= 3 * period + 1; ++prompt) {
+    for (int64_t prompt = 3 * period + 2 - prompts; prompt <= 3 * period + 1; ++prompt) {
       runner.prefill(first(prompt));
       compareRows(runner);
       for (int64_t t = prompt; t < prompt + steps; ++t) {
@@ -442,6 +442,19 @@ INSTANTIATE_TEST_SUITE_P(
                       Named("Replaced", sluice::testing::replaced), Named("DrawnFactors", drawn),
                       Named("DocumentEnds", sluice::testing::begun)),
     [](const auto &info) { return std::string(info.param.first); });
+
+/// The states of a recurrence are two rows, however many rows a step's row depends on.
+TEST(DerivedStep, EqualsTheForwardPassAfterManyRows) {
+  Subject subject;
+  subject.importText(R"json({"sluice": 1, "vocabulary": 3, "context": 100010, "batch": 1,
+    "width": 1, "stages": [{"op": "embedding"}, {"op": "recurrence"}, {"op": "head"}]})json",
+                     "test.json", 0);
+  subject.derive();
+  int64_t steps = 100000;
+  StepComparison comparison(subject, 1 << 20, steps);
+  comparison.runLong(steps, /*prompts=*/1);
+  EXPECT_GT(comparison.compared, 3 * steps);
+}
 
 TEST(DerivedStepFaults, DetectsRingOneTooSmall) {
   Subject intact(source + "/test/golden/nested.json");

@@ -14,7 +14,7 @@ defvar recurrenceAttributes = (ins UnitAttr:$reversed, DefaultValuedAttr<I64Attr
 def Sluice_RecurrenceOp
     : Sluice_ForwardOp<"recurrence", [FusesAs<"Alone">, SingleBlock, IsolatedFromAbove,
                                       AttrSizedOperandSegments],
-                       ["countCarried", "getRemedy"]> {
+                       ["countCarried", "getNeutralName", "getRemedy"]> {
   let summary = "Rows that depend on the previous row: LSTM, gated linear recurrence";
   let description = [{
     The first results are K *states* of H columns. The input x has G H columns: G *sums* per column.
@@ -23,10 +23,10 @@ def Sluice_RecurrenceOp
 
       state_0[p], ..., state_{K-1}[p] = cell(s_0, ..., s_{G-1}, state_0[p-1], ..., state_{K-1}[p-1])
 
-    with s_g = x[p] at column g H + j, plus, if there is a weight U [G H, H], that column of U
-    state_0[p-1]. The *cell* is a region of scalar code. With a weight the last result holds the
-    sums, which the backward op reads. States and sums are f32, and a
-    weight of bf16 multiplies f32 states.
+    with s_g = x[p] at column g H + j, plus, if there is a weight U [N, H] and g H < N, that column
+    of U state_0[p-1]. The *cell* is a region of scalar code. With a weight the first input has the
+    N columns that U adds to, and the last result holds their sums, which the backward op reads.
+    States and sums are f32, and a weight of bf16 multiplies f32 states.
 
     The states before the first row are zeros. They are zeros, too, before a row p that is *reset*:
     one whose number in `reset` is greater than 0.5, or with `reset_every` k > 0 each row `reset_at`
@@ -54,23 +54,32 @@ def Sluice_RecurrenceOp
     - S-164: the cell has G + K arguments of f32 and yields K values of f32, K and G at least 1.
     - S-165: states are f32 of H columns on the scale of the inputs, which have multiples of H
       columns, G H in all.
-    - S-166: the weight is [G H, H], f32 or bf16, the input is one sequence, and the last result
-      holds the sums, f32 of the input's columns; without a weight there are no sums.
+    - S-166: the weight is [N, H], f32 or bf16, for a first input of N columns of f32, and the last
+      result holds their sums, like that input; without a weight there are no sums.
     - S-167: `reset` has one number per row on the input's scale, and `reset_every` is at least 0.
     - S-020: every op of the cell has a known derivative (differentiation).
   }];
-  let arguments = !con((ins Variadic<Sluice_Sequence>:$inputs, Optional<AnyRankedTensor>:$weight,
-                        Optional<Sluice_Sequence>:$reset), recurrenceAttributes);
+  let arguments = !con((ins Variadic<Sluice_Sequence>:$inputs, Optional<Sluice_Sequence>:$reset,
+                        Optional<AnyRankedTensor>:$weight), recurrenceAttributes);
   let results = (outs Variadic<Sluice_Sequence>:$results);
   let regions = (region SizedRegion<1>:$cell);
-  let assemblyFormat = [{$inputs (`weight` $weight^)? (`reset` $reset^)? attr-dict-with-keyword
+  let assemblyFormat = [{$inputs (`reset` $reset^)? (`weight` $weight^)? attr-dict-with-keyword
       $cell `:` functional-type(operands, results)}];
   let extraClassDeclaration = [{
     ::mlir::ResultRange getStates() { return getResults().take_front(countStates()); }
-    /// Returns the sums: the last result or, without a weight, the inputs.
+    /// Returns the sums: the inputs, with a weight the last result in place of the first input.
     ::llvm::SmallVector<::mlir::Value> getSums() {
-      ::mlir::ValueRange sums = getInputs();
-      return ::llvm::to_vector(getWeight() ? ::mlir::ValueRange(getResults().take_back()) : sums);
+      ::llvm::SmallVector<::mlir::Value> sums(getInputs());
+      if (getWeight()) {
+        sums.front() = getResults().back();
+      }
+      return sums;
+    }
+    /// Returns the number of sums per column that the weight adds to.
+    int64_t countWeightedSums() {
+      return getWeight() ? ::llvm::cast<SequenceType>(getResults().back().getType()).getWidth() /
+                               getColumns()
+                         : 0;
     }
     unsigned countStates() { return getCell().front().back().getNumOperands(); }
     int64_t countSums() {

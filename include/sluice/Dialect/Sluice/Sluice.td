@@ -213,10 +213,11 @@ def Sluice_ParameterOp : Sluice_Op<"parameter", [Symbol]> {
   let summary = "A trained tensor, several concatenated tensors, or a constant table";
   let description = [{
     `names` and `sizes` list the weights, by their names in files, that are stored here along
-    dimension 0, in order. `initial` is `zeros`, `ones`, `normal` (with `deviation`) or `identity`
-    (for a matrix: 1 on the diagonal, else 0). For frozen tables it may also be `members` (1 in the
-    rows that `members` lists, 0 elsewhere), `rotary` (row p: cosine and sine of p base^(-2i/D) at
-    2i and 2i + 1) or `sinusoidal` (sine and cosine there, base^(-2i/d), of p times `stride`).
+    dimension 0, in order. `initial` is `zeros`, `ones`, `normal` (with `deviation`), `uniform`
+    (between plus and minus `deviation`) or `identity` (for a matrix: 1 on the diagonal, else 0).
+    For frozen tables it may also be `members` (1 in the rows that `members` lists, 0 elsewhere),
+    `rotary` (row p: cosine and sine of p base^(-2i/D) at 2i and 2i + 1) or `sinusoidal` (sine and
+    cosine there, base^(-2i/d), of p times `stride`).
     `decay` marks matrices with weight decay. `held` marks weights that training does not update:
     they have no gradient.
 

@@ -74,7 +74,7 @@ def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fin
                                       "smooth", "own", "attention", "attention_linear",
                                       "attention_repeat"]>;
 def Spec_InitialValues : Spec_Words<"InitialValues", "Initial values of a tensor",
-                                    "initial", ["normal", "zeros", "identity", "ones"]>;
+                                    "initial", ["normal", "uniform", "zeros", "identity", "ones"]>;
 def Spec_ShortenKeySet : Spec_Words<"ShortenKeySet", "Keys of shortening by attention",
                                     "shorten_keys", ["all", "group"]>;
 def Spec_MaskShape
@@ -91,6 +91,8 @@ def Spec_RecurrentCell : Spec_Words<"RecurrentCell", "Cell of a recurrence", "ce
                                     ["lstm", "lstm_capped"]>;
 def Spec_ResetRow : Spec_Words<"ResetRow", "Row of a segment that resets", "reset_row",
                                ["first", "last"]>;
+def Spec_RowDirection : Spec_Words<"RowDirection", "Direction of a recurrence", "direction",
+                                   ["forward", "backward"]>;
 def Spec_SegmentRule
     : Spec_Words<"SegmentRule", "Rule that sets boundary bits",
                  "rule", ["whitespace", "every", "space_like", "labels", "entropy", "coding_rate",

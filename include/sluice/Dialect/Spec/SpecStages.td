@@ -299,16 +299,29 @@ def Spec_RecurrenceOp
                                 "the cell; \"lstm_capped\" caps the input gate by 1 minus the "
                                 "forget gate", "lstm">,
                         ResultWidthKey<"width of the state">,
+                        WordKey<"direction", Spec_RowDirection, ["forward", "backward"],
+                                "order of the rows: from the first row, or from the last row of an "
+                                "input", "forward">,
+                        WordKey<"start", Spec_StartRows, ["zeros", "null"],
+                                "state at the beginning: zeros, or trained numbers", "zeros">,
                         SegmentsKey<"name of segments",
-                                    "begins anew from zeros at a row of each of these segments",
+                                    "begins anew at a row of each of these segments",
                                     "once, at the first row">,
                         WordKey<"reset", Spec_ResetRow, ["first", "last"],
-                                "for segments: the row before which the state is zeros", "first">,
+                                "for segments: the row that begins anew, in the order of the rows",
+                                "first">,
                         IntegerKey<"every", "begins anew at every k-th row", "once">,
                         IntegerKey<"at", "for \"every\": the first row that begins anew", "0",
                                    "0">],
                        (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments),
-                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
+                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
+  let extraClassDeclaration = [{
+    /// Returns true if the last rows of segments begin anew: the first ones that are met backward.
+    bool resetsAtEnds() {
+      return (getReset() == ResetRow::last) != (getDirection() == RowDirection::backward);
+    }
+  }];
+}
 class GraphEdgesKey<string otherwise, string key = "edges",
                     string meaning = "edges between the rows of the stream">
     : TextKey<key, "name of an input of edges", meaning, otherwise> {

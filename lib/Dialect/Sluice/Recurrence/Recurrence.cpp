@@ -92,7 +92,7 @@ LogicalResult RecurrenceOp::verify() {
   auto input = cast<SequenceType>(getInputs().front().getType());
   Type element = weight.getElementType();
   auto expected = RankedTensorType::get({input.getWidth(), getColumns()}, element);
-  if (weight != expected || !dispatch::isStorageType(element) || inputs != 1 ||
+  if (weight != expected || !dispatch::isStorageType(element) ||
       getResults().back().getType() != input || !input.getElement().isF32()) {
     return emitOpError("S-166: expected a weight ")
            << expected << " of f32 or bf16, and sums like the input, found " << weight << " and "
@@ -107,13 +107,17 @@ LogicalResult RecurrenceOp::verify() {
 
 unsigned RecurrenceOp::countCarried() { return getReversed() ? 0 : countStates(); }
 
+std::string RecurrenceOp::getNeutralName(unsigned) {
+  return getReversed() ? "reversed_recurrence" : "recurrence";
+}
+
 std::optional<IntegerSet> RecurrenceOp::getRelation(unsigned operand) {
   if (!isa<SequenceType>(getOperand(operand).getType())) {
     return std::nullopt;
   }
   AffineExpr p = getAffineDimExpr(0, getContext()), q = getAffineDimExpr(1, getContext());
   AffineExpr n = getAffineSymbolExpr(0, getContext());
-  return getReversed() ? IntegerSet::get(2, 1, {q - p, n - 1 - q}, {false, false})
+  return getReversed() ? IntegerSet::get(2, 1, {q - p, q, n - 1 - q}, {false, false, false})
                        : IntegerSet::get(2, 1, {p - q, q}, {false, false});
 }
 
@@ -156,24 +160,24 @@ std::optional<SmallVector<RowRead>> RecurrenceBackwardOp::getRowReads(unsigned) 
 }
 
 /// Per row: the product of the weight, and the cell's arithmetic.
-static double countFlops(Operation *op, Value state, int64_t sums, bool isWeighted, Region &cell) {
+static double countFlops(Operation *op, Value state, int64_t weightedSums, Region &cell) {
   double elements = facts::elements(op, state);
   double columns = cast<SequenceType>(state.getType()).getWidth();
   auto arithmetic = static_cast<double>(cell.front().getOperations().size() - 1);
-  return elements * ((isWeighted ? 2 * static_cast<double>(sums) * columns : 0) + arithmetic);
+  return elements * (2 * static_cast<double>(weightedSums) * columns + arithmetic);
 }
 
 Cost RecurrenceOp::getCost() {
   SmallVector<Value> saved(getStates());
   llvm::append_range(saved, getSums());
-  return facts::cost(
-      *this, countFlops(*this, getStates()[0], countSums(), bool(getWeight()), getCell()), saved);
+  return facts::cost(*this, countFlops(*this, getStates()[0], countWeightedSums(), getCell()),
+                     saved);
 }
 
 Cost RecurrenceBackwardOp::getCost() {
-  auto sums = static_cast<int64_t>(getDerivative().getNumArguments() - 2 * getStates().size());
-  return facts::cost(*this,
-                     countFlops(*this, getStates()[0], sums, bool(getWeight()), getDerivative()));
+  int64_t columns = cast<SequenceType>(getSums().front().getType()).getWidth();
+  int64_t sums = getWeight() ? columns / getColumns() : 0;
+  return facts::cost(*this, countFlops(*this, getStates()[0], sums, getDerivative()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -297,9 +301,9 @@ LogicalResult RecurrenceOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
     Value sums = convertSequence(b, getLoc(), backward.getResults()[0], compute);
     Value before = convertSequence(b, getLoc(), buildPreviousRows(*this, b), compute);
     Type type = cast<RankedTensorType>(getWeight().getType()).clone(b.getF32Type());
-    auto weight = LinearWeightGradientOp::create(b, getLoc(), type, Type(), sums, before,
-                                                 operands[1], Value());
-    operands[1] = weight.getWeight(); // after one input
+    Value &total = operands[getNumOperands() - 1];
+    total = LinearWeightGradientOp::create(b, getLoc(), type, Type(), sums, before, total, Value())
+                .getWeight();
   }
   return success();
 }

@@ -86,22 +86,21 @@ LogicalResult RecurrenceOp::emitDispatches(DispatchEmitter &emitter) {
   if (getReset()) {
     operands.tensors.push_back(emitter.get(getReset()));
   }
-  size_t sums = countSums(), states = countStates();
+  size_t sums = countSums(), states = countStates(), weighted = countWeightedSums();
   dispatch::RecurrenceOp made =
       createDispatch(*this, operands, static_cast<int64_t>(states), /*isAdjoint=*/false, emitter);
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&made.getBody());
-  SmallVector<Value> products = addNumbers(*block, getWeight() ? sums : 0, b),
+  SmallVector<Value> products = addNumbers(*block, weighted, b),
                      arguments = addNumbers(*block, sums, b);
   for (auto [sum, product] : llvm::zip(arguments, products)) {
     sum = arith::AddFOp::create(b, sum, product);
   }
-  SmallVector<Value> total = arguments;
+  ArrayRef<Value> all = arguments;
+  SmallVector<Value> total(all.take_front(weighted));
   llvm::append_range(arguments, addNumbers(*block, states, b));
   SmallVector<Value> yielded = cloneCell(getCell().front(), arguments, b);
-  if (getWeight()) {
-    llvm::append_range(yielded, total);
-  }
+  llvm::append_range(yielded, total);
   dispatch::YieldOp::create(b, yielded);
   return success();
 }

@@ -39,9 +39,16 @@ public:
     }
   }
 
+  /// Returns true for a row of text b; of an input, the rows from its count on are none.
+  bool exists(int64_t b, int64_t p) const {
+    return p >= 0 && p < evaluator.getCount(results.front(), b);
+  }
   /// Returns a row that was computed before; zeros if there is none. An earlier step has stored its
   /// rows in the state of the result.
   std::vector<T> at(size_t result, int64_t b, int64_t p) const {
+    if (isReversed && !exists(b, p)) {
+      return std::vector<T>(reference::getColumns(results[result]));
+    }
     if (auto row = found.find({b, p}); row != found.end()) {
       return row->second[result];
     }
@@ -94,12 +101,13 @@ template <typename T> static void evaluate(RecurrenceOp op, Evaluator<T> &evalua
     std::vector<T> sum = joinRows(op.getInputs(), evaluator, b, p);
     if (op.getWeight()) {
       const std::vector<T> &weight = evaluator.getTensor(op.getWeight());
-      for (size_t n = 0; n < sum.size(); ++n) {
+      int64_t weighted = op.countWeightedSums() * columns;
+      for (int64_t n = 0; n < weighted; ++n) {
         for (int64_t k = 0; k < columns; ++k) {
           sum[n] += weight[n * columns + k] * before[0][k];
         }
       }
-      rows.back() = sum;
+      rows.back().assign(sum.begin(), sum.begin() + weighted);
     }
     for (int64_t c = 0; c < columns; ++c) {
       SmallVector<Scalar<T>> arguments;
@@ -125,8 +133,7 @@ template <typename T> static void evaluate(RecurrenceBackwardOp op, Evaluator<T>
   // The gradients run against the rows: the previous row of a gradient comes after its row.
   RowOrder<T> order(op.getResults(), !op.getReversed(), evaluator);
   order.run([&](int64_t b, int64_t p, int64_t previous) {
-    bool isLast = previous < 0 || previous >= evaluator.getPositions(op.getSums().front());
-    bool isCut = isLast || isReset(op, evaluator, b, previous);
+    bool isCut = !order.exists(b, previous) || isReset(op, evaluator, b, previous);
     ResultRows<T> totals(states, std::vector<T>(columns)), rows(op.getNumResults());
     for (size_t i = 0; i < states && !isCut; ++i) {
       totals[i] = order.at(op.getSums().size() + i, b, previous);
@@ -147,7 +154,7 @@ template <typename T> static void evaluate(RecurrenceBackwardOp op, Evaluator<T>
     }
     std::vector<T> sum = joinRows(op.getSums(), evaluator, b, p);
     int64_t sums = static_cast<int64_t>(sum.size()) / columns, before = 2 * p - previous;
-    bool isFirst = isReset(op, evaluator, b, p);
+    bool isFirst = !order.exists(b, before) || isReset(op, evaluator, b, p);
     std::vector<T> gradients(sum.size());
     for (int64_t c = 0; c < columns; ++c) {
       SmallVector<Scalar<T>> arguments;

@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Recurrences. A launch computes one row of each text, as every row needs all columns of the
-// previous one; launches of one kernel count their blocks, from which each knows its row. A warp
-// computes one column for a few texts at a time: it reads the weight's rows with consecutive lanes
-// at consecutive columns, and reduces over its lanes. Of a weight by input, a lane reads a column
-// of its own instead.
+// previous one; launches of one kernel count their blocks, from which each knows its row. Where
+// rows are cut off at every k-th place, a launch computes one row of each chunk of k rows, so that
+// there are k launches. A warp computes one column for a few rows at a time: it reads the weight's
+// rows with consecutive lanes at consecutive columns, and reduces over its lanes. Of a weight by
+// input, a lane reads a column of its own instead.
 #include "Recurrence.h"
 #include "../../Common/RowAccess.h"
 #include "../Frame/Arrival.h"
@@ -21,17 +22,41 @@ using namespace sluice::cuda;
 
 namespace {
 
-constexpr int64_t mostTexts = 4; ///< texts whose sums a thread has in registers
+constexpr int64_t mostTexts = 4;                    ///< rows whose sums a thread has in registers
+constexpr int64_t rowsOfBlock = 64, mostParts = 64; ///< blocks of different rows, by columns
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
+
+/// The chunks of rows between places that are cut off; one chunk without such places.
+struct ChunkGrid {
+  explicit ChunkGrid(dispatch::RecurrenceOp op) {
+    int64_t positions = op.getDomain().getPositions(), k = op.getResetEvery();
+    if (k == 0 || k >= positions || op.getDomain().getScheduled()) {
+      return;
+    }
+    every = k;
+    // A row is cut off at its own place or, with `adjoint`, at its previous row's.
+    int64_t after = op.getAdjoint() ? (op.getReversed() ? -1 : 1) : 0;
+    first = llvm::mod(static_cast<int64_t>(op.getResetAt()) + after, every);
+    first -= op.getReversed() || first == 0 ? 0 : every; // rows before the first place
+    chunks = op.getReversed() ? 1 + llvm::divideCeil(positions - 1 - first, every)
+                              : llvm::divideCeil(positions - first, every);
+  }
+  int64_t every = 0;  ///< rows of a chunk; 0 for a text
+  int64_t first = 0;  ///< row that begins the first chunk
+  int64_t chunks = 1; ///< of a text
+};
 
 class RecurrenceKernel {
 public:
   RecurrenceKernel(dispatch::RecurrenceOp op, ModuleOp module, StringRef name)
       : op(op), domain(op.getDomain()), frame(op, domain, module, name), b(frame.b), e(frame.e),
         columns(static_cast<int64_t>(op.getColumns())), groups(op.countProductGroups()),
-        inner(op.countInnerColumns()), texts(std::min(domain.getBatch(), mostTexts)),
-        byLane(groups == 0 || op.getByInput()), blockColumns(byLane ? threadsPerBlock : warps),
-        blocks(llvm::divideCeil(columns, blockColumns)) {}
+        inner(op.countInnerColumns()), grid(op), rowCount(domain.getBatch() * grid.chunks),
+        texts(std::min(rowCount, mostTexts)), byLane(groups == 0 || op.getByInput()),
+        blockColumns(byLane ? threadsPerBlock : warps),
+        columnBlocks(llvm::divideCeil(columns, blockColumns)),
+        parts(std::clamp<int64_t>(rowCount / rowsOfBlock, 1, mostParts)),
+        blocks(columnBlocks * parts) {}
 
   FailureOr<Kernel> generate();
   Frame &kernelFrame() { return frame; }
@@ -61,9 +86,12 @@ private:
   Frame frame;
   ImplicitLocOpBuilder &b;
   Emitter &e;
-  const int64_t columns, groups, inner, texts;
+  const int64_t columns, groups, inner;
+  const ChunkGrid grid;
+  const int64_t rowCount; ///< of a launch
+  const int64_t texts;
   const bool byLane; ///< each lane has a column of its own
-  const int64_t blockColumns, blocks;
+  const int64_t blockColumns, columnBlocks, parts, blocks;
 
   Value weight, bits, column; ///< `column`: of the warp, or of the thread
   SmallVector<Value> inputs, results;
@@ -122,11 +150,12 @@ Value RecurrenceKernel::emitMark(Value batch, Value position) {
   return marked;
 }
 
-/// Finds the row of a text in this launch. Its positions are within the buffers if it is not valid.
+/// Finds a row of this launch. Its positions are within the buffers if it is not valid.
 RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
   TextRow row;
-  row.valid = e.less(number, e.index(domain.getBatch()));
-  row.batch = e.min(number, e.index(domain.getBatch() - 1));
+  row.valid = e.less(number, e.index(rowCount));
+  number = e.min(number, e.index(rowCount - 1));
+  row.batch = arith::DivUIOp::create(b, number, e.index(grid.chunks));
   if (domain.getScheduled()) {
     RowSchedule run = frame.run(row.batch);
     row.position = e.add(run.start, place);
@@ -135,8 +164,15 @@ RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
   } else {
     int64_t factor = domain.getFactor();
     row.length = frame.validLength(factor, domain.getPositions(), row.batch);
-    row.position = op.getReversed() ? e.sub(e.index(domain.getPositions() - 1), place) : place;
-    row.valid = e.both(row.valid, e.less(row.position, row.length));
+    Value first = e.index(op.getReversed() ? domain.getPositions() - 1 : 0);
+    if (grid.every > 0) {
+      Value chunk = arith::RemUIOp::create(b, number, e.index(grid.chunks));
+      first = e.add(e.mul(chunk, grid.every), grid.first);
+    }
+    row.position = op.getReversed() ? e.sub(first, place) : e.add(first, place);
+    Value exists = e.both(e.atLeast(row.position, e.index(0)), e.less(row.position, row.length));
+    row.valid = e.both(row.valid, exists);
+    row.position = e.max(e.min(row.position, e.index(domain.getPositions() - 1)), e.index(0));
     row.valid = factor > 0 ? e.both(row.valid, e.less(row.batch, frame.rows)) : row.valid;
   }
   Value previous = e.add(row.position, op.getReversed() ? 1 : -1);
@@ -275,9 +311,11 @@ FailureOr<Kernel> RecurrenceKernel::generate() {
   }
   Value place = loadPlace();
   Value inBlock = byLane ? e.add(e.mul(frame.warp, threadsPerWarp), frame.lane) : frame.warp;
-  column = e.add(e.mul(frame.block, blockColumns), inBlock);
+  Value part = arith::DivUIOp::create(b, frame.block, e.index(columnBlocks));
+  Value columnBlock = arith::RemUIOp::create(b, frame.block, e.index(columnBlocks));
+  column = e.add(e.mul(columnBlock, blockColumns), inBlock);
   Value hasColumn = e.less(column, e.index(columns));
-  e.loop(e.index(0), e.index(domain.getBatch()), texts, [&](Value first) {
+  e.loop(e.mul(part, texts), e.index(rowCount), texts * parts, [&](Value first) {
     SmallVector<TextRow> rows;
     for (int64_t i = 0; i < texts; ++i) {
       rows.push_back(findRow(e.add(first, i), place));
@@ -292,7 +330,7 @@ FailureOr<Kernel> RecurrenceKernel::generate() {
       e.when(isOwn, [&] { emitCell(row, ValueRange(products).slice(i * groups, groups)); });
     }
   });
-  int64_t launches = domain.getPositions();
+  int64_t launches = grid.every > 0 ? grid.every : domain.getPositions();
   Value slot = rows::pointerTo(frame, rows::sharedMemory(frame, "arrived", 1, b.getI32Type()));
   isLastToArrive(frame, e.index(0), launches * blocks, slot);
   auto rows = static_cast<double>(domain.getLaunchRows());
