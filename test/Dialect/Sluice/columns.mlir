@@ -1,6 +1,4 @@
 // RUN: sluice-opt %s | sluice-opt | FileCheck %s
-// RUN: sluice-opt %s --sluice-differentiate | FileCheck %s --check-prefix=GRADIENT
-// RUN: sluice-opt %s --sluice-form-dispatches | FileCheck %s --check-prefix=DISPATCHES
 // Columns of a row: cut or padded, and put at the row's place in its segment.
 
 module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
