@@ -90,10 +90,13 @@ Numbers RowPass::rowAt(const TensorRows &stored, Value argument, dispatch::Acces
   double goesOn = q < 0 ? double(q) : double(INT32_MAX);
   FloatAttr identity = access.getOutside();
   Number outside{access.getExtended() ? goesOn : identity ? identity.getValueAsDouble() : 0, 0};
-  bool inside = q >= 0 && q < limit && first >= 0;
+  bool isPadded = access.getOutside() && access.getGroup() == 1; // columns may be outside too
+  bool inside = q >= 0 && q < limit && (first >= 0 || isPadded);
   Numbers numbers;
   for (int64_t column = 0; column < countBufferElements(argument) / access.getGroup(); ++column) {
-    numbers.push_back(!inside ? outside
+    bool hasColumn = !isPadded || type.getRank() == 2 ||
+                     (first + column >= 0 && first + column < type.getDimSize(2));
+    numbers.push_back(!inside || !hasColumn ? outside
                       : type.getRank() == 2
                           ? stored.at(batch, q % sources)
                           : stored.at(batch * sources + q % sources, first + column));

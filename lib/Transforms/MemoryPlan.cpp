@@ -265,7 +265,7 @@ FailureOr<MemoryPlan> sluice::planMemory(ModuleOp module, int64_t workspaceBytes
   // with buckets, and follows them in a plan without.
   int64_t end = layout.cursor;
   auto placeWorkspace = [&] {
-    if (workspaceBytes > 0) {
+    if (workspaceBytes + counterBytes > 0) { // kernels find counters before the workspace
       plan.workspaceOffset = alignTo(end + plan.counterBytes, pageBytes);
       end = plan.workspaceOffset + workspaceBytes;
     }

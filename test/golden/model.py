@@ -114,6 +114,8 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
             if op in ("loss", "boundaries"):  # whose result is unused
                 self.width = width
                 return
+            if stage.get("method") == "stack":
+                stage = {**stage, "width": self.stacked(stage, self.width)}
             self.width = self.spec["width"] if op == "embedding" else stage.get("width", self.width)
             if "to" in stage:
                 self.widths[stage["to"]], self.places[stage["to"]] = self.width, self.coarse
@@ -431,6 +433,10 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
             return Stream(self.projected(prefix, stage, source, streams), source.factor, counts=source.counts)
         if op == "replace":
             return Stream(self.replaced(stage, source.rows(), streams[stage["with"]].rows()), source.factor)
+        if op == "shorten" and stage.get("method") == "stack":
+            groups, k = -(-source.x.shape[1] // stage["factor"]), stage["factor"]
+            x = source.at(torch.arange(groups * k))
+            return Stream(x.reshape(x.shape[0], groups, -1), source.factor * k)
         if op == "shorten":
             return self.shorten(prefix, stage, source)
         if op == "upsample":
@@ -440,6 +446,13 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
             return Stream(*self.word_means(x, self.bits[stage["segments"]], source.counts))
         if op == "pool":
             return Stream(self.pool_segments(stage, x), 1)
+        if op == "fit":
+            return Stream(self.fit(x, stage["width"], stage.get("at", 0)), source.factor)
+        if op == "positions":
+            rows = self.weights[prefix + "weight"][:x.shape[1]]
+            return Stream(x + self.fit(rows, x.shape[2], x.shape[2] - rows.shape[1]), source.factor)
+        if op == "clear":
+            return Stream(x.masked_fill(self.cleared(stage, x)[..., None], 0), source.factor)
         if op == "recurrence":
             return Stream(self.recurrence(prefix, stage, x, source.counts), source.factor, counts=source.counts)
         if op == "umst":
@@ -481,6 +494,20 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
         else:
             raise ValueError(f"no such op: {op}")
         return Stream(x, source.factor, counts=source.counts)
+
+    @staticmethod
+    def fit(x, width, at):
+        """The columns of x from column `at` of `width` on, zeros before and after them."""
+        return F.pad(x, (at, max(0, width - at - x.shape[-1])))[..., :width]
+
+    def cleared(self, stage, x):
+        """bool [B, N]: rows that have a bit, or start a block."""
+        rows = torch.zeros(x.shape[:2], dtype=torch.bool)
+        if "block" in stage:
+            rows[:, stage.get("start", 0)::stage["block"]] = True
+        for b, ends in enumerate(self.ends[stage["segments"]] if "segments" in stage else []):
+            rows[b, ends] = True
+        return rows
 
     @staticmethod
     def graph_convolution(method, x, counts):

@@ -33,7 +33,16 @@ class Segments:
             return chr(row[position]) in " \t\n\v\f\r"
 
         forced = Segments.document_ends(stage, tokens).tolist()
-        return [[t for t in range(len(row)) if is_end(t, row) or ends[t]] for row, ends in zip(tokens.tolist(), forced)]
+        return [Segments.no_longer(stage, len(row), [t for t in range(len(row)) if is_end(t, row) or ends[t]])
+                for row, ends in zip(tokens.tolist(), forced)]
+
+    @staticmethod
+    def no_longer(stage, rows, ends):
+        """Also ends segments where t - w is a multiple of `longest`, w < t the last of `ends` before t, or -1."""
+        if "longest" not in stage:
+            return ends
+        before = [max([-1] + [end for end in ends if end < t]) for t in range(rows)]
+        return [t for t in range(rows) if t in ends or (t - before[t]) % stage["longest"] == 0]
 
     def target(self, number):
         """A number, or that of update `update`, from 1, of one that moves."""
@@ -131,6 +140,8 @@ class Segments:
 
         def pool(b, start, end):
             group, own = x[b, start:end], weights[b, start:end]
+            if stage.get("method") == "stack":
+                return F.pad(group.flatten(), (0, self.stacked(stage, x.shape[2]) - group.numel()))
             return group.max(0).values if stage.get("method") == "max" else (own * group).sum(0) / own.sum()
 
         for b, places in enumerate(ends):
@@ -141,9 +152,19 @@ class Segments:
                 own = [torch.zeros_like(x[b, 0])] + [pool(b, s, t) for s, t in zip(places, places[1:])]
             else:
                 own = [pool(b, s, t + 1) for s, t in zip(starts, places)]
-            own += [torch.zeros_like(x[b, 0])] * (most - len(own))
+            own += [torch.zeros_like(own[0] if own else self.empty(stage, x[b, 0]))] * (most - len(own))
             rows.append(torch.stack(own))
         return torch.stack(rows)
+
+    def stacked(self, stage, width):
+        """Columns of the rows of a group, or of the longest segment, side by side."""
+        if "factor" in stage:
+            return stage["factor"] * width
+        longest = [s.get("longest", s.get("factor")) for s in self.spec["stages"] if s.get("name") == stage["segments"]]
+        return stage.get("width") or longest[0] * width
+
+    def empty(self, stage, row):
+        return row.new_zeros(self.stacked(stage, row.shape[0]) if stage.get("method") == "stack" else row.shape[0])
 
     def spread_segments(self, stage, y):
         """Row t reads row c(t) - by, c(t) the ends up to t; zeros where there is none."""

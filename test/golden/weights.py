@@ -1,5 +1,6 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The weights of docs/spec.md, in the order of that page: what each stage declares."""
+import math
 
 
 class SharedTensors(dict):
@@ -66,6 +67,13 @@ class Weights:
             self.weight(prefix + "start.weight", (d,), "embedding")
         elif op == "recurrence":
             self.declare_recurrence(prefix, stage)
+        elif op == "positions":
+            rows = self.context
+            if self.coarse:  # of segments: the most, and a row that is read ahead
+                cut, = (s for s in self.spec["stages"] if s.get("name") == self.coarse)
+                spread = [s.get("by", 1) for s in self.spec["stages"] if s["op"] == "upsample" and s.get("segments") == self.coarse]
+                rows = math.ceil(self.context * cut.get("capacity", 1)) + 1 - min(spread)
+            self.weight(prefix + "weight", (rows, stage.get("columns", d)), "embedding")
         elif op == "norm":
             self.norm_weights(prefix, stage.get("norm", self.defaults["norm"]))
         elif op == "boundaries" and "ratio" in stage:

@@ -114,6 +114,11 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   }
   bits = routes ? bits : ended(bits);
   bits = begins && !routes && (predicts || !isEvery) ? withFirst(path, bits) : bits;
+  if (fields.find("longest")) { // counts rows since the last bit
+    size_t before = stored(path + ".longest.rows", earlier(path + ".longest.before", bits));
+    bits = make("map", path + ".longest",
+                {bits, make("recurrence", path + ".longest.count", {before})});
+  }
   if (outer) { // no bits after the last closed segment
     size_t closed = atEnds(path + ".closed", ones(path, cutsAt[*outer]), *outer);
     bits = make("map", path + ".cut", {bits, closed});
@@ -172,6 +177,12 @@ size_t Deriver::attendRange(const std::string &name, std::vector<size_t> x, cons
   return make("range_attention", name, x, "keys all");
 }
 
+/// Puts rows at their places in their segments, which count from its first row.
+size_t Deriver::placed(const std::string &path, size_t x, size_t open) {
+  size_t places = make("recurrence", path + ".places", {open});
+  return make("map", path + ".place", {x, make("map", path + ".place.number", {places})});
+}
+
 /// Weighs rows by a function of one number each.
 size_t Deriver::gated(const std::string &path, size_t x, size_t numbers) {
   size_t gate = make("map", path + ".gate.number", {make("map", path + ".gate", {numbers})});
@@ -187,9 +198,9 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   const ModelValue &on = graph.values[isPool ? cut.bits : cut.ends];
   fields.need(graph.values[x].isOnScale(on),
               "a stream of tokens to pool, or of these segments to spread");
-  auto method =
-      isPool ? fields.choice("method", {"average", "sum", "normalized", "last", "first", "max"})
-             : fields.choice("method", {"repeat", "scatter", "smooth", "own"});
+  auto method = isPool ? fields.choice("method", {"average", "sum", "normalized", "last", "first",
+                                                  "max", "stack"})
+                       : fields.choice("method", {"repeat", "scatter", "smooth", "own"});
   bool isMaximum = isPool && method == 5;
   // Derives a mean or maximum of the rows from e(m - 1) to before e(m).
   bool isLate = isPool && (method < 3 || isMaximum) && cut.begins;
@@ -200,12 +211,12 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
     x = make("map", path + ".own", {x, make("map", path + ".left.wide", {left})});
     x = scan(path + ".smooth", x, left);
   }
-  if (isMaximum) { // each row has the maximum of the rows of its segment up to it
-    size_t open = make("map", path + ".unset", {cut.bits});
-    open = make("map", path + ".left", {earlier(path + ".open", open)});
-    x = scan(path + ".greatest", x, open);
+  if (isPool && method > 4) { // by the rows of its segment up to it
+    size_t open = earlier(path + ".open", make("map", path + ".unset", {cut.bits}));
+    open = isMaximum ? make("map", path + ".left", {open}) : stored(path + ".open.rows", open);
+    x = isMaximum ? scan(path + ".greatest", x, open) : placed(path, x, open);
   }
-  if (isPool && method > 2) {
+  if (isPool && method > 2 && method < 6) {
     return atEnds(path + ".pool", x, cut.ends);
   }
   x = isPool ? pooled(path + ".pool", x, cut) : spread(path + ".spread", fields, x, cut);

@@ -52,8 +52,8 @@ private:
   class Hourglass;
 
   Expand embedding, layers, singleLayer, attention, rectified, rowStage, graphConvolution,
-      resampleStage, replace, projectStage, score, hourglass, topDown, bottomUp, boundaries,
-      attendCut, composite;
+      resampleStage, replace, positions, projectStage, score, hourglass, topDown, bottomUp,
+      boundaries, attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
@@ -72,7 +72,7 @@ private:
   size_t attend(const std::string &name, std::vector<size_t> operands, const Mask &mask,
                 const char *op = "attention");
   size_t shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x,
-                 bool fills = false);
+                 bool fills = false, bool maps = true);
   size_t upsample(const std::string &path, int64_t k, bool linear, size_t x, const Fields &fields);
   size_t inParts(const std::string &op, const Fields &fields, const std::string &path, size_t x);
   size_t project(const std::string &path, size_t x, std::optional<size_t> with, bool activated);
@@ -99,7 +99,7 @@ private:
                    std::optional<bool> begins = {});
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
-  Binary atEnds, product, gated;
+  Binary atEnds, product, gated, placed;
   /// Derives a recurrence over rows and their numbers in `left`.
   size_t scan(const std::string &name, size_t x, size_t left) {
     return make("recurrence", name, {x, make("map", name + ".left.wide", {left})});

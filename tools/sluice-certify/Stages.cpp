@@ -24,6 +24,9 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"dropout", {"rate from to", &D::rowStage}},
       {"add", {"with from to", &D::rowStage}},
       {"replace", {"with block start from to", &D::replace}},
+      {"clear", {"segments block start from to", &D::rowStage}},
+      {"fit", {"width at from to", &D::rowStage}},
+      {"positions", {"columns from to", &D::rowStage}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
       {"recurrence", {"cell width direction start segments reset every at from to", &D::projectStage}},
       {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
@@ -36,7 +39,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
                     &D::topDown, Layered | OfTokens}},
       {"bottom_up", {"hierarchy shorten shorten_window pooling from to", &D::bottomUp, Layered | OfTokens}},
       {"boundaries", {"name rule bits factor predictor prior prior_logit temperature weight capacity at loss "
-                      "threshold rise spike top epsilon window document_end ratio mode from", &D::boundaries, Aside}},
+                      "threshold rise spike top epsilon window document_end ratio mode longest from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
       {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::score, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing target weights shift first from", &D::score, OfTokens}},
@@ -85,8 +88,18 @@ size_t Deriver::rowStage(const Fields &fields, const std::string &path, size_t x
   return op == "norm"                 ? norm(path, x)
          : op == "add"                ? add(path, x, partner(fields, x))
          : op == "shift"              ? shift(path, fields.integer("by", 0), learnsStart(fields), x)
+         : op == "fit"                ? make("map", path + ".fit", {stored(path + ".rows", x)})
+         : op == "positions"          ? positions(fields, path, x)
+         : fields.find("segments")    ? gated(path, x, findCut(fields).bits)
+         : op == "clear"              ? make("map", path + ".clear", {x})
          : hasDropout(fields, "rate") ? make("map", path + ".dropout", {x})
                                       : x;
+}
+
+size_t Deriver::positions(const Fields &fields, const std::string &path, size_t x) {
+  size_t rows = convertToScale(x, make("position", path + ".position", {}));
+  rows = fields.find("columns") ? make("map", path + ".fit", {rows}) : rows; // the last columns
+  return make("map", path + ".sum", {x, rows});
 }
 
 size_t Deriver::stream(const std::string &name, const Fields &fields) const {
@@ -177,14 +190,15 @@ size_t Deriver::resampleStage(const Fields &fields, const std::string &path, siz
     bool linear = fields.choice("method", {"repeat", "linear", "transposed"}) > 0;
     return upsample(path, k, linear, x, fields);
   }
-  bool linear = isLinear(fields.choice("method", shortenMethods));
+  bool stacks = fields.get("method", "") == "stack"; // rows side by side, without a map
+  bool linear = stacks || isLinear(fields.choice("method", shortenMethods));
   bool fills = fields.choice("start", {"zeros", "norm"}) == 1;
-  return shorten(path, k, fields.integer("window", 1, k), linear, x, fills);
+  return shorten(path, k, fields.integer("window", 1, k), linear, x, fills, !stacks);
 }
 
 /// Derives groups. If `fills`, a norm of zeros is before the first row of group 0.
 size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool linear, size_t x,
-                        bool fills) {
+                        bool fills, bool maps) {
   std::string op = linear ? "fold" : "shorten";
   size_t rows = x;
   x = k > 1 || window > 1 ? group(op, path + "." + op, x, k, window) : x;
@@ -195,7 +209,7 @@ size_t Deriver::shorten(const std::string &path, int64_t k, int64_t window, bool
                    : start;
     x = make("map", path + ".filled", {x, start});
   }
-  return linear ? make("linear", path + ".linear", {x}) : x;
+  return linear && maps ? make("linear", path + ".linear", {x}) : x;
 }
 
 /// Derives concatenated maps of the rows of a group before their shifts; or of a row's parts.

@@ -52,11 +52,16 @@ static Value convertBoundaries(StageContext &c, spec::BoundariesOp op) {
   auto scale = FlatSymbolRefAttr::get(c.b.getContext(), getScaleName(1, name));
   auto ends = SequenceType::get(c.b.getContext(), scale, 0, c.b.getI32Type());
   auto segment = SegmentOp::create(c.b, c.getSequence(c.getFactor(), 0, c.b.getI32Type()), ends,
-                                   bits, op.getSpareRows());
+                                   bits, op.getSpareRows(), op.getLongestSegment());
   Segmentation &made = c.segmentations[op.getName()];
-  made = {
-      bits,          segment.getCounts(), segment.getEnds(), made.chances, getSegmentsName(c.type),
-      c.getFactor(), op.beginsSegments()};
+  made = {bits,
+          segment.getCounts(),
+          segment.getEnds(),
+          made.chances,
+          getSegmentsName(c.type),
+          c.getFactor(),
+          op.beginsSegments(),
+          op.getLongestSegment()};
   bool isGiven = c.type.getAxis() == spec::AxisKind::input; // its rows share no scale with losses
   if (c.purpose != Purpose::Predict && !isGiven) {
     c.setName("share");

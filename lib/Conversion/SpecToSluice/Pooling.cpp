@@ -12,6 +12,20 @@ using namespace sluice::spec_to_sluice;
 // Scans
 //===----------------------------------------------------------------------===//
 
+Value spec_to_sluice::createScan(StageContext &c, ValueRange inputs, ScalarJoin join) {
+  auto scan = RecurrenceOp::create(c.b, TypeRange{inputs.front().getType()}, inputs,
+                                   /*reset=*/Value(), /*weight=*/Value(), /*reversed=*/false,
+                                   /*reset_every=*/0, /*reset_at=*/0);
+  OpBuilder::InsertionGuard guard(c.b);
+  Block *cell = c.b.createBlock(&scan.getCell());
+  SmallVector<ScalarValue> v;
+  for (size_t i = 0; i <= inputs.size(); ++i) {
+    v.emplace_back(c.b, cell->addArgument(c.b.getF32Type(), c.b.getLoc()));
+  }
+  YieldOp::create(c.b, ValueRange{join(v)});
+  return scan.getResults().front();
+}
+
 using Join = function_ref<ScalarValue(ScalarValue row, ScalarValue part, ScalarValue before)>;
 
 /// Creates a recurrence over rows: row t is `join` of row t of x, of the row's number in `left` and
@@ -20,17 +34,8 @@ static Value createScan(StageContext &c, StringRef what, Value x, Value left, Jo
   c.setName((what + ".left.wide").str());
   Value wide = c.createRepeated(left, x);
   c.setName(what);
-  auto scan = RecurrenceOp::create(c.b, TypeRange{wide.getType()}, ValueRange{x, wide},
-                                   /*reset=*/Value(), /*weight=*/Value(), /*reversed=*/false,
-                                   /*reset_every=*/0, /*reset_at=*/0);
-  OpBuilder::InsertionGuard guard(c.b);
-  Block *cell = c.b.createBlock(&scan.getCell());
-  SmallVector<ScalarValue> v;
-  for (int i = 0; i < 3; ++i) {
-    v.emplace_back(c.b, cell->addArgument(c.b.getF32Type(), c.b.getLoc()));
-  }
-  YieldOp::create(c.b, ValueRange{join(v[0], v[1], v[2])});
-  return scan.getResults().front();
+  return spec_to_sluice::createScan(
+      c, {x, wide}, [&](ArrayRef<ScalarValue> v) { return join(v[0], v[1], v[2]); });
 }
 
 /// Computes z[m] = P[m] x[m] + (1 - P[m]) z[m - 1] with z[-1] = 0, where P is the probability of
@@ -59,9 +64,8 @@ static Value createSmoothed(StageContext &c, Value x, const Segmentation &of) {
       [](ScalarValue row, ScalarValue part, ScalarValue before) { return row + part * before; });
 }
 
-/// Computes in row t the maximum, column by column, of the rows of its segment up to t; the last
-/// row has the segment's maximum. Among equal rows the earlier one gets the gradient.
-static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
+/// Creates 1 in rows that continue the segment of the row before, 0 in the others and in the first.
+static Value createOpenRows(StageContext &c, const Segmentation &of) {
   c.setName("unset");
   Value unset =
       c.createMap(of.bits, [](ArrayRef<ScalarValue> v) { return selectAbove(v[0], 0.5, 0, 1); });
@@ -69,7 +73,29 @@ static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
                      // that has a bit
   Value open = c.createShift(unset, 1);
   c.setName("left");
-  Value left = c.createColumnSum(open);
+  return open;
+}
+
+/// Puts each row at its place in its segment, so that the sum over a segment is the concatenation
+/// of its rows, with zeros for rows that it lacks.
+static Value createPlaced(StageContext &c, Value x, const Segmentation &of, int64_t width) {
+  Value open = c.materialize("open.rows", createOpenRows(c, of));
+  c.setName("places");
+  Value places =
+      createScan(c, ValueRange{open}, [](ArrayRef<ScalarValue> v) { return v[0] * (v[1] + 1); });
+  c.setName("place.number");
+  places = c.createColumnSum(places);
+  c.setName("place");
+  auto type = cast<SequenceType>(x.getType());
+  return PlaceOp::create(
+      c.b, SequenceType::get(c.b.getContext(), type.getScale(), width, type.getElement()), x,
+      places);
+}
+
+/// Computes in row t the maximum, column by column, of the rows of its segment up to t; the last
+/// row has the segment's maximum. Among equal rows the earlier one gets the gradient.
+static Value createMaxima(StageContext &c, Value x, const Segmentation &of) {
+  Value left = c.createColumnSum(createOpenRows(c, of));
   return createScan(c, "greatest", x, left,
                     [](ScalarValue row, ScalarValue part, ScalarValue before) {
                       ScalarValue greater = max(row, before); // ties count as the second
@@ -126,6 +152,9 @@ Value spec_to_sluice::poolSegments(StageContext &c, spec::ShortenOp op) {
   x = c.materialize("rows", x);
   SequenceType type = c.getSequence(1, c.getWidth(), c.residualType);
   x = isMaximum ? createMaxima(c, x, of) : x;
+  if (op.getMethod() == ShortenMethod::stack) {
+    x = createPlaced(c, x, of, c.getWidth());
+  }
   c.setName("pool");
   if (isSelection || isMaximum) {
     return SelectSegmentsOp::create(c.b, type, x, of.counts, of.ends);

@@ -106,6 +106,12 @@ static Value convertShorten(StageContext &c, spec::ShortenOp op) {
     x = isFilled ? fillFirstGroup(c, op, x, /*isFolded=*/true) : x;
     return c.createLinear("", x, c.residualType);
   }
+  if (op.getMethod() == spec::ShortenMethod::stack) {
+    c.setName("fold");
+    x = c.clearPadding("fold", x);
+    return FoldOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x,
+                          factor, window);
+  }
   bool isMaximum = op.getMethod() == spec::ShortenMethod::max;
   x = c.clearPadding("shorten", x, isMaximum ? -std::numeric_limits<float>::infinity() : 0);
   x = ShortenOp::create(c.b, c.getSequence(c.getFactor(), c.getWidth(), c.residualType), x, factor,

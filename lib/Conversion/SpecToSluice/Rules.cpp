@@ -119,12 +119,34 @@ static Value createBitsByToken(StageContext &c, spec::BoundariesOp op, StringRef
                                   bits, of.counts, of.ends);
 }
 
+/// Also sets a bit in each row whose distance to the last bit before it, or to the row before the
+/// first, is a multiple of `longest`. A recurrence counts the rows since that bit.
+static Value createLongestBits(StageContext &c, spec::BoundariesOp op, Value bits) {
+  if (!op.getLongest()) {
+    return bits;
+  }
+  auto most = static_cast<double>(*op.getLongest());
+  c.setName("longest.before");
+  Value before = c.materialize("longest.rows", c.createShift(bits, 1));
+  c.setName("longest.count");
+  Value counts = createScan(c, ValueRange{before}, [&](ArrayRef<ScalarValue> v) {
+    ScalarValue one = c.createNumber(1), count = v[1];
+    return selectAbove(v[0], c.createNumber(0.5), one,
+                       selectAbove(count, c.createNumber(most - 0.5), one, count + 1));
+  });
+  c.setName("longest");
+  return c.createMap({bits, counts}, [&](ArrayRef<ScalarValue> v) {
+    return selectAbove(v[1], c.createNumber(most - 0.5), c.createNumber(1), v[0]);
+  });
+}
+
 Value spec_to_sluice::createRuleBits(StageContext &c, spec::BoundariesOp op) {
   if (*op.getRule() == spec::SegmentRule::coding_rate) {
-    return createForcedBits(c, op, createCodingRateBits(c, op));
+    return createLongestBits(c, op, createForcedBits(c, op, createCodingRateBits(c, op)));
   }
   if (*op.getRule() != spec::SegmentRule::every) {
-    return createForcedBits(c, op, createBitsByToken(c, op, getSegmentsName(c.type)));
+    Value bits = createBitsByToken(c, op, getSegmentsName(c.type));
+    return createLongestBits(c, op, createForcedBits(c, op, bits));
   }
   c.setName("rule"); // the table has a bit for the first row
   Value bits = PositionOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()),

@@ -105,6 +105,10 @@ std::pair<ScalarValue, ScalarValue> createRatio(StageContext &context, spec::Bou
 /// of segments.
 mlir::Value poolSegments(StageContext &context, spec::ShortenOp op);
 mlir::Value spreadSegments(StageContext &context, spec::UpsampleOp op);
+using ScalarJoin = llvm::function_ref<ScalarValue(llvm::ArrayRef<ScalarValue>)>;
+/// Creates a recurrence over rows: row t is `join` of row t of each input and of the row before it,
+/// zeros before the first.
+mlir::Value createScan(StageContext &context, mlir::ValueRange inputs, ScalarJoin join);
 /// Returns the type of rows like `rows`, on the scale of `scale`.
 SequenceType withScale(StageContext &context, mlir::Value rows, mlir::Value scale);
 /// Creates sums of the rows of each segment, or means.

@@ -37,6 +37,7 @@ struct Segmentation {
   llvm::StringRef outer; ///< segments that are cut into these; empty if groups of tokens are cut
   int64_t factor = 1;    ///< factor of the scale that is cut
   bool begins = false;   ///< bits begin segments
+  int64_t longest = 0;   ///< most rows of a segment; 0 without a bound
 };
 
 /// Rows of a loss, and symbols of the matrix and bias with which it scores them.

@@ -190,6 +190,21 @@ static LogicalResult verifyDocumentEnd(BoundariesOp op) {
   return success();
 }
 
+/// Verifies a bound on the rows of segments: bits that a rule sets in rows of tokens end them.
+static LogicalResult verifyLongest(BoundariesOp op) {
+  if (!op.getLongest()) {
+    return success();
+  }
+  StringRef where = op.getRule() == SegmentRule::every ? "beside another rule than \"every\""
+                    : op.getPredictor() || op.getRatio()
+                        ? "without \"predictor\" and \"ratio\", which set bits of their own"
+                    : op.beginsSegments() ? "beside \"at\": \"end\""
+                    : getStream(op.getInput()).getAxis() != AxisKind::tokens
+                        ? "on the tokens that are predicted"
+                        : "";
+  return where.empty() ? success() : refuse(op, "longest", where);
+}
+
 /// Returns the tokens per row on the scale below all segments.
 static int64_t getTokensBelow(BoundariesOp op) {
   StreamType type = getStream(op.getInput());
@@ -327,7 +342,7 @@ LogicalResult BoundariesOp::verify() {
                                "with another rule than \"every\", a predictor or a \"ratio\""))) {
     return failure();
   }
-  return failure(failed(verifyCapacity(*this)) ||
+  return failure(failed(verifyLongest(*this)) || failed(verifyCapacity(*this)) ||
                  failed(verifyDocumentToken(*this, getDocumentEnd())) ||
                  failed(verifyAxis(*this, getInput())) || failed(verifyCutRows(*this)) ||
                  failed(verifyDocumentEnd(*this)) || failed(verifyGivenCut(*this)) ||
@@ -365,6 +380,11 @@ int64_t BoundariesOp::getMostSegments() {
   int64_t bits =
       outer ? outer.getMostSegments() : (context + input.getFactor() - 1) / input.getFactor();
   return std::min(own, bits);
+}
+
+int64_t BoundariesOp::getLongestSegment() {
+  bool isRegular = getRule() == SegmentRule::every && !getPredictor();
+  return isRegular ? *getFactor() : getLongest().value_or(0);
 }
 
 int64_t BoundariesOp::getSpareRows() {
@@ -424,6 +444,11 @@ static LogicalResult verifyPoolingMethod(ShortenOp op, BoundariesOp cut) {
            << "expected \"average\", \"sum\", \"max\" or " << fits << " for \"method\", as bits of "
            << quote(cut.getName()) << (begins ? " begin" : " end") << " segments, found "
            << quote(word) << "; write " << fits;
+  }
+  if (begins && op.getMethod() == ShortenMethod::stack) {
+    return emitKeyError(op, "method")
+           << "expected bits that end segments for \"method\": \"stack\", found those of "
+           << quote(cut.getName()) << ", which begin them; write \"at\": \"end\"";
   }
   if (!isSelection && cut.getRatio()) {
     return emitKeyError(op, "method")

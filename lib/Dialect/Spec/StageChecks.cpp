@@ -40,8 +40,9 @@ BoundariesOp spec::getCutBelow(StreamType stream, Operation *from) {
 /// Returns true for stages that support only streams of the tokens.
 static bool readsTokensOnly(Operation *stage) {
   return !isa<EmbeddingOp, LayerOp, LayersOp, FeedForwardOp, AttentionOp, NormOp, AddOp, ReplaceOp,
-              ProjectOp, RecurrenceOp, GraphConvolutionOp, RectifiedAttentionOp, UmstOp, TntOp,
-              MultiStageOp, DropoutOp, BoundariesOp, ShiftOp, ShortenOp, UpsampleOp>(stage);
+              ClearOp, FitOp, PositionsOp, ProjectOp, RecurrenceOp, GraphConvolutionOp,
+              RectifiedAttentionOp, UmstOp, TntOp, MultiStageOp, DropoutOp, BoundariesOp, ShiftOp,
+              ShortenOp, UpsampleOp>(stage);
 }
 
 /// Returns true for stages that support rows of segments: not heads, and not cross-attention to
@@ -56,8 +57,8 @@ static bool readsSegments(Operation *stage) {
   if (auto layers = dyn_cast<LayersOp>(stage)) {
     return !layers.getScales();
   }
-  return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ProjectOp, RecurrenceOp, DropoutOp, ShortenOp,
-             UpsampleOp, BoundariesOp, AttendOp>(stage);
+  return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ClearOp, FitOp, PositionsOp, ProjectOp,
+             RecurrenceOp, DropoutOp, ShortenOp, UpsampleOp, BoundariesOp, AttendOp>(stage);
 }
 
 LogicalResult spec::verifyAxis(Operation *stage, Value input) {
@@ -85,9 +86,8 @@ LogicalResult spec::verifyAxis(Operation *stage, Value input) {
     return emitError(getKeyLoc(stage, ""))
            << "expected a layer without \"over\" and \"scales\", a feed_forward, norm, shift, "
               "shorten, "
-              "upsample, add, project, dropout, attend, boundaries or an hourglass without "
-              "attention "
-              "resampling, found a stage \""
+              "upsample, add, clear, fit, positions, project, recurrence, dropout, attend, "
+              "boundaries or an hourglass without attention resampling, found a stage \""
            << word << "\" of " << describeStream(input) << "; upsample it first";
   }
   return success();

@@ -333,6 +333,17 @@ void GraphConvolutionOp::listWeights(WeightList &list) {
   list.addMatrix("target", 1, width);
 }
 
+/// Lists a row for each row of the scale.
+void PositionsOp::listWeights(WeightList &list) {
+  StreamType own = getStream(getInput());
+  int64_t rows = getModel(*this).countRows(own);
+  if (BoundariesOp cut = getCutBelow(own, *this)) {
+    rows = (cut.getMostSegments() + cut.getSpareRows() + own.getFactor() - 1) / own.getFactor();
+  }
+  list.add("weight", {rows, getColumns().value_or(own.getWidth())}, InitialValues::normal,
+           embeddingDeviation);
+}
+
 void ProjectOp::listWeights(WeightList &list) {
   int64_t own = getStream(getInput()).getWidth(), rows = getStream(getResult()).getWidth();
   int64_t other = getWith() ? getStream(getWith()).getWidth() : 0;

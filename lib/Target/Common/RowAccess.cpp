@@ -143,6 +143,19 @@ bool target::mayPrecedeColumns(dispatch::RowsOp op, AccessAttr access) {
   return !bounds || bounds->first < 0;
 }
 
+bool target::readsOutsideColumns(dispatch::RowsOp op, unsigned i) {
+  AccessAttr access = getTensorAccess(op, i);
+  RankedTensorType type = getTensorType(op, i);
+  Value argument = i < op.getInputs().size() ? op.getBody().getArgument(i) : Value();
+  AffineMap column = access.getColumn().getValue();
+  if (!argument || !isRow(argument) || !access.getOutside() || access.getGroup() != 1 ||
+      access.getKind() != AccessKind::Row || type.getRank() != 3 || !column.isSingleConstant()) {
+    return false;
+  }
+  int64_t first = column.getSingleConstantResult();
+  return first < 0 || first + getRowWidth(argument) > type.getDimSize(2);
+}
+
 Value target::sequenceRow(ImplicitLocOpBuilder &b, dispatch::DomainAttr domain, int64_t extent,
                           Value batch, Value position) {
   if (domain.getScheduled()) {

@@ -53,5 +53,8 @@ bool isOfSequence(dispatch::RowsOp op, unsigned i);
 mlir::Value goesOn(mlir::ImplicitLocOpBuilder &b, mlir::Value position);
 /// Returns true if the first column of an operand may be negative; zeros are read there.
 bool mayPrecedeColumns(dispatch::RowsOp op, dispatch::AccessAttr access);
+/// Returns true if operand `i` reads columns that its source does not have, as the number
+/// `outside`. Its first column is then a constant.
+bool readsOutsideColumns(dispatch::RowsOp op, unsigned i);
 
 } // namespace sluice::target

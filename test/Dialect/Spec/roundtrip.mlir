@@ -43,6 +43,12 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
   %13 = spec.project %12, %10 {activation = #spec<activation gelu>, path = "stages.13"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.recurrence{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 6>
   %recurrent = spec.recurrence %13 {cell = #spec<cell lstm_capped>, path = "stages.30", width = 6 : i64} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 6>
+// CHECK: spec.clear{{.*}}block = 3 : i64{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %cleared = spec.clear %13 {block = 3 : i64, path = "stages.31"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+// CHECK: spec.fit{{.*}}at = 2 : i64{{.*}}width = 12 : i64{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 12>
+  %fitted = spec.fit %cleared {at = 2 : i64, path = "stages.32", width = 12 : i64} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 12>
+// CHECK: spec.positions{{.*}}columns = 4 : i64{{.*}} : (!spec.stream<tokens, 12>) -> !spec.stream<tokens, 12>
+  %placed = spec.positions %fitted {columns = 4 : i64, path = "stages.33"} : (!spec.stream<tokens, 12>) -> !spec.stream<tokens, 12>
 // CHECK: spec.replace{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %14 = spec.replace %13, %10 {block = 2 : i64, path = "stages.14"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.feed_forward{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>

@@ -287,6 +287,19 @@ TEST(Models, DynamicModelsHaveTheDocumentedSizes) {
 
 TEST(Models, WordModelsHaveTheDocumentedSizes) { expectMillions("Words and phrases", "umst", 7); }
 
+TEST(Models, ChunkModelsHaveTheDocumentedSizes) {
+  std::vector<SizeRow> rows = readSizes("Hierarchical encoder-decoders");
+  EXPECT_EQ(rows.size(), 13u);
+  for (const SizeRow &row : rows) {
+    auto count = [&](const std::string &kind) {
+      std::string path = SPEC_MODELS_DIR "/papers/haed-" + kind + "-" + row.spec + ".json";
+      return formatRounded(double(readGoodFile(path).countParameters()) / 1e6, 2);
+    };
+    EXPECT_EQ(count("text"), row.ours) << row.spec;
+    EXPECT_EQ(count("image"), formatRounded(row.printed, 2)) << row.spec;
+  }
+}
+
 /// Table 8 prints gigabytes of half precision; the vocabulary is the one of the paper's BookCorpus.
 TEST(Models, MultiscaleModelsHaveTheDocumentedSizes) {
   std::vector<SizeRow> rows = readSizes("Multi-scale transformers");

@@ -338,6 +338,17 @@ std::string lstm(const std::string &attributes, bool resets) {
          state + ", " + s1d4 + ") return %h, %c : " + state + ", " + state + " }";
 }
 
+/// Rows at the places 0, 1 and 2 in turn, of which the last has no columns.
+std::string place() {
+  std::string wide = "!sluice.seq<@s1, 8, f32>";
+  return "(%x: " + s1d4 + ", %n: " + losses + ") -> " + wide +
+         " { %i = sluice.map(%n) { ^bb0(%v: f32): %p = "
+         "dispatch.position %t = arith.constant 3 : i32 %r = arith.remsi %p, %t : i32 %f = "
+         "arith.sitofp %r : i32 to f32 sluice.yield %f : f32 } : (" +
+         losses + ") -> " + losses + " %y = sluice.place %x at %i : (" + s1d4 + ", " + losses +
+         ") -> " + wide + " return %y : " + wide + " }";
+}
+
 std::vector<Case> cases() {
   std::string v = "tensor<5x4xf32>";
   return {
@@ -420,6 +431,9 @@ std::vector<Case> cases() {
       {"total", differences, rescale("total %x", s2d4, s2d4)},
       {"sum_columns", differences, rescale("sum_columns %x", s1d4, losses)},
       {"repeat_columns", differences, rescale("repeat_columns %x", losses, s1d4)},
+      {"fit_wider", differences, rescale("fit %x at 3", s1d4, "!sluice.seq<@s1, 9, f32>")},
+      {"fit_narrower", differences, rescale("fit %x at -1", s2d4, "!sluice.seq<@s2, 2, f32>")},
+      {"place", differences, place()},
       {"fold", differences, rescale("fold %x factor 2", s2d4, "!sluice.seq<@s4, 8, f32>")},
       {"shorten_maximum_of_a_region", differences,
        rescale("shorten %x factor 4 combine identity 0xFF800000 {^bb0(%s: f32, %l: f32): %m = "

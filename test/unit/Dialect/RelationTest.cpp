@@ -354,6 +354,16 @@ const RelationCase cases[] = {
      "sluice.yield %z : i32 } : (" TOKENS ") -> " TOKENS " return %y : " TOKENS " }"},
     {"sum_columns", RESCALE("sum_columns", "", SEQ("s2", 3), SEQ("s2", 0))},
     {"repeat_columns", RESCALE("repeat_columns", "", SEQ("s2", 0), SEQ("s2", 3))},
+    {"fit", RESCALE("fit", " at 2", SEQ("s2", 3), SEQ("s2", 4))},
+    {"place",
+     "(%x: " SEQ("s1", 2) ", %n: " SEQ("s1", 0) ") -> " SEQ(
+         "s1",
+         6) " { %y = sluice.place %x at %n : (" SEQ("s1",
+                                                    2) ", " SEQ("s1",
+                                                                0) ") -> " SEQ("s1",
+                                                                               6) " return %y "
+                                                                                  ": " SEQ("s1",
+                                                                                           6) " }"},
     {"degrees",
      "() -> " SEQ("g1", 0) " { %y = sluice.degrees over \"all\" capacity 120 : () -> " SEQ(
          "g1", 0) " return %y : " SEQ("g1", 0) " }"},

@@ -463,6 +463,16 @@ TEST(CudaRows, UnfoldsFoldedRows) {
   }
 }
 
+/// A row is cut, or put between zeros.
+TEST(CudaRows, PadsAndCutsColumns) {
+  SKIP_WITHOUT_CPU();
+  for (ColumnRange range : columnRanges) {
+    std::string text = range.text(2, 5);
+    KernelInputs launch{.operands = {randomFloats(10 * range.d, 1)}, .length = 5, .rows = 2};
+    EXPECT_EQ(EmulatedKernel(text).run(getRun(launch)), cpuKernel(text).run(launch));
+  }
+}
+
 /// An optimizer's step: flat rows of 1,024, in place. A dozen roundings on either side.
 TEST(CudaRows, ComputesFlatRowsInPlace) {
   SKIP_WITHOUT_CPU();

@@ -533,4 +533,22 @@ TEST(Rows, FoldAndUnfold) {
   }
 }
 
+/// A row is cut, or put between zeros.
+TEST(Rows, PadsAndCutsColumns) {
+  const int64_t batch = 2, positions = 5;
+  for (ColumnRange range : columnRanges) {
+    Floats x = randomFloats(batch * positions * range.d, 1);
+    for (const cpu::Target *target : targets()) {
+      LoadedKernel kernel(range.text(batch, positions), *target, rows());
+      ASSERT_TRUE(kernel.loaded());
+      Floats y = runTwice(kernel, {.operands = {x}, .length = positions, .rows = batch})[0];
+      for (int64_t i = 0; i < int64_t(y.size()); ++i) {
+        int64_t row = i / range.width, c = i % range.width + range.first;
+        bool exists = row % positions > 0 && c >= 0 && c < range.d;
+        ASSERT_EQ(y[i], exists ? x[(row - 1) * range.d + c] : 0) << "d " << range.d << " at " << i;
+      }
+    }
+  }
+}
+
 } // namespace

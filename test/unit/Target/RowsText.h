@@ -204,4 +204,20 @@ inline std::vector<Floats> runTwice(const LoadedKernel &kernel, KernelInputs lau
 constexpr double unit = 0x1p-24;
 constexpr float untouched = 1e30f;
 
+/// Columns of a row of d, from `first` on: zeros before the first and after the last.
+struct ColumnRange {
+  int64_t d, first, width;
+  /// The dispatch reads the row before its own, which row 0 lacks.
+  std::string text(int64_t batch, int64_t positions) const {
+    return rowsText({batch, positions, 1},
+                    {{tensor({batch, positions, d}),
+                      TextAccess{.map = "p - 1", .column = std::to_string(first), .outside = "0.0"},
+                      tensor({width})}},
+                    {{tensor({batch, positions, width}), TextAccess{}}}, "dispatch.yield %a0 : ROW",
+                    tensor({width}));
+  }
+};
+constexpr ColumnRange columnRanges[] = {{10, -10, 24}, {10, 0, 24}, {7, 1, 5},
+                                        {16, -3, 40},  {5, -1, 3},  {33, 8, 17}};
+
 } // namespace sluice::test

@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Specs, Golden,
                                            "bidirectional", "top-down", "bottomup", "repooled",
                                            "retina", "dynamic", "begun", "blocks", "widths", "blt",
                                            "attend", "flow", "lsh-causal", "lsh-bidirectional",
-                                           "drawn", "taught", "spikes", "recurrent"),
+                                           "drawn", "taught", "spikes", "recurrent", "hred"),
                          [](const auto &info) {
                            std::string name = info.param;
                            llvm::replace(name, '-', '_');

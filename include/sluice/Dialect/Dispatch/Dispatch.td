@@ -182,7 +182,8 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
     - R-004: all results with access `columns` have one number of parts (lowering).
     - R-005: an operand with access `gather` has an index, an i32 argument (lowering).
     - R-006: an argument of a group holds the rows of its access (lowering).
-    - R-008: an argument has at most the columns of its operand (lowering).
+    - R-008: an argument has at most the columns of its operand, or is one row of a sequence and
+      has a number `outside` (lowering).
     - R-009: a yielded row or element fits its result (lowering).
   }], scheduleConstraints, accessConstraints, bodyConstraints);
   let arguments = !con((ins Variadic<AnyRankedTensor>:$all_inputs,

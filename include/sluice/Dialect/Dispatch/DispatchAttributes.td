@@ -100,7 +100,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     `column` is (p) or (p, i) -> first column, so that a row of k d columns can be loaded as k rows
     of d (zero: the whole row or its first d columns). If the first column is negative, zeros are
     loaded too. With `outside` a position outside is loaded as that number, the identity of the
-    combiner of the rows. Results use `row` with the identity map, `flat`, `vector` and `scalar`
+    combiner of the rows. Of one row, columns outside [0, d) are that number too, so that an
+    argument may have more columns than the operand. Results use `row` with the identity map, `flat`, `vector` and `scalar`
     (domains of one row), or `columns`. A result of access `row` whose yield is tensor<k x d> is
     stored as one row of k d columns.
 

@@ -50,6 +50,8 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
     whatever `bits` has there, and the positions after it have none. So every valid position is in a
     segment.
 
+    `longest` is a bound that the bits keep: no segment has more rows. 0 is no bound.
+
     Example:
 
     ```mlir
@@ -61,7 +63,8 @@ def Sluice_SegmentOp : Sluice_SegmentsOp<"segment", ["getReads", "getNamedPositi
     Constraints:
     - S-066: a function has one `sluice.segment` for an axis (`--sluice-verify-model`).
   }], segmentationConstraints, bitConstraints);
-  let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare);
+  let arguments = (ins Sluice_Sequence:$bits, DefaultValuedAttr<I64Attr, "0">:$spare,
+                       DefaultValuedAttr<I64Attr, "0">:$longest);
   let results = (outs Sluice_Sequence:$counts, Sluice_Sequence:$ends);
   let assemblyFormat = segmentsAssembly;
   let extraClassDeclaration = [{ bool readsBits(unsigned) { return true; } }];

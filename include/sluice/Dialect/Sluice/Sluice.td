@@ -554,6 +554,8 @@ include "sluice/Dialect/Sluice/Segments.td"
 
 include "sluice/Dialect/Sluice/Edges.td"
 
+include "sluice/Dialect/Sluice/Columns.td"
+
 include "sluice/Dialect/Sluice/Loss.td"
 
 #endif

@@ -66,7 +66,7 @@ def Spec_ShortenMethod : Spec_Words<"ShortenMethod", "Method that computes a coa
                                     "shorten_method",
                                     !listconcat(shortenWords, ["concatenate", "sum",
                                                                "normalized", "last",
-                                                               "first", "attention",
+                                                               "first", "stack", "attention",
                                                                "attention_linear"])>;
 def Spec_UpsampleMethod : Spec_Words<"UpsampleMethod", "Method that computes fine rows",
                                      "upsample_method",

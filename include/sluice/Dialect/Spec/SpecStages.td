@@ -194,12 +194,12 @@ class FactorKey<string meaning> : IntegerKey<"factor", meaning, "required withou
   let requiredUnless = "segments";
 }
 def ShortenMethodKey
-    : WordKey<"method", Spec_ShortenMethod, !listconcat(shortenWords, ["concatenate"]),
+    : WordKey<"method", Spec_ShortenMethod, !listconcat(shortenWords, ["concatenate", "stack"]),
               "pooling: mean of the group, a linear map of its concatenated features, maximum per "
-              "feature, a linear map of a window, or concatenated maps of its rows to width / "
-              "factor columns each",
+              "feature, a linear map of a window, concatenated maps of its rows to width / "
+              "factor columns each, or its rows side by side",
               "average"> {
-  let wordsWithSegments = ["average", "sum", "normalized", "max", "last", "first"];
+  let wordsWithSegments = ["average", "sum", "normalized", "max", "last", "first", "stack"];
 }
 def Spec_ShortenOp
     : Spec_StreamStage<
@@ -213,7 +213,8 @@ def Spec_ShortenOp
                        "rows at boundary bits: \"method\": \"last\", or \"first\" for segments "
                        "that begin at bits",
                        "groups of the factor">,
-           ResultWidthKey<"width of the result, for \"concatenate\"">,
+           ResultWidthKey<"width of the result, for \"concatenate\", and of segments for "
+                          "\"stack\", there by default the columns of the longest segment">,
            WordKey<"start", Spec_StartRows, ["zeros", "norm"],
                    "rows before the first that the shift before this stage adds to the first "
                    "group: zeros, or the norm of zeros by the norm before that shift",
@@ -283,6 +284,31 @@ def Spec_ReplaceOp
                        (ins Spec_Stream:$input, Spec_Stream:$with)> {
   let commonKeys = [OpKey, FromKey, ToKey];
 }
+def ClearBlockKey : BlockKey<"required without segments"> {
+  let requiredUnless = "segments";
+}
+def Spec_ClearOp
+    : Spec_StreamStage<"clear",
+                       "Zeros at boundary bits or block starts, rows of the input elsewhere.",
+                       [SegmentsKey<"name of segments", "zeros in the rows that have a bit",
+                                    "block starts">,
+                        ClearBlockKey, BlockStartKey<"0">],
+                       (ins Spec_Stream:$input, Optional<Spec_Segmentation>:$segments)> {
+  let commonKeys = [OpKey, FromKey, ToKey];
+}
+def Spec_FitOp
+    : Spec_StreamStage<"fit", "The stream's columns from column `at` on, zeros in the others.",
+                       [IntegerKey<"width", "width of the result, which cuts or pads", "required">,
+                        IntegerKey<"at", "column of the result that has the first column", "0",
+                                   "0", "", "0">]> {
+  let commonKeys = [OpKey, FromKey, ToKey];
+}
+def Spec_PositionsOp
+    : Spec_StreamStage<"positions", "Adds P[p] to the last columns of row p, on any scale.",
+                       [IntegerKey<"columns", "number of columns, the last ones, that P has",
+                                   "the width of the stream">],
+                       (ins Spec_Stream:$input),
+                       [DeclareOpInterfaceMethods<Spec_WeightsInterface>]>;
 def Spec_ProjectOp
     : Spec_StreamStage<"project", "act(W x + V z + b), for two streams x and z of one scale.",
                        [StreamKey<"with", "the second stream, on the same scale", "none">,
@@ -539,6 +565,10 @@ defvar boundaryKeys =
                 "token that always ends a segment, in addition to the rule, predictor or router",
                 "none",
                 "0">,
+     IntegerKey<"longest",
+                "most rows of a segment: a row also ends one if its distance to the last row "
+                "before it that the rule or a document ends is a multiple of this",
+                "none">,
      CapacityKey];
 def Spec_BoundariesOp
     : Spec_Sink<"boundaries",
@@ -550,6 +580,8 @@ def Spec_BoundariesOp
     int64_t getMostSegments();
     /// Returns the number of rows beyond the segments that some stage accesses.
     int64_t getSpareRows();
+    /// Returns the most rows of a segment, or 0 without a bound.
+    int64_t getLongestSegment();
     /// Returns the shift of predicted logits: log(a / (1 - a)) for the initial prior a, or 0.
     double computeLogitShift();
     /// Returns true if a bit begins a segment.

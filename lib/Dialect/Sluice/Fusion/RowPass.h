@@ -167,6 +167,8 @@ protected:
     bool isGreatest = false;
     int64_t list = -1, weight = -1;
     dispatch::SoftmaxAttr softmax = {};
+    int64_t column = 0;
+    bool isPadded = false; ///< columns outside the row are zeros
   };
 
   Value computeRow(Value sequence, const RowPassAccess &access) {
@@ -175,9 +177,10 @@ protected:
   Value load(Value tensor, const RowPassAccess &access, int64_t width) {
     MLIRContext *context = b.getContext();
     bool isGroup = access.group > 1 && width > 0;
-    AffineMap column = isGroup ? AffineMap::get(2, 0, i * width)
-                               : AffineMap::get(1, 0, getAffineConstantExpr(0, context));
-    FloatAttr outside;
+    AffineMap column = isGroup
+                           ? AffineMap::get(2, 0, i * width)
+                           : AffineMap::get(1, 0, getAffineConstantExpr(access.column, context));
+    FloatAttr outside = access.isPadded ? b.getF32FloatAttr(0) : FloatAttr();
     if (access.isGreatest) {
       outside =
           cast<FloatAttr>(dispatch::getIdentityValue(dispatch::ReduceKind::Max, b.getF32Type()));

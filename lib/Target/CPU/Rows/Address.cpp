@@ -56,6 +56,9 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op)
       bool whole = access.getKind() == AccessKind::Vector;
       widest = std::max(widest, whole ? type.getNumElements() : type.getShape().back());
     }
+    if (readsOutsideColumns(op, i)) {
+      widest = std::max(widest, getRowWidth(op.getBody().getArgument(i)));
+    }
     if (i < operands && mayBeOutside(i)) {
       outside.insert({type.getElementType(), access.getOutside()});
     }
@@ -68,6 +71,12 @@ Addresses::Addresses(Frame &frame, dispatch::RowsOp op)
   widest = dispatch::paddedWidth(widest);
   for (auto [element, number] : outside) {
     outsideRows[{element, number}] = outsideRow(element, cast_or_null<FloatAttr>(number));
+  }
+  for (unsigned i = 0; i < operands; ++i) {
+    if (readsOutsideColumns(op, i)) {
+      paddedRows[i] =
+          outsideRow(getTensorType(op, i).getElementType(), getTensorAccess(op, i).getOutside());
+    }
   }
 }
 
@@ -172,13 +181,32 @@ Value Addresses::rowView(unsigned tensor, RankedTensorType type, bool padded, Va
 Value Addresses::operandRow(unsigned i, const RowPosition &at, Value member, Value gathered) {
   RankedTensorType type = getTensorType(op, i);
   RowPlace place = computePlace(rows, i, at, member, gathered);
-  Value column = startsAtFirstColumn(op, i) ? Value() : computeColumn(rows, i, at, member, place);
+  bool isPadded = readsOutsideColumns(op, i);
+  Value column =
+      isPadded || startsAtFirstColumn(op, i) ? Value() : computeColumn(rows, i, at, member, place);
   Value row = rowView(i, type, type.getRank() == 3, place.row, column);
-  if (!place.inside) {
-    return row;
+  if (place.inside) {
+    Value outside =
+        outsideRows.lookup({type.getElementType(), getTensorAccess(op, i).getOutside()});
+    row = arith::SelectOp::create(b, place.inside, row, outside);
   }
-  Value outside = outsideRows.lookup({type.getElementType(), getTensorAccess(op, i).getOutside()});
-  return arith::SelectOp::create(b, place.inside, row, outside);
+  return isPadded ? padRow(i, row) : row;
+}
+
+Value Addresses::padRow(unsigned i, Value row) {
+  int64_t first = getTensorAccess(op, i).getColumn().getValue().getSingleConstantResult();
+  int64_t begin = std::max<int64_t>(first, 0);
+  int64_t end = std::min(first + getRowWidth(op.getBody().getArgument(i)),
+                         getTensorType(op, i).getDimSize(2));
+  Value padded = paddedRows.lookup(i);
+  scf::ForOp::create(b, frame.index(begin), frame.index(std::max(begin, end)), frame.index(1),
+                     ValueRange{}, [&](OpBuilder &inner, Location loc, Value column, ValueRange) {
+                       Value number = memref::LoadOp::create(inner, loc, row, column);
+                       Value at = arith::SubIOp::create(inner, loc, column, frame.index(first));
+                       memref::StoreOp::create(inner, loc, number, padded, at);
+                       scf::YieldOp::create(inner, loc);
+                     });
+  return padded;
 }
 
 Value Addresses::elements(unsigned tensor, RankedTensorType type) {

@@ -60,7 +60,7 @@ static LogicalResult checkOperand(dispatch::RowsOp op, unsigned i) {
     width = type.getNumElements();
   }
   if (getElementTypeOrSelf(argument.getType()) != dispatch::getBodyType(type.getElementType()) ||
-      (isRow(argument) && getRowWidth(argument) > width)) {
+      (isRow(argument) && getRowWidth(argument) > width && !readsOutsideColumns(op, i))) {
     return op.emitOpError("R-008: expected body argument ")
            << i << " to be at most " << width << " columns of " << type.getElementType()
            << ", found " << argument.getType();

@@ -57,6 +57,8 @@ private:
   RowPlace rangePlace(unsigned i, const RowPosition &at, mlir::Value q);
   mlir::Value rowView(unsigned tensor, mlir::RankedTensorType type, bool padded, mlir::Value row,
                       mlir::Value column);
+  /// Copies the columns of a row that exist into a row that has all columns of the argument.
+  mlir::Value padRow(unsigned i, mlir::Value row);
   mlir::Value elements(unsigned tensor, mlir::RankedTensorType type);
   mlir::Value outsideRow(mlir::Type element, mlir::FloatAttr number);
 
@@ -68,6 +70,7 @@ private:
   llvm::DenseMap<int64_t, mlir::Value> validLengths;
   /// By type and value; a null value is zero.
   llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, mlir::Value> outsideRows;
+  llvm::DenseMap<unsigned, mlir::Value> paddedRows; ///< by operand; constant but for its columns
 };
 
 /// Adjacent vectors of columns that are computed together.

@@ -91,7 +91,12 @@ Source Addresses::sourceAt(unsigned i, RowPlace place, const Row &at, Value memb
   source.outside = access.getOutside();
   source.width = getRowWidth(op.getBody().getArgument(i));
   source.aligned = isAligned(type, access.getColumn().getValue(), plan.vector);
-  bool whole = startsAtFirstColumn(op, i), padded = type.getRank() == 3;
+  bool isPadded = readsOutsideColumns(op, i);
+  bool whole = isPadded || startsAtFirstColumn(op, i), padded = type.getRank() == 3;
+  if (isPadded) {
+    source.first = access.getColumn().getValue().getSingleConstantResult();
+    source.columns = type.getDimSize(2);
+  }
   int64_t stride = padded ? dispatch::paddedWidth(type.getShape().back()) : type.getShape().back();
   source.readable = padded && whole ? stride : source.width;
   int64_t bytes = type.getElementTypeBitWidth() / 8;

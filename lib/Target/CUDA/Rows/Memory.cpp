@@ -76,6 +76,16 @@ static bool holdsWholeVectors(const Source &source, int64_t vector) {
   return source.readable >= int64_t(llvm::alignTo(uint64_t(source.width), uint64_t(vector)));
 }
 
+/// Loads column `column` of a row some of whose columns are outside its source.
+static Value loadPadded(TeamRowEmitter &emitter, const Source &source, Value column) {
+  Emitter &e = emitter.e;
+  Value at = e.add(column, source.first), last = e.index(source.columns - 1);
+  Value nearest = e.max(e.min(at, last), e.index(0));
+  Value isInside = arith::CmpIOp::create(emitter.b, arith::CmpIPredicate::eq, at, nearest);
+  Value number = e.loadScalar(source.memory, nearest);
+  return e.select(isInside, number, emitConstant(emitter.b, source.outside, number.getType()));
+}
+
 /// Columns past the end repeat the last vector or element of the row; stores and sums skip them.
 Value rows::load(TeamRowEmitter &emitter, const Source &source, const Columns &columns, size_t j) {
   ImplicitLocOpBuilder &b = emitter.b;
@@ -85,7 +95,13 @@ Value rows::load(TeamRowEmitter &emitter, const Source &source, const Columns &c
       emitter.getVectorType(cast<MemRefType>(source.memory.getType()).getElementType());
   Value first = columns.first[j], loaded;
   bool ragged = columns.ragged[j];
-  if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
+  if (source.columns > 0) {
+    Values elements;
+    for (int64_t i = 0; i < plan.vector; ++i) {
+      elements.push_back(loadPadded(emitter, source, i ? e.add(first, i) : first));
+    }
+    loaded = vector::FromElementsOp::create(b, type, elements);
+  } else if (source.aligned && (!ragged || holdsWholeVectors(source, plan.vector))) {
     int64_t last = (source.width - 1) / plan.vector * plan.vector;
     Value column = ragged ? e.min(first, e.index(last)) : first;
     loaded =

@@ -121,7 +121,7 @@ static int64_t getVectorWidth(dispatch::RowsOp op) {
     limit(16 / countBytes(type.getElementType()));
     uint64_t column =
         getTensorAccess(op, i).getColumn().getValue().getResult(0).getLargestKnownDivisor();
-    if (column != 0 && column < 8) {
+    if (column != 0 && column < 8 && !readsOutsideColumns(op, i)) {
       limit(column);
     }
     if (type.getRank() != 3) {

@@ -62,6 +62,8 @@ struct Source {
   int64_t width = 0;            ///< columns
   int64_t readable = 0;         ///< elements of memory that belong to this row, including padding
   bool aligned = true;          ///< vectors start at multiples of their size
+  int64_t first = 0;            ///< column of memory that has column 0
+  int64_t columns = 0; ///< columns of memory, of which some are outside; 0 if all are inside
 };
 
 /// Computes addresses of rows and elements. A row that does not exist gets an address in its
