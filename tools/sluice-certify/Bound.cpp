@@ -15,7 +15,6 @@
 #include <limits>
 #include <numeric>
 #include <ranges>
-#include <tuple>
 
 using namespace certify;
 
@@ -107,10 +106,6 @@ Expression Expression::of(const Expression &inner) const {
     part = part.of(inner);
   }
   return result;
-}
-
-bool Expression::operator<(const Expression &other) const {
-  return std::tie(kind, number, parts) < std::tie(other.kind, other.number, other.parts);
 }
 
 int64_t Bound::at(int64_t p) const {
@@ -224,8 +219,8 @@ int64_t certify::computePeriod(const Expression &function) {
 }
 
 bool certify::isSameFunction(const Expression &x, const Expression &y) {
-  if (bool isSameText = !(x < y) && !(y < x); isSameText || hasEnds({x, y})) {
-    return isSameText;
+  if (x == y || hasEnds({x, y})) {
+    return x == y;
   }
   int64_t period = computePeriod({Expression::Sum, 0, {x, y}});
   return std::ranges::all_of(std::views::iota(int64_t{0}, period + 1),
@@ -262,8 +257,7 @@ bool certify::isNonDecreasing(const Bound &bound) {
 static std::vector<Expression> getConditions(const Expression &x, const Bound &right) {
   std::vector<Expression> conditions = {x};
   for (const Expression &candidate : right.candidates) {
-    Expression less = {Expression::Sum, 0, {candidate, {Expression::Constant, 1, {}}}};
-    conditions.push_back({Expression::Sum, 0, {x, {Expression::Multiple, -1, {less}}}});
+    conditions.push_back({Expression::Sum, 0, {x, makeLinear(-1, -1).of(candidate)}});
   }
   return conditions;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace certify {
@@ -23,7 +24,10 @@ struct Expression {
   int64_t at(int64_t p) const;
   /// Returns this function of `inner`(p).
   Expression of(const Expression &inner) const;
-  bool operator<(const Expression &other) const;
+  bool operator==(const Expression &other) const = default;
+  bool operator<(const Expression &other) const {
+    return std::tie(kind, number, parts) < std::tie(other.kind, other.number, other.parts);
+  }
 };
 
 Expression makeVariable();

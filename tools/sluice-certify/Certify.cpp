@@ -163,6 +163,7 @@ void demandSame(const ModelGraph &graph, const ModelGraph &stages, Lines &lines)
   auto same = [](bool holds, const std::string &expected, const std::string &found) {
     demand(holds, "expected " + expected + ", as the stages of the spec expand, found " + found);
   };
+  const int64_t last = lines.number;
   for (size_t i = 0; i < std::min(graph.values.size(), stages.values.size()); ++i) {
     const ModelValue &value = graph.values[i], &expected = stages.values[i];
     std::string stage = spell(stages, i), found = spell(graph, i);
@@ -174,6 +175,7 @@ void demandSame(const ModelGraph &graph, const ModelGraph &stages, Lines &lines)
            "others");
     }
   }
+  lines.number = last;
   same(std::ranges::equal(graph.losses, stages.losses) &&
            graph.values.size() == stages.values.size(),
        "as many values and losses", "others");
@@ -189,10 +191,12 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
   int64_t obligations = 0, longest = 0;
   std::string factors, given; // cases outside the theorem
   const Model &first = models.front();
-  for (const std::string &input : first.inputs) {
-    given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
-                            : ", ") +
-             input;
+  for (const ModelValue &value : first.evaluate.values) {
+    if (value.op->trait == Op::Tokens && value.isGiven) {
+      given += (given.empty() ? ", whatever the inputs that are given before the first token hold ("
+                              : ", ") +
+               value.name;
+    }
   }
   bool hasStep = true;
   for (const Model &model : models) {
@@ -204,18 +208,16 @@ std::string check(const std::vector<Model> &models, const std::string &specText,
     auto mode = [&](const char *name, const ModelGraph &stages) {
       ModeReader reader(lines, judge);
       reader.read(name);
-      int64_t line = lines.number;
       demandSame(reader.graph, stages, lines);
-      lines.number = line;
       obligations += reader.obligations;
       longest = walks ? std::max(longest, enumerate(reader.graph, reader.bounds)) : 0;
       return std::move(reader.graph);
     };
     const ModelGraph graph = mode("eval", model.evaluate);
-    if (model.train) {
-      mode("train", *model.train);
+    if (lines.accept("mode train is eval")) {
+      demandSame(graph, model.train, lines);
     } else {
-      lines.expect("mode train is eval");
+      mode("train", model.train);
     }
     // The token sampled from the head's row becomes token t + 1.
     lines.expect("mode generate");

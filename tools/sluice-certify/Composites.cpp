@@ -26,19 +26,10 @@ public:
   CompositeWriter(const Fields &fields, const json &defaults)
       : fields(fields), defaults(defaults) {}
 
-  json write(const std::string &op) {
-    (this->*table().at(op).write)();
-    return list;
-  }
-
-  /// A row of the table of lists: the keys of the stage, and the method that expands it.
-  struct CompositeRow {
-    std::string keys;
-    void (CompositeWriter::*write)();
-  };
-  static const std::map<std::string, CompositeRow> &table() {
+  /// The keys of each stage that is a list, and the method that expands it.
+  static const auto &table() {
     using W = CompositeWriter;
-    static const std::map<std::string, CompositeRow> rows = {
+    static const std::map<std::string, std::pair<std::string, void (W::*)()>> rows = {
         {"dynamic", {"layers boundaries method width local global from to", &W::dynamic}},
         {"megabyte", {"layers patch width local global from to", &W::megabyte}},
         {"block_transformer", {"layers block width local global from to", &W::blocks}},
@@ -52,6 +43,11 @@ public:
           &W::umst}},
     };
     return rows;
+  }
+
+  json write(const std::string &op) {
+    (this->*table().at(op).second)();
+    return list;
   }
 
 private:
@@ -222,9 +218,8 @@ private:
         sums("inter", {{"edges", fields.get("edges", "")}}, false, isCode);
         attention["words"] = call("words" + std::to_string(i));
       }
-      put(attention, {get("dropout"), get("attention_dropout")});
-      put({{"op", "feed_forward"}, get("activation", "gelu")},
-          {get("dropout"), get("feed_forward_dropout")});
+      put(attention);
+      put({{"op", "feed_forward"}, get("activation", "gelu")});
     }
     put({{"op", "norm"}});
   }
@@ -239,17 +234,21 @@ private:
 std::map<std::string, std::string> certify::listStages() {
   std::map<std::string, std::string> keys;
   for (const auto &[name, row] : CompositeWriter::table()) {
-    keys[name] = row.keys;
+    keys[name] = row.first;
   }
   return keys;
 }
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {
-  json list = CompositeWriter(fields, getDefaults(spec)).write(fields.text("op"));
+  std::string op = fields.text("op");
+  json list = CompositeWriter(fields, defaults).write(op);
   auto outside = std::exchange(streams, {{"input", x}});
+  bool isBlock = table().at(op).traits & Block; // gives its layers all their settings
+  json inherited = std::exchange(defaults, isBlock ? json::object() : defaults);
   for (size_t i = 0; i < list.size(); ++i) {
     x = stage(list[i], path + ".inside." + std::to_string(i), x);
   }
   streams = std::move(outside);
+  defaults = std::move(inherited);
   return x;
 }

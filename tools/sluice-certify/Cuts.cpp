@@ -4,9 +4,8 @@
 
 using namespace certify;
 
-/// Derives rounded bits from two linear maps. Without a rule to learn from, training draws bits.
-size_t Deriver::bitsOfPredictor(const Fields &fields, const std::string &path, size_t x) {
-  dropout |= !fields.find("rule");
+/// Derives rounded bits from two linear maps.
+size_t Deriver::bitsOfPredictor(const std::string &path, size_t x) {
   x = make("map", path + ".activation",
            {make("linear", path + ".in", {stored(path + ".rows", x)})});
   return make("map", path + ".bits", {make("linear", path + ".out", {x})});
@@ -91,7 +90,6 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   fields.need(!cuts.contains(name) && (factor == 1 || (!outer && !readsTokens)) &&
                   (rule != 4 || !outer),
               "a scale that can be cut, and a name of its own");
-  dropout |= routes && fields.find("ratio")->is_object();
   axis.clear();
   size_t tokens = isGiven ? inputs[rule == 6 ? fields.text("bits") : graph.values[x].input] : 0;
   auto ended = [&](size_t bits) {
@@ -102,7 +100,7 @@ size_t Deriver::boundaries(const Fields &fields, const std::string &path, size_t
   };
   size_t chances = routes ? withFirst(path, ended(chancesOfRouter(path, x))) : 0;
   size_t bits = routes      ? make("map", path + ".bits", {chances})
-                : predicts  ? bitsOfPredictor(fields, path, x)
+                : predicts  ? bitsOfPredictor(path, x)
                 : isEvery   ? make("position", path + ".rule", {})
                 : rule == 4 ? bitsOfEntropy(fields, path)
                 : rule == 5 ? bitsOfCodingRate(fields, path, x)

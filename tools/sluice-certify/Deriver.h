@@ -33,12 +33,6 @@ public:
   Deriver(const json &spec, bool train) : spec(spec), train(train) {}
 
   ModelGraph run();
-  /// Return true if training and evaluation differ, and the names of the inputs; after run().
-  bool trainsOtherwise() const { return dropout; }
-  std::vector<std::string> listInputs() const {
-    auto names = std::views::keys(inputs);
-    return {names.begin(), names.end()};
-  }
 
   /// A row of the table of stages (Stages.cpp): the keys of the stage, and its expansion.
   enum Trait : unsigned {
@@ -64,10 +58,6 @@ private:
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
-  static const json &getDefaults(const json &spec) {
-    static const json none = json::object();
-    return spec.contains("defaults") ? spec["defaults"] : none;
-  }
 
   ModelGraph finish() const;
   /// Keys and values are of the streams `over`, one per group of heads; of x if there is none.
@@ -114,9 +104,10 @@ private:
   size_t scan(const std::string &name, size_t x, size_t left) {
     return make("recurrence", name, {x, make("map", name + ".left.wide", {left})});
   }
+  size_t bitsOfPredictor(const std::string &path, size_t x);
   size_t chancesOfRouter(const std::string &path, size_t x);
   size_t bitsOfEntropy(const Fields &fields, const std::string &path);
-  Expand bitsOfCodingRate, bitsOfPredictor;
+  Expand bitsOfCodingRate;
   size_t spread(const std::string &name, const Fields &fields, size_t x, const SegmentCut &cut);
   size_t throughCut(const std::string &op, const Fields &fields, const std::string &path, size_t x);
 
@@ -170,15 +161,14 @@ private:
     return make("shift", name, {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
-  /// Returns true if this graph has dropout here; records that some graph does.
-  bool hasDropout(const Fields &fields, const std::string &key) {
-    bool drops = fields.dropsOut(key);
-    dropout |= drops;
-    return train && drops;
+  /// Returns true if this graph has dropout here.
+  bool hasDropout(const Fields &fields, const std::string &key) const {
+    return fields.dropsOut(key) && train;
   }
 
   const json &spec;
-  bool train, dropout = false;
+  bool train;
+  json defaults = spec.value("defaults", json::object());
   struct {
     std::vector<Draft> values;
     std::vector<Loss> losses;

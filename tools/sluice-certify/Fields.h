@@ -47,7 +47,7 @@ struct HeadGroup {
 
 /// The parts of a `layer` that the graph needs.
 struct Layer {
-  bool preNorm = true, gated = false, dropsOut = false;
+  bool preNorm = true, gated = false;
   bool attends = true, feeds = true;     ///< its blocks
   bool isHashed = false;                 ///< LSH attention; queries are the keys
   bool isXl = false, hasVectors = false; ///< scores have Transformer-XL's or Shaw's terms
@@ -211,9 +211,6 @@ inline Layer readLayer(const Fields &fields) {
   layer.gated =
       fields.choice("activation", {"gelu", "relu", "gelu_tanh", "swiglu", "relu_squared"}) == 3;
   layer.feeds = fields.integer("feed_forward", 0, 1) > 0;
-  for (const char *key : {"dropout", "attention_dropout", "feed_forward_dropout"}) {
-    layer.dropsOut |= fields.dropsOut(key);
-  }
   layer.mask = readMask(fields);
   layer.mask.from = fields.integer("first", 0, 0);
   layer.attentionNorm = !fields.isSet("attention_norm", true);

@@ -221,10 +221,8 @@ void demandOfEnds(bool holds);
 bool isNeverAbove(const Bound &left, const Bound &right, bool everywhere = false);
 
 struct Model {
-  std::vector<std::string> inputs; ///< in addition to the tokens
-  ModelGraph evaluate;
-  std::optional<ModelGraph> train; ///< if dropout or smoothed labels make it another computation
-  int64_t factor = 0;              ///< the sampled factor of an hourglass; 0: none
+  ModelGraph evaluate, train;
+  int64_t factor = 0; ///< the sampled factor of an hourglass; 0: none
 };
 
 /// Derives the graphs of a spec (docs/spec.md). Throws BadInput if the text is not a valid one.

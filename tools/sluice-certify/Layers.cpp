@@ -111,7 +111,6 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
 
 size_t Deriver::layer(const Layer &settings, const std::string &path, size_t x,
                       const std::vector<size_t> &over) {
-  dropout |= settings.dropsOut;
   auto block = [&](bool isThere, const std::string &name, auto inner) {
     if (!isThere) {
       return;
@@ -146,7 +145,6 @@ size_t Deriver::stack(const Layer &settings, int64_t layers, StageNames &next, s
 /// Derives an attention block with queries, keys and values of three streams, each normed once.
 size_t Deriver::attention(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
-  dropout |= settings.dropsOut;
   partner(fields, x, "query");
   partner(fields, stream(fields.text("key"), fields), "value");
   std::map<std::string, size_t> rows;
@@ -166,7 +164,6 @@ size_t Deriver::attention(const Fields &fields, const std::string &path, size_t 
 
 /// Derives half the sum of attention over rows and over their segments, with sums of values.
 size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t x) {
-  dropout |= readLayer(fields).dropsOut;
   size_t words = stream(fields.text("words"), fields), values = 0;
   fields.need(graph.values[words].segments.has_value(), "a stream of segments for \"words\"");
   SegmentCut cut = cutsAt[*graph.values[words].segments];
@@ -192,15 +189,14 @@ size_t Deriver::rectified(const Fields &fields, const std::string &path, size_t 
 size_t Deriver::singleLayer(const Fields &fields, const std::string &path, size_t x) {
   Layer settings = readLayer(fields);
   settings.attends = fields.text("op") != "feed_forward";
-  const json *over = fields.find("over");
-  if (!over || !over->is_array()) {
-    return over ? layer(settings, path, x, {stream(fields.text("over"), fields)})
-                : layer(settings, path, x);
-  }
-  settings.groups = readSources(fields, settings.mask);
   std::vector<size_t> sources;
-  for (const HeadGroup &group : settings.groups) {
-    sources.push_back(stream(group.stream, fields));
+  if (const json over = fields.get("over", json::array()); !over.is_array()) {
+    sources = {stream(fields.text("over"), fields)};
+  } else if (fields.find("over")) {
+    settings.groups = readSources(fields, settings.mask);
+    for (const HeadGroup &group : settings.groups) {
+      sources.push_back(stream(group.stream, fields));
+    }
   }
   return layer(settings, path, x, sources);
 }

@@ -233,8 +233,6 @@ size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
   bool isHead = fields.text("op") == "head";
   fields.need(isHead || lossRows.emplace(fields.text("name"), x).second,
               "a name that no other loss has");
-  hasDropout(fields, "label_smoothing");
-  dropout |= fields.isSet("weights", "") || (isHead && fields.isSet("target", ""));
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
   size_t row = k > 1 ? repeat("upsample", path, x, k) : x;
   row = by > 0 ? shift(path, by, false, row) : row;
@@ -297,7 +295,7 @@ ModelGraph Deriver::run() {
     }
   }
   axis.clear();
-  Fields(getDefaults(spec), nullptr, "defaults").needKeys(layerKeys);
+  Fields(defaults, nullptr, "defaults").needKeys(layerKeys);
   const json &stages = spec["stages"];
   for (size_t i = 0; i < stages.size(); ++i) {
     std::string path = "stages." + std::to_string(i);
@@ -319,13 +317,13 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
   const DerivedStage &row = known->second;
   bool isLayered = row.traits & Layered;
   own.needKeys("op frozen share " + row.keys + (isLayered ? " " + layerKeys : ""));
-  json whole = stage; // with the defaults of a block's own keys
-  for (const auto &[key, value] : getDefaults(spec).items()) {
-    if ((row.traits & Block) && Fields::hasWord(row.keys, key) && !whole.contains(key)) {
-      whole[key] = value;
+  json inherited = json::object(); // a block has only those of its own keys
+  for (const auto &[key, value] : defaults.items()) {
+    if (isLayered || ((row.traits & Block) && Fields::hasWord(row.keys, key))) {
+      inherited[key] = value;
     }
   }
-  Fields fields(whole, isLayered ? &getDefaults(spec) : nullptr, path);
+  Fields fields(stage, &inherited, path);
   size_t input = stage.contains("from") ? stream(own.text("from"), own) : previous;
   bool isRelative = isLayered && readLayer(fields).isXl;
   own.need(op == "embedding" || !graph.values[input].isGiven ||
@@ -418,11 +416,6 @@ std::vector<Model> certify::deriveModels(const std::string &text) {
     if (factor < 0 || (factor == 0 && !models.empty())) {
       return models;
     }
-    Deriver evaluate(chosen, false);
-    models.push_back({{}, evaluate.run(), std::nullopt, factor});
-    models.back().inputs = evaluate.listInputs();
-    if (evaluate.trainsOtherwise()) {
-      models.back().train = Deriver(chosen, true).run();
-    }
+    models.push_back({Deriver(chosen, false).run(), Deriver(chosen, true).run(), factor});
   }
 }
