@@ -57,7 +57,7 @@ static bool readsSegments(Operation *stage) {
     return !layers.getScales();
   }
   return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ProjectOp, RecurrenceOp, DropoutOp, ShortenOp,
-             UpsampleOp, BoundariesOp, AttendOp>(stage);
+             UpsampleOp, BoundariesOp, AttendOp, ContrastOp>(stage);
 }
 
 LogicalResult spec::verifyAxis(Operation *stage, Value input) {
