@@ -9,7 +9,7 @@ using namespace sluice;
 Operation *sluice::createStage(OpBuilder &builder, Location location, StringRef word,
                                ValueRange operands, ArrayRef<NamedAttribute> attributes) {
   OperationState state(location, ("spec." + word).str(), operands, TypeRange(), attributes);
-  bool hasResult = word != "head" && word != "loss";
+  bool hasResult = word != "head" && word != "loss" && word != "contrast";
   if (hasResult) { // any type; computeResultType() replaces it
     state.addTypes(builder.getNoneType());
   }

@@ -53,11 +53,13 @@ static json::Array getNames(spec::ModelOp model) {
   return names;
 }
 
-/// Returns one origin of each stage whose rows @predict computes.
+/// Returns one origin of each stage whose rows @predict computes, or @evaluate without a head.
 static SmallVector<OriginAttr> listComputed(ModuleOp imported) {
   SmallVector<OriginAttr> computed;
   llvm::StringSet<> stages;
-  for (Operation &op : imported.lookupSymbol<func::FuncOp>("predict").getBody().front()) {
+  auto function = imported.lookupSymbol<func::FuncOp>("predict");
+  function = function ? function : imported.lookupSymbol<func::FuncOp>("evaluate");
+  for (Operation &op : function.getBody().front()) {
     OriginAttr origin = getOrigin(&op);
     bool hasRows = op.getNumResults() > 0 && isa<SequenceType>(op.getResult(0).getType());
     if (origin && hasRows && stages.insert(origin.getStage()).second) {
@@ -96,7 +98,7 @@ static json::Array getStreams(spec::ModelOp expanded, ModuleOp imported) {
     if (type.getAxis() != spec::AxisKind::tokens) {
       stream["rows"] = stringifyAxisKind(type.getAxis());
       stream["of"] = type.getName().getValue();
-    } else if (isa<spec::HeadOp, spec::LossOp, spec::BoundariesOp>(stage)) {
+    } else if (isa<spec::HeadOp, spec::LossOp, spec::ContrastOp, spec::BoundariesOp>(stage)) {
       stream["rows"] = "none";
     } else if (Operation *other = imported ? findComputed(stage, computed) : stage;
                other != stage) {
@@ -196,7 +198,8 @@ bool driver::trainsOnTokens(ModuleOp imported) {
     losses = weighted.getInputs().front();
   }
   auto head = losses.getDefiningOp<CrossEntropyOp>();
-  return !head || (head.getSmoothing().isZero() && head.getTarget().empty());
+  bool chooses = head && isa<SequenceType>(head.getWeight().getType()); // a contrast
+  return !chooses && (!head || (head.getSmoothing().isZero() && head.getTarget().empty()));
 }
 
 std::optional<spec::Diagnostic>

@@ -97,7 +97,7 @@ std::string resultText(spec::ModelOp model, Operation *last) {
   spec::StreamType stream = getStream(last);
   int64_t factor = stream.getFactor(), rows = model.countRows(stream);
   std::string scale = std::to_string(factor);
-  if (isa<spec::LossOp>(last)) {
+  if (isa<spec::LossOp, spec::ContrastOp>(last)) {
     return "- reads scale factor " + scale + "\n- result " + code(shapeText({batch, context})) +
            " = [batch, context] nats\n";
   }

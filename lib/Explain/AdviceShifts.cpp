@@ -158,7 +158,7 @@ static spec::SourceLocation findNumber(Operation *op, const ParsedSpec *spec) {
   spec::SourceLocation place = getOpLocation(op);
   if (spec) {
     for (Operation &stage : spec->getModel().getBody().getOps()) {
-      if (isa<spec::HeadOp, spec::LossOp>(stage) && isAt(&stage, "", place)) {
+      if (isa<spec::HeadOp, spec::LossOp, spec::ContrastOp>(stage) && isAt(&stage, "", place)) {
         return getKeyPlace(&stage, "shift");
       }
     }

@@ -146,8 +146,9 @@ std::vector<CausalStep> sluice::getSteps(FoundLeak &leak) {
     }
   }
   int64_t row = leak.witness.row;
-  bool isOther = getOriginPart(leak.loss) == "loss";
-  steps.push_back({getOpLocation(leak.loss), isOther ? "loss" : "head", row, row});
+  std::string part = getOriginPart(leak.loss).str();
+  bool isOther = part == "loss" || part == "contrast";
+  steps.push_back({getOpLocation(leak.loss), isOther ? part : "head", row, row});
   return steps;
 }
 

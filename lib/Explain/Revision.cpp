@@ -40,7 +40,7 @@ bool Revision::setShift(const spec::SourceLocation &place, int64_t by) {
       found = true;
     };
     llvm::TypeSwitch<Operation *>(&stage)
-        .Case<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::HourglassOp>(set)
+        .Case<spec::ShiftOp, spec::HeadOp, spec::LossOp, spec::ContrastOp, spec::HourglassOp>(set)
         .Default([](Operation *) {});
   }
   return found;
@@ -120,9 +120,12 @@ static void replaceInSequence(Value replaced, Value value) {
 
 void Revision::addLayerAfter(StringRef stage, bool tokens) {
   spec::ModelOp model = spec.getModel();
-  auto head = *model.getBody().getOps<spec::HeadOp>().begin();
+  Operation *head = nullptr; // the last stage
+  for (auto each : model.getBody().getOps<spec::StageInterface>()) {
+    head = each;
+  }
   Operation *before = getStage(model, stage);
-  Value input = before ? Value(before->getResult(0)) : Value(head.getInput());
+  Value input = before ? Value(before->getResult(0)) : head->getOperand(0);
   OpBuilder builder(getContext());
   before ? builder.setInsertionPointAfter(before) : builder.setInsertionPoint(head);
   auto integer = [&](StringRef key, int64_t value) {
@@ -136,7 +139,7 @@ void Revision::addLayerAfter(StringRef stage, bool tokens) {
   if (tokens) { // a projection joins streams of any two widths
     Value embedded = (*model.getBody().getOps<spec::EmbeddingOp>().begin()).getResult();
     Operation *project =
-        createStage(builder, head.getLoc(), "project", {made, embedded}, {path(0)});
+        createStage(builder, head->getLoc(), "project", {made, embedded}, {path(0)});
     made = project ? project->getResult(0) : made;
   }
   auto width = static_cast<int64_t>(model.getWidth());

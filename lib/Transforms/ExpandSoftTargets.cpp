@@ -55,7 +55,10 @@ struct ExpandSoftTargetsPass : sluice::impl::ExpandSoftTargetsBase<ExpandSoftTar
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       for (auto loss : llvm::to_vector(func.getOps<CrossEntropyOp>())) {
-        if (!loss.getTarget().empty()) {
+        if (isa<SequenceType>(loss.getWeight().getType())) { // the losses of another op
+          loss.getLosses().replaceAllUsesWith(loss.getWeight());
+          loss.erase();
+        } else if (!loss.getTarget().empty()) {
           expand(loss);
         }
       }

@@ -185,6 +185,34 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
   }
 }
 
+} // namespace
+
+void checkPredicts(const Plan &plan, const std::string &artifact) {
+  if (!plan.entries.contains("predict")) {
+    throw UserError(artifact +
+                    ": expected a model that predicts tokens, found one that ends in a contrast, "
+                    "which chooses rows; give its weights to a model with a head, as \"train "
+                    "--weights FILE --match NAMES\" does");
+  }
+}
+
+namespace {
+
+/// Removes the numbers of bytes, characters and words if the loss is not the loss of the text.
+void dropUnits(EvaluationResult &result, const Plan &plan) {
+  if (plan.entries.contains("predict")) {
+    return;
+  }
+  for (FileScore &file : result.files) {
+    file.bytes.reset();
+    file.characters.reset();
+  }
+  result.bytes.reset();
+  result.characters.reset();
+  result.words = 0;
+  result.noCharacters = "the model chooses rows, and predicts no text";
+}
+
 /// Counts the bytes, characters and words of the tokens [from, to) of a text with a tokenizer.
 void addEncodedUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, int64_t from,
                      int64_t to, const ModelFacts &model) {
@@ -269,7 +297,12 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                           const EvaluationOptions &given,
                           const std::function<void(double)> &progress, const NumberSink &losses) {
   const ModelFacts &model = executor.plan().model;
-  EvaluationOptions options = complete(given, model);
+  EvaluationOptions wanted = given;
+  if (!executor.plan().entries.contains("predict") && wanted.stride == 0) {
+    int64_t window = wanted.window == 0 ? model.context : wanted.window;
+    wanted.stride = std::max<int64_t>(window - model.first, 1); // no row is a candidate twice
+  }
+  EvaluationOptions options = complete(wanted, model);
   EvaluationResult result;
   result.first = model.first;
   result.window = options.window;
@@ -322,6 +355,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                     " to evaluate, found fewer; give a longer file");
   }
   judgeCharacters(result, model);
+  dropUnits(result, executor.plan());
   addMeans(executor, sums, options.labels, result);
   requireFinite(result);
   return result;
@@ -384,6 +418,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   }
   result.bytes = bytes;
   judgeCharacters(result, executor.plan().model);
+  dropUnits(result, executor.plan());
   addMeans(executor, sums, nullptr, result);
   requireFinite(result);
   return result;

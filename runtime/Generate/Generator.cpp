@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 
 #include "sluice/Runtime/Tokenizer/Tokenizer.h"
 #include "sluice/Support/Error.h"
@@ -412,6 +413,7 @@ std::vector<int32_t> toTokens(std::string_view text) {
 
 void checkContinues(const Executor &executor, std::span<const int32_t> prompt,
                     const std::string &unit) {
+  checkPredicts(executor.plan(), executor.artifact().path());
   const ModelFacts &model = executor.plan().model;
   if (model.group > 1) {
     throw UserError(executor.artifact().path() +

@@ -145,4 +145,24 @@ sed 's/"name": "bag"/"name": "next"/' "$spec" > "$work/named.json"
 exits 2 "the head's name is reserved" "$sluice" check "$work/named.json"
 cp "$work/err" "$work/message"
 succeeds "and the message says so" grep -q 'the head.s loss' "$work/message"
+
+# A model that ends in a loss among rows: bitwise resumed, with candidates of further texts; it predicts no token.
+spec=$root/models/tiny/contrast.json
+succeeds "contrast: compile" "$sluice" compile "$spec" -t cpu-avx2 -o "$work/rows.sla"
+train=("$sluice" train "$work/rows.sla" --cpu-target cpu-avx2 --data "$work/training.txt")
+succeeds "contrast: train" "${train[@]}" --out "$work/rows" --steps 6
+holds "has a loss without bits" 'f[0][-1]["loss"] > 0 and "bits_per_byte" not in f[0][-1]' "$work/rows/metrics.jsonl"
+succeeds "contrast: train in two parts" "${train[@]}" --out "$work/parts" --steps 3
+succeeds "contrast: resume" "${train[@]}" --out "$work/parts" --steps 6 --resume
+succeeds "has the same weights" cmp "$work/rows/checkpoints/6/weights.safetensors" "$work/parts/checkpoints/6/weights.safetensors"
+scored=("$work/rows.sla" --cpu-target cpu-avx2 --weights "$work/rows")
+succeeds "contrast: eval" "$sluice" eval "${scored[@]}" --data "$work/held-out.txt" --json
+holds "names the batch, and has no bits per byte" \
+  'f[0]["bits_per_byte"] is None and "its own batch of at most 4 windows" in f[0]["protocol"] and f[0]["stride"] == 28' "$work/out"
+exits 2 "contrast: generate" "$sluice" generate "${scored[@]}" --prompt "a longer prompt"
+cp "$work/err" "$work/printed"
+succeeds "is rejected" grep -q 'expected a model that predicts tokens, found one that ends in a contrast' "$work/printed"
+exits 2 "contrast: logits" "$sluice" logits "${scored[@]}" --data "$work/held-out.txt" -o "$work/rows.npy"
+cp "$work/err" "$work/printed"
+succeeds "are rejected" grep -q 'expected a model that predicts tokens, found one that ends in a contrast' "$work/printed"
 finish

@@ -334,6 +334,10 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
     for (int64_t q = 0; q < positions(labels.getTokens()); ++q) {
       add(result, at(labels.getTokens(), q));
     }
+  } else if (auto contrast = dyn_cast<ContrastOp>(op)) { // every row is a candidate
+    for (int64_t q = 0; q < positions(contrast.getCandidates()); ++q) {
+      add(result, at(contrast.getCandidates(), q));
+    }
   }
   std::set<unsigned> used;
   auto map = dyn_cast<MapOp>(op);

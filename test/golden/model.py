@@ -105,13 +105,15 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
                            "embedding": None}.get(stage["op"], coarse)
             if op == "boundaries":
                 self.cuts[stage["name"]] = self.coarse
+            if op == "contrast":
+                stage = {**stage, "of": self.coarse}
             if op == "attend":  # from segments, or over them
                 stage = {**stage, "asks": self.coarse is not None}
             if "name_input" in stage:
                 self.widths[stage["name_input"]] = self.width
             self.declare(prefix, stage)
             self.stages.append((prefix, {**stage, "reads": self.width}))
-            if op in ("loss", "boundaries"):  # whose result is unused
+            if op in ("loss", "boundaries", "contrast"):  # whose result is unused
                 self.width = width
                 return
             if stage.get("method") == "stack":
@@ -481,6 +483,9 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
             if other.factor != source.factor:
                 raise ValueError("add joins streams of one scale")
             x = x + other.rows()
+        elif op == "contrast":
+            self.others = self.others + stage.get("factor", 1) * self.contrast(stage, x, streams[stage["candidates"]].rows(), source.factor)
+            return source
         elif op in ("head", "loss"):
             table = self.embedding if stage.get("tied", False) else prefix + "weight"
             logits = F.linear(x, self.weights[table], self.weights.get(prefix + "bias"))
@@ -521,6 +526,26 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
         if method == "mean":
             return sums / degrees[:, :, None] @ x
         return sums / (degrees[:, :, None] * degrees[:, None, :]).sqrt() @ x
+
+    def contrast(self, stage, s, v, factor):
+        """-log softmax over all rows v of the batch at row j + 1 for row j of s. Of groups a mean with the tokens of group j + 1 as
+        weights; of segments the mean over texts of the mean over a text's segments."""
+        batch, rows = s.shape[:2]
+        scored, counts = batch // (stage.get("extra_batches", 0) + 1), torch.full((batch,), rows)
+        if stage["of"]:
+            counts = torch.tensor([len(ends) for ends in self.ends[stage["of"]]])
+        valid = torch.arange(rows) < counts[:, None]
+        products = torch.einsum("bpd,cqd->bpcq", s, v).masked_fill(~valid, -math.inf).flatten(2)
+        losses = -F.log_softmax(products, 2)
+        total, shift = 0, stage.get("shift", factor - 1)
+        for b in range(scored):
+            own = [losses[b, j, b * rows + j + 1] for j in range(counts[b] - 1)]
+            groups = [(t - shift - 1) // factor for t in range(shift + 1, self.context)]
+            if stage["of"]:
+                total = total + sum(own) / max(len(own), 1)
+            else:
+                total = total + sum(own[j] for j in groups if j < len(own)) / len(groups)
+        return total / scored
 
     def ask(self, loss, logits):
         """Stores the logits of a loss for boundaries; predictors that waited for them learn."""

@@ -42,6 +42,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
                       "threshold rise spike top epsilon window document_end ratio mode longest from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
       {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::score, Aside | OfTokens}},
+      {"contrast", {"name factor candidates shift extra_batches from", &D::score, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing target weights shift first from", &D::score, OfTokens}},
     };
     // clang-format on
@@ -255,15 +256,20 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
   return with || activated ? make("map", path + ".project", terms) : terms[0];
 }
 
-/// Row t reads group (t - shift) div k. Rows that are not scored must satisfy the theorem too.
+/// Row t reads group (t - shift) div k, or the last closed segment. Rows that are not scored must
+/// satisfy the theorem too, and so must rows that choose among candidates, which are targets.
 size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
-  bool isHead = fields.text("op") == "head";
-  fields.need(isHead || lossRows.emplace(fields.text("name"), x).second,
+  std::string op = fields.text("op");
+  fields.need(op == "head" || lossRows.emplace(fields.get("name", "next"), x).second,
               "a name that no other loss has");
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
-  size_t row = k > 1 ? repeat("upsample", path, x, k) : x;
+  size_t row = op == "contrast" ? stored(path + ".rows", x) : x;
+  if (graph.values[x].segments) {
+    row = spread(path + ".spread", fields, row, cutsAt[*graph.values[x].segments]);
+  }
+  row = k > 1 ? repeat("upsample", path, row, k) : row;
   row = by > 0 ? shift(path, by, false, row) : row;
-  graph.losses.push_back({path + (isHead ? ".head" : ".loss"), row});
+  graph.losses.push_back({path + "." + op, row});
   return x;
 }
 
@@ -329,7 +335,9 @@ ModelGraph Deriver::run() {
     Fields own(stages[i], nullptr, path);
     std::string op = own.text("op");
     bool embeds = op == "embedding" && !stages[i].contains("input");
-    own.need((i > 0 || embeds) && (op == "head") == (i + 1 == stages.size()),
+    own.need((i > 0 || embeds) &&
+                 (op == "head" || (i > 0 && op == "contrast" && i + 1 == stages.size())) ==
+                     (i + 1 == stages.size()),
              "an embedding first and a head last");
     previous = stage(stages[i], path, previous);
   }

@@ -70,6 +70,16 @@ template <typename Number> nlohmann::ordered_json orNull(const std::optional<Num
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json();
 }
 
+/// Describes how tokens, or rows of a model that ends in a contrast, were scored.
+std::string describeScoring(const EvaluationResult &result, const Executor &executor) {
+  const Plan &plan = executor.plan();
+  return describeProtocol(result) +
+         (plan.entries.contains("predict")
+              ? ""
+              : "; a row chooses among the rows of its own batch of at most " +
+                    std::to_string(plan.model.batch) + " windows");
+}
+
 nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &flags,
                               const HeldOut &scored, const Executor &executor,
                               const Path &weights) {
@@ -84,7 +94,7 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"bytes", orNull(result.bytes)},
                                  {"window", result.window},
                                  {"stride", result.stride},
-                                 {"protocol", describeProtocol(result)},
+                                 {"protocol", describeScoring(result, executor)},
                                  {"skipped_files", scored.skippedFiles().size()},
                                  {"leak_allowed", executor.plan().verdict != "proved"},
                                  {"proof", executor.plan().verdict},
@@ -137,6 +147,12 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
                 << showPath(file.file.native()) << "\n";
     }
     std::cout << format("all %zu files:\n", result.files.size());
+  }
+  if (!executor.plan().entries.contains("predict")) {
+    std::cout << format("nats per row    %.4f\nscored tokens   %lld\n",
+                        result.nats / static_cast<double>(result.tokens),
+                        static_cast<long long>(result.tokens));
+    return;
   }
   std::cout << format("bits per token  %.4f\n", result.bitsPerToken())
             << (result.bytes
@@ -321,7 +337,7 @@ void runEval(const EvalFlags &flags) {
     return;
   }
   std::cout << "weights         " << showPath(weights.native()) << "\nprotocol        "
-            << describeProtocol(result) << std::endl;
+            << describeScoring(result, *executor) << std::endl;
 }
 
 } // namespace

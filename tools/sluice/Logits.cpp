@@ -103,6 +103,7 @@ void runLogits(const LogitsFlags &flags) {
                joinPaths({{flags.artifact, flags.weights, flags.data}, flags.inputs}), flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   const ModelFacts &model = artifact->plan().model;
+  checkPredicts(artifact->plan(), flags.artifact);
   if (std::unique_ptr<ItemSource> lines = openLines(flags, artifact->plan())) {
     for (const std::string &note : lines->notes()) {
       printNotice(note);

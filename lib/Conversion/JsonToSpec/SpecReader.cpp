@@ -275,9 +275,10 @@ void SpecReader::checkOrder(const ObjectInfo &stage, const Fields &fields, size_
                             size_t count) const {
   bool isFirst = index == 0, isLast = index + 1 == count;
   bool isOfTokens = stage.word == "embedding" && !fields.find("input");
-  if ((isFirst && !isOfTokens) || isLast != (stage.word == "head")) {
+  bool isEnd = stage.word == "head" || (isLast && stage.word == "contrast");
+  if ((isFirst && !isOfTokens) || isLast != isEnd) {
     std::string expected = isFirst  ? "an embedding of the tokens as the first stage"
-                           : isLast ? "a head as the last stage"
+                           : isLast ? "a head, or a contrast, as the last stage"
                                     : "only the last stage to be a head";
     fields.fail(fields.position("op"), "expected " + expected + ", found " + quote(stage.word) +
                                            " as stage " + std::to_string(index + 1) + " of " +

@@ -43,11 +43,10 @@ private:
 
 } // namespace
 
-/// Creates the rows that are scored, on the tokens' scale: row t reads group (t - shift) div f and
-/// is scored against token t + 1. So a group predicts the bag of its next f tokens.
-template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
-  int64_t shift = op.getShiftOrDefault();
-  SequenceType type = c.getSequence(1, c.getWidth(), cast<SequenceType>(x.getType()).getElement());
+/// Creates rows on the tokens' scale from groups of f: row t reads group (t - shift) div f.
+static Value createTokenRows(StageContext &c, Value x, int64_t shift) {
+  auto groups = cast<SequenceType>(x.getType());
+  SequenceType type = c.getSequence(1, groups.getWidth(), groups.getElement());
   if (c.getFactor() > 1) {
     c.setName("upsample");
     x = UpsampleOp::create(c.b, type, x, c.getFactor());
@@ -57,6 +56,12 @@ template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
     x = c.createShift(x, shift);
   }
   return x;
+}
+
+/// Creates the rows that are scored, on the tokens' scale: row t is scored against token t + 1. So
+/// a group predicts the bag of its next f tokens.
+template <typename Op> Value LossConversion<Op>::createScoredRows(Value x) {
+  return createTokenRows(c, x, op.getShiftOrDefault());
 }
 
 /// Creates the losses of rows from the first scored row on. A head is always evaluated against the
@@ -112,7 +117,93 @@ static Value convertHead(StageContext &c, spec::HeadOp op) {
   return c.purpose == Purpose::Predict ? head.createLogits(x) : head.addTerm(x);
 }
 
+/// Creates rows in the type of the factors of products.
+static Value createFactor(StageContext &c, Value x, StringRef part) {
+  auto type = cast<SequenceType>(x.getType());
+  if (type.getElement() == c.computeType) {
+    return x;
+  }
+  c.setName(part);
+  type = SequenceType::get(c.b.getContext(), type.getScale(), type.getWidth(), c.computeType);
+  return c.createMap(type, x, [](ArrayRef<ScalarValue> v) { return v[0]; });
+}
+
+/// Creates the rows of closed segments, each at the tokens that follow it, the losses of segments
+/// against the next ones, and their means over each text.
+static std::pair<Value, Value> createSegmentContrast(StageContext &c, Value rows, Value factor,
+                                                     Value candidates, int64_t parts) {
+  const Segmentation &of = c.segmentations.at(getSegmentsName(c.type));
+  c.setName("spread");
+  SequenceType finer = c.getTokenSequence(c.getWidth());
+  finer = SequenceType::get(c.b.getContext(), finer.getScale(), finer.getWidth(),
+                            cast<SequenceType>(rows.getType()).getElement());
+  Value scored = SpreadSegmentsOp::create(c.b, finer, rows, of.counts, of.ends, /*by=*/1);
+  c.setName("ones");
+  Value ones = c.createConstants(of.bits, 1);
+  c.setName("closed");
+  Value closed =
+      SelectSegmentsOp::create(c.b, withScale(c, of.bits, rows), ones, of.counts, of.ends);
+  c.setName("losses");
+  SequenceType number = c.getSequence(1, 0, c.b.getF32Type());
+  Value losses = sluice::ContrastOp::create(c.b, number, factor, candidates, closed, parts);
+  c.setName("next");
+  Value next = c.materialize("next", c.createShift(c.createRepeated(losses, closed), 1));
+  c.setName("mean");
+  auto createTotal = [&](Value x) {
+    return c.createColumnSum(TotalOp::create(c.b, x.getType(), x));
+  };
+  Value sum = createTotal(createTokenNumbers(c, next)), count = createTotal(of.bits);
+  return {scored, c.createMap({sum, count}, [&](ArrayRef<ScalarValue> v) {
+            ScalarValue one = c.createNumber(1); // the first segment has no loss
+            return v[0] * c.createNumber(static_cast<double>(parts)) / max(v[1] - one, one);
+          })};
+}
+
+/// Creates the rows of groups that score tokens, and the losses of groups against the next ones,
+/// each at the tokens of the next group.
+static std::pair<Value, Value> createGroupContrast(StageContext &c, spec::ContrastOp op, Value rows,
+                                                   Value factor, Value candidates, int64_t parts) {
+  int64_t shift = op.getShiftOrDefault();
+  Value scored = createTokenRows(c, rows, shift);
+  c.setName("losses");
+  SequenceType number = c.getSequence(c.getFactor(), 0, c.b.getF32Type());
+  Value losses = sluice::ContrastOp::create(c.b, number, factor, candidates, Value(), parts);
+  c.setName("column");
+  SequenceType column = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
+  losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), shift + 1);
+  c.setName("scaled");
+  losses = c.createMap(losses, [&](ArrayRef<ScalarValue> v) {
+    return v[0] * c.createNumber(static_cast<double>(parts));
+  });
+  return {scored, c.createColumnSum(losses)};
+}
+
+/// Creates losses against rows of a stream, and declares that these rows score the next token: no
+/// row may read a token of its target. The texts that only give candidates have losses of 0.
+static Value convertContrast(StageContext &c, spec::ContrastOp op) {
+  Value x = c.getValue(op.getInput());
+  if (c.purpose == Purpose::Predict) {
+    return x;
+  }
+  Value rows = c.materialize("rows", x),
+        candidates = c.materialize("candidates", c.getValue(op.getCandidates()));
+  Value factor = createFactor(c, rows, "rows.factor");
+  candidates = createFactor(c, candidates, "candidates.factor");
+  bool isTrained = c.purpose == Purpose::Train;
+  int64_t parts = isTrained ? static_cast<int64_t>(op.getExtraBatches()) + 1 : 1;
+  bool hasSegments = c.type.getAxis() == spec::AxisKind::segments;
+  auto [scored, losses] = hasSegments ? createSegmentContrast(c, rows, factor, candidates, parts)
+                                      : createGroupContrast(c, op, rows, factor, candidates, parts);
+  c.setName("contrast");
+  int64_t first = hasSegments ? 0 : op.getShiftOrDefault() + 1;
+  losses = CrossEntropyOp::create(c.b, losses.getType(), scored, losses, c.getTokens(), Value(), 1,
+                                  first, llvm::APFloat(0.0F), "");
+  c.terms.push_back({losses, op.getLossName().str(), op.getFactor(), first});
+  return losses;
+}
+
 void spec_to_sluice::populateLossConversions(StageConversions &conversions) {
   conversions.add(convertLoss);
   conversions.add(convertHead);
+  conversions.add(convertContrast);
 }

@@ -61,6 +61,7 @@ static bool trainsOtherwise(Operation &stage) {
       .Case([](spec::HeadOp op) {
         return op.getLabelSmoothing() > 0 || op.getTarget() || op.getWeights();
       })
+      .Case([](spec::ContrastOp op) { return op.getExtraBatches() > 0; })
       .Case([](spec::LossOp op) { return op.getLabelSmoothing() > 0 || op.getWeights(); })
       .Case([&](spec::BoundariesOp op) {
         return (op.getPredictor() && !op.getRule()) || isMoving(op.getRatio()) ||
@@ -197,7 +198,9 @@ OwningOpRef<ModuleOp> sluice::convertSpecToSluice(spec::ModelOp model) {
   addParameters(b, model);
   addTables(b, model);
   addFunction(b, model, conversions, "evaluate", Purpose::Evaluate);
-  addFunction(b, model, conversions, "predict", Purpose::Predict);
+  if (!model.getBody().getOps<spec::HeadOp>().empty()) {
+    addFunction(b, model, conversions, "predict", Purpose::Predict);
+  }
   if (llvm::any_of(model.getBody().getOps(), trainsOtherwise)) {
     addFunction(b, model, conversions, "train", Purpose::Train);
   }

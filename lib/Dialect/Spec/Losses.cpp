@@ -104,20 +104,84 @@ int64_t LossOp::getShiftOrDefault() {
   return getShift().value_or(getStream(getInput()).getFactor() - 1);
 }
 int64_t LossOp::getFirstOrDefault() { return getFirst().value_or(getShiftOrDefault()); }
+/// Verifies the name of a loss that does not end the model.
+static LogicalResult verifyName(Operation *op, StringRef name) {
+  bool isWord = llvm::all_of(
+      name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+  if (!isWord || name == mainLossName) {
+    return emitKeyError(op, "name")
+           << "expected lower-case letters, digits and underscores for \"name\", and not \""
+           << mainLossName << "\", which is the head's loss, found " << quote(name)
+           << "; choose another";
+  }
+  return success();
+}
+
 LogicalResult LossOp::verify() {
   if (getBag()) { // the top_down has its name and first row
     return verifyAxis(*this, getInput());
   }
-  bool isWord = llvm::all_of(getName(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
-  if (!isWord || getName() == mainLossName) {
-    return emitKeyError(*this, "name")
-           << "expected lower-case letters, digits and underscores for \"name\", and not \""
-           << mainLossName << "\", which is the head's loss, found " << quote(getName())
-           << "; choose another";
-  }
-  return verifyHead(*this);
+  return failure(failed(verifyName(*this, getName())) || failed(verifyHead(*this)));
 }
 Type LossOp::computeResultType() { return {}; }
 void LossOp::setDerivedDefaults() {}
+
+int64_t ContrastOp::getShiftOrDefault() {
+  return getShift().value_or(getStream(getInput()).getFactor() - 1);
+}
+StringRef ContrastOp::getLossName() { return getName().value_or(mainLossName); }
+
+LogicalResult ContrastOp::verify() {
+  ModelOp model = getModel(*this);
+  StreamType input = getStream(getInput()), candidates = getStream(getCandidates());
+  if (failed(verifyAxis(*this, getInput())) || failed(verifyAxis(*this, getCandidates())) ||
+      (getName() && failed(verifyName(*this, *getName())))) {
+    return failure();
+  }
+  if (input.getAxis() != candidates.getAxis() || input.getName() != candidates.getName() ||
+      input.getFactor() != candidates.getFactor()) {
+    return emitKeyError(*this, "candidates")
+           << "expected candidates on the scale of the stream that chooses among them, "
+           << describeStream(getInput()) << ", found " << describeStream(getCandidates())
+           << "; name a stream of the same rows";
+  }
+  if (input.getWidth() != candidates.getWidth()) {
+    return emitKeyError(*this, "candidates")
+           << "expected candidates of the stream's width of " << input.getWidth() << ", found "
+           << candidates.getWidth() << "; project one of them to the width of the other";
+  }
+  bool hasSegments = input.getAxis() == AxisKind::segments;
+  if (hasSegments && (getShift() || input.getFactor() != 1)) {
+    return emitKeyError(*this, "shift")
+           << "expected no shift, and no groups, of segments, whose last rows are known where they "
+              "end, found "
+           << (getShift() ? "a shift of " + std::to_string(*getShift())
+                          : "groups of " + std::to_string(input.getFactor()))
+           << "; leave it out, or contrast the segments";
+  }
+  if (BoundariesOp cut =
+          hasSegments ? model.findBoundaries(input.getName().getValue()) : BoundariesOp();
+      cut && (getStream(cut.getInput()).getAxis() != AxisKind::tokens ||
+              getStream(cut.getInput()).getFactor() != 1 || cut.beginsSegments())) {
+    return emitKeyError(*this, "candidates")
+           << "expected segments of the tokens whose bits end them, found segments of "
+           << describeStream(cut.getInput()) << (cut.beginsSegments() ? " that bits begin" : "")
+           << "; contrast others";
+  }
+  if (!hasSegments && getShiftOrDefault() + 1 >= static_cast<int64_t>(model.getLength())) {
+    return emitKeyError(*this, "shift") << "expected a shift below " << model.getLength() - 1
+                                        << ", so that a row within the context has a loss, found "
+                                        << getShiftOrDefault() << "; make the context larger";
+  }
+  auto parts = static_cast<int64_t>(getExtraBatches()) + 1;
+  if (static_cast<int64_t>(model.getBatch()) % parts != 0) {
+    return emitKeyError(*this, "extra_batches")
+           << "expected a \"batch\" that \"extra_batches\" + 1 = " << parts
+           << " divides, as the batch holds the texts that are scored and " << parts - 1
+           << " times as many that give candidates alone, found " << model.getBatch()
+           << "; write a multiple of " << parts;
+  }
+  return success();
+}
+Type ContrastOp::computeResultType() { return {}; }
+void ContrastOp::setDerivedDefaults() {}

@@ -58,7 +58,8 @@ static bool readsSegments(Operation *stage) {
     return !layers.getScales();
   }
   return isa<NormOp, FeedForwardOp, ShiftOp, AddOp, ClearOp, FitOp, PositionsOp, ProjectOp,
-             RecurrenceOp, DropoutOp, ShortenOp, UpsampleOp, BoundariesOp, AttendOp>(stage);
+             RecurrenceOp, DropoutOp, ShortenOp, UpsampleOp, BoundariesOp, AttendOp, ContrastOp>(
+      stage);
 }
 
 LogicalResult spec::verifyAxis(Operation *stage, Value input) {

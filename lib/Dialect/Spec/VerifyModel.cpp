@@ -28,6 +28,15 @@ static LogicalResult collectLosses(ModelOp model, Losses &losses) {
   for (auto head : model.getBody().getOps<HeadOp>()) {
     losses[mainLossName] = head;
   }
+  for (auto contrast : model.getBody().getOps<ContrastOp>()) {
+    bool isNew = losses.try_emplace(contrast.getLossName(), contrast).second;
+    if (!isNew || (!contrast.getName() && contrast->getNextNode() &&
+                   isa<StageInterface>(contrast->getNextNode()))) {
+      return emitKeyError(contrast, "name")
+             << "expected a name that no other loss has, found " << quote(contrast.getLossName())
+             << "; add \"name\", or choose another";
+    }
+  }
   return success();
 }
 
@@ -53,7 +62,8 @@ static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
               "add a \"predictor\", which learns such bits as labels, or name an earlier one";
   }
   auto loss = dyn_cast<LossOp>(asked);
-  int64_t shift = loss ? loss.getShiftOrDefault() : cast<HeadOp>(asked).getShiftOrDefault();
+  auto head = dyn_cast<HeadOp>(asked);
+  int64_t shift = loss ? loss.getShiftOrDefault() : head ? head.getShiftOrDefault() : 1;
   if (getStream(asked->getOperand(0)).getFactor() != 1 || shift > 0) {
     return emitKeyError(cut, "loss")
            << "expected a loss on the tokens' scale, without a shift, for \"loss\", found that of "
@@ -190,7 +200,8 @@ LogicalResult spec::verifyStageOrder(ModelOp model) {
            << "expected a model whose first stage is an embedding of the tokens, found another";
   }
   for (StageInterface stage : stages) {
-    if (isa<HeadOp>(stage) != (stage == stages.back())) {
+    bool isLast = stage == stages.back();
+    if (isa<HeadOp>(stage) != isLast && !(isLast && isa<ContrastOp>(stage))) {
       return emitError(getKeyLoc(stage, ""))
              << "expected a head as the last stage and nowhere else, found " << stage->getName();
     }

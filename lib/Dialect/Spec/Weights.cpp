@@ -287,6 +287,7 @@ template <typename Op> static void listHead(Op op, WeightList &list) {
 }
 void HeadOp::listWeights(WeightList &list) { listHead(*this, list); }
 void LossOp::listWeights(WeightList &list) { listHead(*this, list); }
+void ContrastOp::listWeights(WeightList &) {}
 
 //===----------------------------------------------------------------------===//
 // Maps, shifts and resampling

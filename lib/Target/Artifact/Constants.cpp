@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -164,6 +165,11 @@ std::vector<char> sluice::makeConstants(ModuleOp module, const MemoryPlan &memor
     if (StringRef(name).starts_with("constant:clipped.")) {
       std::vector<int32_t> rows = clipDistances(name, place.type);
       put(name.substr(name.find(':') + 1), rows.data(), rows.size() * sizeof(int32_t));
+    }
+    if (StringRef(name).starts_with("constant:places.")) {
+      std::vector<int32_t> places(cast<RankedTensorType>(place.type).getNumElements());
+      std::iota(places.begin(), places.end(), 0);
+      put(name.substr(name.find(':') + 1), places.data(), places.size() * sizeof(int32_t));
     }
     // One per length of an axis.
     if (StringRef(name).starts_with("constant:positions")) {

@@ -57,6 +57,8 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
   %16 = spec.attention %15, %15, %14, %10 {head_size = 4 : i64, heads = 2 : i64, key_value_heads = 1 : i64, path = "stages.16"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.loss{{.*}} : (!spec.stream<tokens, 8>) -> ()
   spec.loss %16 {factor = 5.000000e-01 : f64, name = "other", path = "stages.17"} : (!spec.stream<tokens, 8>) -> ()
+// CHECK: spec.contrast{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> ()
+  spec.contrast %16, %15 {extra_batches = 1 : i64, name = "rows", path = "stages.31", shift = 0 : i64} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> ()
 // CHECK: spec.head{{.*}} : (!spec.stream<tokens, 8>) -> ()
   spec.head %16 {path = "stages.18", tied = true} : (!spec.stream<tokens, 8>) -> ()
 }

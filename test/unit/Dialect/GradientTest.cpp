@@ -194,6 +194,13 @@ std::string softLoss(const std::string &more) {
          tokens + ") -> " + losses + " return %l : " + losses + " }";
 }
 
+/// Rows that choose among the rows of both texts.
+std::string contrast(const std::string &more) {
+  std::string number = "!sluice.seq<@s2, 0, f32>";
+  return "(%x: " + s2d4 + ", %v: " + s2d4 + ") -> " + number + " { %l = sluice.contrast %x, %v" +
+         more + " : (" + s2d4 + ", " + s2d4 + ") -> " + number + " return %l : " + number + " }";
+}
+
 std::string linearTwice() {
   return "(%x: " + s2d4 + ", %w: tensor<4x4xf32>, %b: tensor<4xf32>) -> " + s2d4 +
          " { %y = sluice.linear %x, %w, %b : (" + s2d4 + ", tensor<4x4xf32>, tensor<4xf32>) -> " +
@@ -463,6 +470,8 @@ std::vector<Case> cases() {
       {"losses_squared", differences, squaredLosses()},
       {"soft_loss", differences, softLoss("")},
       {"soft_loss_from_row_3", differences, softLoss(" {first = 3 : i64}")},
+      {"contrast", differences, contrast("")},
+      {"contrast_in_parts", differences, contrast(" {parts = 3 : i64}")},
       {"hourglass", differences, hourglass(3)},
       {"hourglass_shift_1", differences, hourglass(1)},
       {"shifted_repeat", differences, shiftedRepeat()},

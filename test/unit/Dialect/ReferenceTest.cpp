@@ -71,6 +71,36 @@ TEST(Scales, AverageOfAPartialGroupIsDividedByTheFactor) {
   EXPECT_EQ(run(f, {{1, 2, 3, 4, 5, 6}}, {.rows = 1, .length = 6}), (Doubles{2.5, 2.75}));
 }
 
+/// -log softmax over the candidates of all texts at the next row; the last row has no loss.
+TEST(Losses, ContrastChoosesAmongAllTexts) {
+  std::string number = "!sluice.seq<@s1, 0, f32>";
+  std::string f = "(%x: " + s1 + ", %v: " + s1 + ") -> " + number +
+                  " { %l = sluice.contrast %x, %v : (" + s1 + ", " + s1 + ") -> " + number +
+                  " return %l : " + number + " }";
+  Doubles x = {0.5, -1, 2}, v = {1, -2, 0.25};
+  Doubles one = run(f, {x, v}, {.rows = 1, .length = 3});
+  EXPECT_NEAR(one[0], 1 + std::log(std::exp(0.5) + std::exp(-1) + std::exp(0.125)), 1e-15);
+  EXPECT_NEAR(one[1], 0.25 + std::log(std::exp(-1) + std::exp(2) + std::exp(-0.25)), 1e-15);
+  EXPECT_EQ(one[2], 0);
+  auto twice = [](const Doubles &first, const Doubles &second) {
+    Doubles both = first;
+    both.insert(both.end(), second.begin(), second.end());
+    return both;
+  };
+  // A batch that holds each text twice has each candidate twice.
+  Doubles same = run(f, {twice(x, x), twice(v, v)}, {.rows = 2, .length = 3});
+  Doubles y = {3, 0, -0.75}, w = {-1, 0.5, 0.125};
+  Doubles two = run(f, {twice(x, y), twice(v, w)}, {.rows = 2, .length = 3});
+  Doubles turned = run(f, {twice(y, x), twice(w, v)}, {.rows = 2, .length = 3});
+  for (size_t p = 0; p < 2; ++p) {
+    EXPECT_NEAR(same[p], one[p] + std::log(2), 1e-14);
+    EXPECT_NEAR(same[p + 3], one[p] + std::log(2), 1e-14);
+    EXPECT_NEAR(two[p], turned[p + 3], 1e-14); // the order of candidates adds rounding alone
+    EXPECT_NEAR(two[p + 3], turned[p], 1e-14);
+    EXPECT_GT(two[p], one[p]);
+  }
+}
+
 TEST(Scales, MaximaIgnoreOutsideRows) {
   // Groups {., ., ., .}, {., -1, -2, -3} and {-4 ...}: nothing remains of the first, and -1 is the
   // maximum although outside rows read as zero elsewhere.

@@ -100,6 +100,59 @@ def Sluice_SoftLossBackwardOp : Sluice_BackwardOp<"soft_loss_backward", [FusesAs
                        "results)";
 }
 
+def Sluice_ContrastOp : Sluice_ForwardOp<"contrast", [FusesAs<"Alone">], ["getRemedy"]> {
+  let summary = "Losses of rows that choose the next row of another sequence among all its rows: "
+                "y[p] = log sum over c of exp(x[p] v[c]) - x[p] v[p + 1], in nats";
+  let description = [{
+    The sum is over the valid rows v[c] of all texts of the batch, the candidates; they have
+    gradients too. Row p has no loss, zero, if v[p + 1] is not valid. Rows of v whose number in
+    `valid` is 0 are not valid either. With `parts` n only rows of the first B / n texts of a batch
+    of B have losses; the other texts give candidates alone. A loss depends on other texts and on
+    later rows, so a prediction that uses it is rejected. The products are never stored.
+
+    Example:
+
+    ```mlir
+    %losses = sluice.contrast %x, %v
+        : (!sluice.seq<@patches, 8, f32>, !sluice.seq<@patches, 8, f32>)
+            -> !sluice.seq<@patches, 0, f32>
+    ```
+
+    Constraints:
+    - S-178: rows and candidates have one type, losses and `valid` are one f32 per row, and all
+      have one scale; `parts` is at least 1 and divides the batch.
+  }];
+  let arguments = (ins Sluice_Sequence:$rows, Sluice_Sequence:$candidates,
+                       Optional<Sluice_Sequence>:$valid,
+                       DefaultValuedAttr<I64Attr, "1">:$parts);
+  let results = (outs Sluice_Sequence:$losses);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Sluice_ContrastBackwardOp : Sluice_BackwardOp<"contrast_backward", [FusesAs<"Alone">]> {
+  let summary = "Gradients of `contrast` by its rows and its candidates, for a gradient per row";
+  let description = [{
+    With s[p, c] the softmax of the products of row p and g[p] its incoming gradient, dx[p] = g[p]
+    (sum over c of s[p, c] v[c] - v[p + 1]), and dv[c] is the sum over the rows p of all texts of
+    g[p] (s[p, c] - [c = p + 1]) x[p]. The products are computed again.
+
+    Example:
+
+    ```mlir
+    %dx, %dv = sluice.contrast_backward %x, %v, %g
+        : (!sluice.seq<@patches, 8, f32>, !sluice.seq<@patches, 8, f32>,
+           !sluice.seq<@patches, 0, f32>)
+            -> (!sluice.seq<@patches, 8, f32>, !sluice.seq<@patches, 8, f32>)
+    ```
+  }];
+  let arguments = (ins Sluice_Sequence:$rows, Sluice_Sequence:$candidates,
+                       Sluice_Sequence:$gradient, Optional<Sluice_Sequence>:$valid,
+                       DefaultValuedAttr<I64Attr, "1">:$parts);
+  let results = (outs Sluice_Sequence:$rows_gradient, Sluice_Sequence:$candidates_gradient);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+
 def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusesAs<"Rows">]> {
   let summary = "y[p] = the number of the current update, from 1, for every p";
   let description = [{

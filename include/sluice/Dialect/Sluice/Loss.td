@@ -15,6 +15,11 @@ def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusesAs<"Alone">,
     V]: `sluice-expand-soft-targets` expands such a loss to ops. They are not an SSA value, so only
     the loss can use them.
 
+    If `weight` is a sequence of one number per row, these are the losses: the op returns them, and
+    declares that they score the rows x[p], which may use no token after p + offset - 1. So the
+    losses of `sluice.contrast` are proved like others. `sluice-expand-soft-targets` replaces such
+    an op by its losses.
+
     Example:
 
     ```mlir
@@ -24,10 +29,12 @@ def Sluice_CrossEntropyOp : Sluice_ForwardOp<"cross_entropy", [FusesAs<"Alone">,
     ```
 
     Constraints:
-    - S-146: `target` is empty where the loss is differentiated or lowered
+    - S-146: `target` is empty and `weight` a tensor where the loss is differentiated or lowered
       (`sluice-expand-soft-targets`).
   }];
-  let arguments = (ins Sluice_Sequence:$input, AnyRankedTensor:$weight, Sluice_Sequence:$tokens,
+  let arguments = (ins Sluice_Sequence:$input,
+                       AnyTypeOf<[AnyRankedTensor, Sluice_Sequence]>:$weight,
+                       Sluice_Sequence:$tokens,
                        Optional<AnyRankedTensor>:$bias, I64Attr:$offset, DefaultValuedAttr<I64Attr,
                            "0">:$first,
                        DefaultValuedAttr<F32Attr, "0.0f">:$smoothing, DefaultValuedAttr<StrAttr,

@@ -112,7 +112,7 @@ def Spec_InputOp
                       "of edges: twice the context of the input \"on\"", "1", "536870911">,
            WordKey<"pattern", Spec_EdgePattern, ["chain", "random", "half"],
                    "edges that no file gives: between neighbours in the line, from each row or "
-                   "word to an earlier one, or half of all pairs; the seed and the line's number "
+                   "word to an earlier one, or half of all pairs; the seed and the line's tokens "
                    "draw them",
                    "none", "">,
            IntegerKey<"width", "numbers per row; a target has the vocabulary, a weight 1",

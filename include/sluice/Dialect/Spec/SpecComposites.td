@@ -5,7 +5,7 @@
 #ifndef SLUICE_SPEC_COMPOSITES_TD
 #define SLUICE_SPEC_COMPOSITES_TD
 
-include "sluice/Dialect/Spec/SpecStages.td"
+include "sluice/Dialect/Spec/SpecLosses.td"
 
 /// A stage that expands to other stages: lib/Conversion/ExpandComposites defines `expandNAME` for
 /// `Spec_NAMEOp`. Its result has the type of its input. With `checksKeys`,

@@ -36,6 +36,9 @@ struct FileScore {
   std::optional<double> bitsPerByte() const;
 };
 
+/// Throws UserError if the model ends in a loss among rows, and predicts no token.
+void checkPredicts(const Plan &plan, const std::string &artifact);
+
 struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // number of scored tokens

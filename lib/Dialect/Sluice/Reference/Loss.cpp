@@ -71,6 +71,11 @@ template <typename T, typename Op> static void defineLosses(Op op, Evaluator<T> 
 }
 
 template <typename T> static void evaluate(CrossEntropyOp op, Evaluator<T> &evaluator) {
+  if (isa<SequenceType>(op.getWeight().getType())) { // the losses of another op
+    evaluator.define(op.getLosses(),
+                     [&](int64_t b, int64_t p) { return evaluator.rowAt(op.getWeight(), b, p); });
+    return;
+  }
   defineLosses<T>(op, evaluator);
 }
 

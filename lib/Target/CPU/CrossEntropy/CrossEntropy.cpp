@@ -18,9 +18,10 @@ static ArrayRef<int64_t> getTensorShape(Value tensor) {
 // and every loaded element of the streamed factor is used in 96 operations of a matmul (at 118
 // Gflop/s, 5 GB/s). The block is narrower if it would leave fewer than eight items. 128 streamed
 // rows of scores (24 KB) stay in L1 while the second matmul reads them.
-LossShape::LossShape(Value input, Value weight, int64_t held, const Target &target)
-    : batch(getTensorShape(input)[0]), positions(getTensorShape(input)[1]),
-      width(getTensorShape(input)[2]), vocabulary(getTensorShape(weight)[0]) {
+LossShape::LossShape(Value input, Value weight, dispatch::DomainAttr domain, int64_t held,
+                     const Target &target)
+    : batch(domain.getBatch()), positions(domain.getPositions()), width(getTensorShape(input)[2]),
+      vocabulary(getTensorShape(weight)[0]) {
   constexpr int64_t wantedItems = 8, widest = 48, narrowest = 16;
   block = widest;
   while (block > narrowest && llvm::divideCeil(held, block) < wantedItems) {
@@ -35,7 +36,7 @@ LossShape::LossShape(Value input, Value weight, int64_t held, const Target &targ
 LossGenerator::LossGenerator(Operation *op, Value input, Value weight, Value tokens,
                              const Scoring &scoring, int64_t held, ModuleOp module, StringRef name,
                              const Target &target)
-    : target(target), shape(input, weight, held, target), scoring(scoring),
+    : target(target), shape(input, weight, scoring.domain, held, target), scoring(scoring),
       frame(op, module, name, target), e(frame.builder(), target.lanes), input(frame.buffer(0)),
       weight(frame.buffer(1)), tokens(frame.buffer(2)) {
   int64_t columns = llvm::divideCeil(shape.width, e.lanes) * e.lanes;
@@ -47,7 +48,11 @@ LossGenerator::LossGenerator(Operation *op, Value input, Value weight, Value tok
   }
   lengths = frame.lengths(scoring.domain.getFactor(), shape.positions);
   validLength = scoring.domain.getAxis() ? Value() : lengths.ofAll();
-  validRows = scoring.domain.getFactor() == 0 ? e.index(shape.batch) : frame.rows();
+  validRows = e.index(shape.batch);
+  if (scoring.domain.getFactor() != 0) { // the domain may have the first rows of the batch alone
+    bool isPart = shape.batch < getTensorShape(input)[0];
+    validRows = isPart ? e.min(frame.rows(), validRows) : frame.rows();
+  }
 }
 
 Value LossGenerator::isValid(Value row) {

@@ -36,7 +36,8 @@ struct LossShape {
   int64_t rows() const { return batch * positions; }
 
   /// `held`: number of rows (or tokens) that are divided into blocks.
-  LossShape(mlir::Value input, mlir::Value weight, int64_t held, const Target &target);
+  LossShape(mlir::Value input, mlir::Value weight, dispatch::DomainAttr domain, int64_t held,
+            const Target &target);
 
   int64_t factorBytes; ///< element size of rows and weights
 };

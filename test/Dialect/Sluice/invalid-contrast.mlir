@@ -1,0 +1,24 @@
+// Rows and candidates of one type, and parts that divide the batch.
+// RUN: sluice-opt %s -split-input-file -verify-diagnostics
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
+  sluice.axis @tokens
+  sluice.scale @s1 on @tokens factor 1
+  func.func @wide(%x: !sluice.seq<@s1, 5, f32>, %v: !sluice.seq<@s1, 4, f32>) {
+    // expected-error@+1 {{S-178: expected rows and candidates of one type, and one f32 per row on their scale, found '!sluice.seq<@s1, 5, f32>', '!sluice.seq<@s1, 4, f32>' and '!sluice.seq<@s1, 0, f32>'}}
+    %l = sluice.contrast %x, %v : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 4, f32>) -> !sluice.seq<@s1, 0, f32>
+    return
+  }
+}
+
+// -----
+
+module attributes {sluice.batch = 2 : i64, sluice.context = 9 : i64} {
+  sluice.axis @tokens
+  sluice.scale @s1 on @tokens factor 1
+  func.func @parts(%x: !sluice.seq<@s1, 5, f32>, %v: !sluice.seq<@s1, 5, f32>) {
+    // expected-error@+1 {{S-178: expected a number of parts that divides the batch of 2, found 3}}
+    %l = sluice.contrast %x, %v {parts = 3 : i64} : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 5, f32>) -> !sluice.seq<@s1, 0, f32>
+    return
+  }
+}
