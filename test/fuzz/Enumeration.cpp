@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
 #include "sluice/Dialect/Sluice/Labels.h"
+#include "sluice/Dialect/Sluice/Recurrence.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 #include <map>
 #include <numeric>
@@ -311,6 +312,16 @@ Computation Enumeration::compute(Operation *op, int64_t p) const {
       for (Value read :
            {Value(hashed.getKey()), Value(hashed.getValue()), Value(hashed.getBuckets())}) {
         add(result, at(read, q));
+      }
+    }
+    return result;
+  }
+  if (auto recurrence = dyn_cast<RecurrenceOp>(op)) { // the rows that are computed up to its own
+    bool isReversed = recurrence.getReversed();
+    int64_t end = isReversed ? positions(recurrence.getInputs().front()) : p + 1;
+    for (Value operand : op->getOperands()) {
+      for (int64_t q = isReversed ? p : 0; isa<SequenceType>(operand.getType()) && q < end; ++q) {
+        add(result, at(operand, q));
       }
     }
     return result;

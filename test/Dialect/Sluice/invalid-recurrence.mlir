@@ -63,3 +63,16 @@ func.func @reset_by_rows(%x: !sluice.seq<@s, 4, f32>) {
   } : (!sluice.seq<@s, 4, f32>, !sluice.seq<@s, 4, f32>) -> !sluice.seq<@s, 4, f32>
   return
 }
+
+// -----
+
+sluice.axis @t
+sluice.scale @s on @t factor 1
+func.func @no_input() {
+  // expected-error@+1 {{S-165: expected an input, found none}}
+  %h = sluice.recurrence {
+  ^bb0(%a: f32, %before: f32):
+    sluice.yield %a : f32
+  } : () -> !sluice.seq<@s, 4, f32>
+  return
+}
