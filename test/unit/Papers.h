@@ -31,7 +31,8 @@ inline bool isRepresentative(const std::filesystem::path &spec) {
     return name == "hourglass" || name == "vanilla";
   }
   bool isRow = name.starts_with("multiscale-") || name.starts_with("hourglass-") ||
-               name.starts_with("dynamic-") || name.starts_with("umst-");
+               name.starts_with("dynamic-") || name.starts_with("umst-") ||
+               name.starts_with("haed-");
   return !isRow || folder != "papers" || chosen.contains(name);
 }
 

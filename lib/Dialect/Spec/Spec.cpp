@@ -2,6 +2,7 @@
 // Implements the spec dialect: registration and the places of keys.
 #include "Layers.h"
 #include "StageChecks.h"
+#include "VerifyStage.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
