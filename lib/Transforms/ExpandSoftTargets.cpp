@@ -2,12 +2,14 @@
 //
 // Expands losses against soft targets from data into ops that store the logits.
 #include "sluice/Dialect/Sluice/Labels.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
 #include "sluice/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace sluice {
 #define GEN_PASS_DEF_EXPANDSOFTTARGETS
@@ -47,6 +49,26 @@ void expand(CrossEntropyOp loss) {
   loss.erase();
 }
 
+/// Replaces a loss that is given by the op that computes it, and erases the rows that it alone
+/// reads. That op takes the origins of the erased ops.
+void replaceByGiven(CrossEntropyOp loss) {
+  Operation *given = loss.getWeight().getDefiningOp();
+  Value rows = loss.getInput();
+  if (given) {
+    mergeOrigins(given, loss);
+  }
+  loss.getLosses().replaceAllUsesWith(loss.getWeight());
+  loss.erase();
+  while (rows && rows.getDefiningOp() && isOpTriviallyDead(rows.getDefiningOp())) {
+    Operation *op = rows.getDefiningOp();
+    if (given) {
+      mergeOrigins(given, op);
+    }
+    rows = op->getNumOperands() > 0 ? op->getOperand(0) : Value();
+    op->erase();
+  }
+}
+
 struct ExpandSoftTargetsPass : sluice::impl::ExpandSoftTargetsBase<ExpandSoftTargetsPass> {
   void runOnOperation() override {
     if (failed(verifyModel(getOperation())) ||
@@ -55,9 +77,8 @@ struct ExpandSoftTargetsPass : sluice::impl::ExpandSoftTargetsBase<ExpandSoftTar
     }
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       for (auto loss : llvm::to_vector(func.getOps<CrossEntropyOp>())) {
-        if (isa<SequenceType>(loss.getWeight().getType())) { // the losses of another op
-          loss.getLosses().replaceAllUsesWith(loss.getWeight());
-          loss.erase();
+        if (isa<SequenceType>(loss.getWeight().getType())) {
+          replaceByGiven(loss);
         } else if (!loss.getTarget().empty()) {
           expand(loss);
         }

@@ -44,15 +44,15 @@ private:
 } // namespace
 
 /// Creates rows on the tokens' scale from groups of f: row t reads group (t - shift) div f.
-static Value createTokenRows(StageContext &c, Value x, int64_t shift) {
+static Value createTokenRows(StageContext &c, Value x, int64_t shift, StringRef prefix = "") {
   auto groups = cast<SequenceType>(x.getType());
   SequenceType type = c.getSequence(1, groups.getWidth(), groups.getElement());
   if (c.getFactor() > 1) {
-    c.setName("upsample");
+    c.setName((prefix + "upsample").str());
     x = UpsampleOp::create(c.b, type, x, c.getFactor());
   }
   if (shift > 0) {
-    c.setName("shift");
+    c.setName((prefix + "shift").str());
     x = c.createShift(x, shift);
   }
   return x;
@@ -170,7 +170,7 @@ static std::pair<Value, Value> createGroupContrast(StageContext &c, spec::Contra
   Value losses = sluice::ContrastOp::create(c.b, number, factor, candidates, Value(), parts);
   c.setName("column");
   SequenceType column = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
-  losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), shift + 1);
+  losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), shift + 1, "losses.");
   c.setName("scaled");
   losses = c.createMap(losses, [&](ArrayRef<ScalarValue> v) {
     return v[0] * c.createNumber(static_cast<double>(parts));

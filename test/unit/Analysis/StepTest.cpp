@@ -285,6 +285,9 @@ TEST(Step, EveryObligationHoldsOverTheCorpus) {
       }
       StepRefusal refusal;
       auto predict = module->lookupSymbol<func::FuncOp>("predict");
+      if (!predict) { // the model ends in a contrast
+        continue;
+      }
       auto plan = proveStep(predict, refusal);
       ASSERT_TRUE(plan) << path << refusal.message;
       if (!predict.getBody().getOps<SegmentOp>().empty()) {

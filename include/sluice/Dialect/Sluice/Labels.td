@@ -151,6 +151,7 @@ def Sluice_ContrastBackwardOp : Sluice_BackwardOp<"contrast_backward", [FusesAs<
                        DefaultValuedAttr<I64Attr, "1">:$parts);
   let results = (outs Sluice_Sequence:$rows_gradient, Sluice_Sequence:$candidates_gradient);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let extraClassDeclaration = [{ bool readsLength(unsigned) { return true; } }];
 }
 
 def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusesAs<"Rows">]> {

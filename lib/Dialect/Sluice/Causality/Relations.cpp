@@ -99,9 +99,11 @@ AffineExpr MapOp::getLatest(unsigned operand) {
   return p - (p + ahead).floorDiv(every) + (p + (ahead - 1)).floorDiv(every);
 }
 
-/// Targets look ahead by design.
+/// Targets look ahead by design. Losses that are given are read at the row itself.
 std::optional<IntegerSet> CrossEntropyOp::getRelation(unsigned operand) {
-  return operand == 0 ? readsOne(*this, operand, RelationNames(*this).p) : std::nullopt;
+  bool isRow = operand == 0 || (operand == getWeightMutable().getOperandNumber() &&
+                                isa<SequenceType>(getWeight().getType()));
+  return isRow ? readsOne(*this, operand, RelationNames(*this).p) : std::nullopt;
 }
 AffineExpr CrossEntropyOp::getLatest(unsigned operand) { return RelationNames(*this).p; }
 

@@ -55,10 +55,14 @@ OpRemedy ContrastOp::getRemedy() {
           {}};
 }
 
-std::optional<SmallVector<RowRead>> ContrastBackwardOp::getRowReads(unsigned) {
+/// The gradient of a row reads its row and its incoming gradient; a candidate has a share in the
+/// losses of all rows.
+std::optional<SmallVector<RowRead>> ContrastBackwardOp::getRowReads(unsigned result) {
   SmallVector<RowRead> reads;
-  for (unsigned operand = 0; operand < getNumOperands(); ++operand) {
-    reads.push_back(RowRead::whole(operand));
+  for (OpOperand &operand : getOperation()->getOpOperands()) {
+    bool isOwn = result == 0 && (operand.get() == getRows() || operand.get() == getGradient());
+    reads.push_back(isOwn ? RowRead::itself(operand.getOperandNumber(), getContext())
+                          : RowRead::whole(operand.getOperandNumber()));
   }
   return reads;
 }
