@@ -101,9 +101,9 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     of d (zero: the whole row or its first d columns). If the first column is negative, zeros are
     loaded too. With `outside` a position outside is loaded as that number, the identity of the
     combiner of the rows. Of one row, columns outside [0, d) are that number too, so that an
-    argument may have more columns than the operand. Results use `row` with the identity map, `flat`, `vector` and `scalar`
-    (domains of one row), or `columns`. A result of access `row` whose yield is tensor<k x d> is
-    stored as one row of k d columns.
+    argument may have more columns than the operand. Results use `row` with the identity map,
+    `flat`, `vector` and `scalar` (domains of one row), or `columns`. A result of access `row` whose
+    yield is tensor<k x d> is stored as one row of k d columns.
 
     The assembly form has the kind and the position, then the parameters that differ from their
     defaults: position p, group 1, factor 0, column 0, no index. In a position, `p` is the position
