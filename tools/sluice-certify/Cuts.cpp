@@ -48,9 +48,9 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
 /// Derives bits from a loss's softmax and earlier rows, with a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
-  fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
+  fields.need(asked != lossRows.end() && asked->second && graph.values[*asked->second].factor == 1,
               "an earlier loss of the tokens' scale");
-  size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
+  size_t x = make("linear", path + ".logits", {stored(path + ".rows", *asked->second)});
   std::vector<size_t> rows = {make("map", path + ".entropy", {x})};
   int64_t most = fields.integer("spike", 1, fields.find("rise") ? 1 : 0);
   for (int64_t by = 1; by <= most; ++by) {

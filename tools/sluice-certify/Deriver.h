@@ -175,9 +175,9 @@ private:
   } graph;
   std::string axis; ///< of values without operands
   std::map<std::string, size_t> streams, inputs;
-  std::map<std::string, SegmentCut> cuts; ///< by the name of the segments
-  std::map<size_t, SegmentCut> cutsAt;    ///< by the value of their ends
-  std::map<std::string, size_t> lossRows;
+  std::map<std::string, SegmentCut> cuts;                ///< by the name of the segments
+  std::map<size_t, SegmentCut> cutsAt;                   ///< by the value of their ends
+  std::map<std::string, std::optional<size_t>> lossRows; ///< none of losses without logits
 };
 
 } // namespace certify

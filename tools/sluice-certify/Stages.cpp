@@ -260,15 +260,20 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 /// satisfy the theorem too, and so must rows that choose among candidates, which are targets.
 size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
   std::string op = fields.text("op");
-  fields.need(op == "head" || lossRows.emplace(fields.get("name", "next"), x).second,
+  bool chooses = op == "contrast"; // no boundaries by its entropy: candidates are in its softmax
+  std::optional<size_t> asked = chooses ? std::nullopt : std::optional(x);
+  fields.need(op == "head" || lossRows.emplace(fields.get("name", "next"), asked).second,
               "a name that no other loss has");
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
-  size_t row = op == "contrast" ? stored(path + ".rows", x) : x;
-  if (graph.values[x].segments) {
-    row = spread(path + ".spread", fields, row, cutsAt[*graph.values[x].segments]);
+  size_t row = chooses ? stored(path + ".rows", x) : x;
+  if (chooses && graph.values[x].segments) {
+    const SegmentCut &cut = cutsAt[*graph.values[x].segments];
+    fields.need(!cut.begins, "segments whose bits end them"); // the next ones begin with that token
+    row = spread(path + ".spread", fields, row, cut);
   }
   row = k > 1 ? repeat("upsample", path, row, k) : row;
   row = by > 0 ? shift(path, by, false, row) : row;
+  fields.need(graph.values[row].isOnScale(graph.values[0]), "a stream with a row for each token");
   graph.losses.push_back({path + "." + op, row});
   return x;
 }

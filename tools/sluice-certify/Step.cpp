@@ -274,7 +274,7 @@ private:
 /// Counts the rows that some row reads, and the rows between them and itself.
 int64_t computeReach(const RowRelation &relation) {
   int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
-  if (relation.kind != RowRelation::At && relation.first) {
+  if (relation.kind != RowRelation::At && relation.first && relation.last) {
     for (int64_t p = 0, period = computePeriod(*relation.first); p < period; ++p) {
       rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }
