@@ -15,8 +15,8 @@ namespace {
 /// A read of a stored value, possibly through lazy ones: row p reads rows from first(p) to last(p).
 struct StoredRead {
   size_t source = 0;
-  std::vector<Expression> rows = {makeLinear(1, 0)}; ///< those that read; see Relation::rows
-  std::optional<Expression> first;                   ///< none: from row 0
+  std::vector<Expression> rows;    ///< those that read; see RowRelation::rows
+  std::optional<Expression> first; ///< none: from row 0
   Expression last;
 };
 
@@ -77,7 +77,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   std::vector<int64_t> from(read.rows.size());
-  for (size_t i = 0; i < read.rows.size() && !graph.values[read.source].isGiven; ++i) {
+  for (size_t i = 0; i < read.rows.size(); ++i) {
     Expression row = read.rows[i], latest = read.last.of(row);
     from[i] = firstAtLeast(latest, 0);
     judge.demand(source.schedule.of(latest.of(makeLinear(1, from[i]))),
