@@ -27,12 +27,6 @@ constexpr int mostTerms = 256;
 
 int64_t times(int64_t x, int64_t y) { return plus(0, x, y); }
 
-void requireNoEnd(const Expression &expression) {
-  if (expression.kind == Expression::End || expression.kind == Expression::Count) {
-    throw Refusal("expected a bound without ends of segments here, found one with e(...)");
-  }
-}
-
 /// c(p + period) = c(p) + rise; a period of 0 if it is longer than `longestPeriod`.
 struct BoundShape {
   int64_t period = 1, rise = 0;
@@ -48,6 +42,8 @@ BoundShape aligned(const BoundShape &x, const BoundShape &y) {
   return y.period == 0 ? y : stretched(x, y.period / std::gcd(x.period, y.period));
 }
 
+const std::string withEnds =
+    "expected a bound without ends of segments here, found one with e(...)";
 const std::string longPeriod = "a limit of this checker: a period of more than " +
                                std::to_string(longestPeriod) + " positions is not enumerated";
 
@@ -63,7 +59,7 @@ BoundShape findShape(const Expression &expression) {
   if (expression.kind == Expression::Multiple) {
     return {x.period, times(x.rise, expression.number)};
   }
-  requireNoEnd(expression);
+  demand(expression.kind < Expression::End, withEnds);
   x = stretched(x, expression.number / std::gcd(expression.number, x.rise));
   return {x.period, x.rise / expression.number};
 }
@@ -88,7 +84,7 @@ Expression certify::makeFloor(Expression inner, int64_t divisor) {
 }
 
 int64_t Expression::at(int64_t p) const {
-  requireNoEnd(*this);
+  demand(kind < End, withEnds);
   int64_t first = parts.empty() ? 0 : parts[0].at(p);
   return kind == Constant   ? number
          : kind == Variable ? p
@@ -189,19 +185,18 @@ Expression Line::atom() {
   if (accept("p")) {
     return makeVariable();
   }
-  bool isFloor = accept("floor"), isEnd = !isFloor && accept("e");
-  bool isCount = !isFloor && !isEnd && accept("c");
-  int64_t number = isEnd || isCount ? natural() : 1;
+  using E = Expression;
+  E::Kind kind = accept("e") ? E::End : accept("c") ? E::Count : E::Floor; // (x) is floor(x/1)
+  bool divides = kind == E::Floor && accept("floor");
+  int64_t number = kind == E::Floor ? 1 : natural();
   need("(");
   Expression inner = sum();
-  number = isFloor && (need("/"), true) ? natural() : number;
+  number = divides && (need("/"), true) ? natural() : number;
   need(")");
-  if (number < 1 && isFloor) {
+  if (number < 1 && divides) {
     fail("a divisor of at least 1 before this");
   }
-  return isEnd     ? Expression{Expression::End, number, {std::move(inner)}}
-         : isCount ? Expression{Expression::Count, number, {std::move(inner)}}
-                   : makeFloor(std::move(inner), number);
+  return kind == E::Floor ? makeFloor(inner, number) : Expression{kind, number, {inner}};
 }
 
 int64_t certify::floorDivide(int64_t x, int64_t y) { return x / y - (x % y < 0 ? 1 : 0); }
@@ -253,18 +248,13 @@ bool certify::isNonDecreasing(const Bound &bound) {
   });
 }
 
-/// Returns conditions that are all at least 0 iff x exceeds -1 and every candidate of the right.
-static std::vector<Expression> getConditions(const Expression &x, const Bound &right) {
-  std::vector<Expression> conditions = {x};
-  for (const Expression &candidate : right.candidates) {
-    conditions.push_back({Expression::Sum, 0, {x, makeLinear(-1, -1).of(candidate)}});
-  }
-  return conditions;
-}
-
 std::optional<int64_t> certify::findAbove(const Bound &left, const Bound &right, bool everywhere) {
   for (const Expression &candidate : left.candidates) {
-    std::vector<Expression> conditions = getConditions(candidate, right);
+    // All at least 0 iff the candidate exceeds -1 and every candidate of the right.
+    std::vector<Expression> conditions = {candidate};
+    for (const Expression &other : right.candidates) {
+      conditions.push_back({Expression::Sum, 0, {candidate, makeLinear(-1, -1).of(other)}});
+    }
     BoundShape all;
     for (const Expression &condition : conditions) {
       all = aligned(all, findShape(condition));

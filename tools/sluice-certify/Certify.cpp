@@ -108,6 +108,10 @@ void ModeReader::read(size_t index, size_t operand) {
   size_t source = value.operands[operand];
   const Bound &from = bounds[source], &to = bounds[index];
   const RowRelation &relation = value.reads[operand];
+  if (!relation.last) { // no position of a given value may need a token
+    return demand(graph.values[source].isGiven && from.candidates.empty(),
+                  "every position reads all of the sequence, later tokens too");
+  }
   if (relation.hasEnds() || hasEnds(from.candidates) || hasEnds(to.candidates)) {
     return demand(EndsRead(graph, index, operand).isNeverAbove(from, to), undecided);
   }
@@ -115,10 +119,6 @@ void ModeReader::read(size_t index, size_t operand) {
   demand(relation.kind == RowRelation::At || isNonDecreasing(from),
          "the operand's bound falls somewhere, so that the latest position that is read does not "
          "bound the others");
-  if (!relation.last) { // no position of a given value may need a token
-    return demand(graph.values[source].isGiven && from.candidates.empty(),
-                  "every position reads all of the sequence, later tokens too");
-  }
   // Begins at the first row that reads anything: before 0 only lazy values have rows.
   bool everywhere = value.op->isLazy() && graph.values[source].op->isLazy();
   int64_t first = relation.firstRow();

@@ -21,11 +21,6 @@ int64_t readNumber(const Fields &fields, const json &n) {
   return n;
 }
 
-/// Returns a layer, or layers, that read all rows of an input.
-json makeInputLayer(const Fields &fields, const char *op) {
-  return {{"op", op}, {"mask", "bidirectional"}, {"activation", fields.get("activation", "gelu")}};
-}
-
 class CompositeWriter {
 public:
   CompositeWriter(const Fields &fields, const json &defaults)
@@ -70,9 +65,8 @@ private:
     return readNumber(fields, n);
   }
   void norm(const char *settings) {
-    json own = fields.object(settings);
-    const json &all = own.contains("placement") ? own : defaults;
-    if (!all.contains("placement") || all["placement"] != "post") {
+    json inherited = defaults.value("placement", json());
+    if (fields.object(settings).value("placement", inherited) != "post") {
       put({{"op", "norm"}});
     }
   }
@@ -133,11 +127,9 @@ private:
     layers(counts[0], fields.object("local"));
     std::string local = call("local");
     json own = fields.object("boundaries");
-    json otherwise = {{"at", "start"}};
-    if (!own.contains("ratio")) {
-      otherwise["rule"] = "space_like";
-    }
-    json name = cut(own, "spacebyte", otherwise);
+    json rule = own.contains("ratio") ? json::object() : json{{"rule", "space_like"}};
+    rule["at"] = "start";
+    json name = cut(own, "spacebyte", rule);
     put({{"op", "shorten"}, {"segments", name}, {"method", "first"}});
     coarse([&] { layers(counts[1], fields.object("global")); });
     put({{"op", "upsample"}, {"segments", name}, {"method", "scatter"}});
@@ -156,10 +148,8 @@ private:
     put({{"op", "project"}});
     std::string residual = call("residual" + end);
     bool isRule = own.contains("rule");
-    json otherwise = {{"at", "start"}, {"from", encoded}};
-    if (!isRule) {
-      otherwise["ratio"] = 6;
-    }
+    json otherwise = isRule ? json::object() : json{{"ratio", 6}};
+    otherwise.update({{"at", "start"}, {"from", encoded}});
     json name = cut(own, ("hnet" + end).c_str(), otherwise);
     put({{"op", "shorten"}, {"from", encoded}, {"segments", name}, {"method", "first"}});
     coarse([&] {
@@ -235,34 +225,35 @@ private:
 
   void tnt() {
     for (int64_t i = 0; i < fields.integer("count", 1); ++i) {
-      put(makeInputLayer(fields, "layer"), {{"within", fields.text("segments")}});
-      put(makeInputLayer(fields, "layer"));
+      put({{"op", "layer"}, {"within", fields.text("segments")}}, unmasked);
+      put({{"op", "layer"}}, unmasked);
     }
     put({{"op", "norm"}});
   }
   void multiStage() {
     json counts = readCounts(fields, 3);
-    layers(counts[0], makeInputLayer(fields, "layers"));
+    layers(counts[0], unmasked);
     put({{"op", "shorten"}, {"segments", fields.text("segments")}});
-    layers(counts[1], makeInputLayer(fields, "layers"));
+    layers(counts[1], unmasked);
     sums("inter", {{"edges", fields.text("edges")}}, false, false);
-    layers(counts[2], makeInputLayer(fields, "layers"));
+    layers(counts[2], unmasked);
     put({{"op", "norm"}});
   }
 
   const Fields &fields;
   const json &defaults;
+  /// Settings of layers that read all rows of an input.
+  json unmasked = {{"mask", "bidirectional"}, {"activation", fields.get("activation", "gelu")}};
   json list = json::array();
 };
 
 } // namespace
 
-std::map<std::string, std::string> certify::listStages() {
-  std::map<std::string, std::string> keys;
+void Deriver::addComposites(std::map<std::string, DerivedStage> &rows) {
   for (const auto &[name, row] : CompositeWriter::table()) {
-    keys[name] = row.first;
+    bool isBlock = Fields::hasWord(row.first, "heads");
+    rows[name] = {row.first, &Deriver::composite, isBlock ? Block : OfTokens};
   }
-  return keys;
 }
 
 size_t Deriver::composite(const Fields &fields, const std::string &path, size_t x) {

@@ -48,9 +48,9 @@ size_t Deriver::withFirst(const std::string &path, size_t bits) {
 /// Derives bits from a loss's softmax and earlier rows, with a row for each token.
 size_t Deriver::bitsOfEntropy(const Fields &fields, const std::string &path) {
   auto asked = lossRows.find(fields.text("loss"));
-  fields.need(asked != lossRows.end() && graph.values[asked->second].factor == 1,
+  fields.need(asked != lossRows.end() && asked->second && graph.values[*asked->second].factor == 1,
               "an earlier loss of the tokens' scale");
-  size_t x = make("linear", path + ".logits", {stored(path + ".rows", asked->second)});
+  size_t x = make("linear", path + ".logits", {stored(path + ".rows", *asked->second)});
   std::vector<size_t> rows = {make("map", path + ".entropy", {x})};
   int64_t most = fields.integer("spike", 1, fields.find("rise") ? 1 : 0);
   for (int64_t by = 1; by <= most; ++by) {
@@ -141,10 +141,11 @@ size_t Deriver::atEnds(const std::string &name, size_t x, size_t outer) {
 /// Returns rows on the scale that segments cut: each is the row of the segment `by` before its own.
 size_t Deriver::spread(const std::string &name, const Fields &fields, size_t x,
                        const SegmentCut &cut) {
-  bool own = fields.find("method") && *fields.find("method") == "own";
-  size_t made = make(own ? "own_segments" : "spread_segments", name, {x, cut.counts, cut.ends},
-                     behind(1), fields.integer("by", 0, own ? 0 : 1));
-  return convertToScale(cut.bits, made);
+  bool isOwn = fields.get("method", "") == "own";
+  int64_t by = fields.integer("by", 0, isOwn ? 0 : 1);
+  return isOwn ? ownRows(name, x, cut, by)
+               : convertToScale(cut.bits, make("spread_segments", name, {x, cut.counts, cut.ends},
+                                               behind(1), by));
 }
 
 const Deriver::SegmentCut &Deriver::findCut(const Fields &fields) const {
@@ -160,9 +161,9 @@ size_t Deriver::pooled(const std::string &name, size_t x, const SegmentCut &cut)
   return convertToScale(cut.ends, x);
 }
 
-size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut) {
+size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut, int64_t by) {
   x = cut.resamples ? make("resample", name, {x}, "keys all")
-                    : make("own_segments", name, {x, cut.counts, cut.ends}, behind(1));
+                    : make("own_segments", name, {x, cut.counts, cut.ends}, behind(1), by);
   return convertToScale(cut.bits, x);
 }
 
@@ -170,17 +171,9 @@ size_t Deriver::ownRows(const std::string &name, size_t x, const SegmentCut &cut
 size_t Deriver::attendRange(const std::string &name, std::vector<size_t> x, const SegmentCut *cut) {
   size_t next = cut ? make("map", name + ".next", {cut->ends}) : 0;
   for (int64_t by = 1; cut && by >= 0; --by) {
-    x.push_back(make("own_segments", name + (by == 1 ? ".first" : ".end"),
-                     {next, cut->counts, cut->ends}, behind(1), by));
-    convertToScale(cut->bits, x.back());
+    x.push_back(ownRows(name + (by == 1 ? ".first" : ".end"), next, *cut, by));
   }
   return make("range_attention", name, x, "keys all");
-}
-
-/// Puts rows at their places in their segments, which count from its first row.
-size_t Deriver::placed(const std::string &path, size_t x, size_t open) {
-  size_t places = make("recurrence", path + ".places", {open});
-  return make("map", path + ".place", {x, make("map", path + ".place.number", {places})});
 }
 
 /// Weighs rows by a function of one number each.
@@ -214,7 +207,10 @@ size_t Deriver::throughCut(const std::string &op, const Fields &fields, const st
   if (isPool && method > 4) { // by the rows of its segment up to it
     size_t open = earlier(path + ".open", make("map", path + ".unset", {cut.bits}));
     open = isMaximum ? make("map", path + ".left", {open}) : stored(path + ".open.rows", open);
-    x = isMaximum ? scan(path + ".greatest", x, open) : placed(path, x, open);
+    size_t places = isMaximum ? 0 : make("recurrence", path + ".places", {open});
+    x = isMaximum
+            ? scan(path + ".greatest", x, open)
+            : make("map", path + ".place", {x, make("map", path + ".place.number", {places})});
   }
   if (isPool && method > 2 && method < 6) {
     return atEnds(path + ".pool", x, cut.ends);

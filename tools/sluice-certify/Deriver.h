@@ -19,13 +19,10 @@ struct StageNames {
 
 /// A value whose relations are not parsed yet.
 struct Draft : ModelValue {
-  std::string rows, distances; ///< choices that the table leaves open
-  int64_t by = 0;              ///< of rows of segments, and of a shift
-  std::string input;           ///< the owner of its axis; empty: the axis of the tokens
+  std::string rows, others; ///< that the table leaves open; others: off rows, by distance
+  int64_t by = 0;           ///< of rows of segments, and of a shift
+  std::string input;        ///< the owner of its axis; empty: the axis of the tokens
 };
-
-/// Returns the keys of stages that are lists of others, by the stage's name (Composites.cpp).
-std::map<std::string, std::string> listStages();
 
 /// Expands the stages of a spec to one graph.
 class Deriver {
@@ -55,6 +52,7 @@ private:
       resampleStage, replace, positions, projectStage, score, hourglass, topDown, bottomUp,
       boundaries, attendCut, composite;
   static const std::map<std::string, DerivedStage> &table();
+  static void addComposites(std::map<std::string, DerivedStage> &rows); // Composites.cpp
 
   /// Derives a stage after one that computed `previous`. Returns the input of the next one.
   size_t stage(const json &stage, const std::string &path, size_t previous);
@@ -89,8 +87,8 @@ private:
     bool resamples = false; ///< rows of segments by numbers of rows alone
   };
   const SegmentCut &findCut(const Fields &fields) const;
-  using ThroughCut = size_t(const std::string &name, size_t x, const SegmentCut &cut);
-  ThroughCut pooled, ownRows;
+  size_t pooled(const std::string &name, size_t x, const SegmentCut &cut);
+  size_t ownRows(const std::string &name, size_t x, const SegmentCut &cut, int64_t by = 0);
   size_t attendRange(const std::string &name, std::vector<size_t> x, const SegmentCut *cut);
   size_t ones(const std::string &path, const SegmentCut &cut) {
     return make("map", path + ".ones", {cut.bits});
@@ -99,7 +97,7 @@ private:
                    std::optional<bool> begins = {});
   size_t withFirst(const std::string &path, size_t bits);
   using Binary = size_t(const std::string &name, size_t x, size_t y);
-  Binary atEnds, product, gated, placed;
+  Binary atEnds, product, gated;
   /// Derives a recurrence over rows and their numbers in `left`.
   size_t scan(const std::string &name, size_t x, size_t left) {
     return make("recurrence", name, {x, make("map", name + ".left.wide", {left})});
@@ -161,10 +159,6 @@ private:
     return make("shift", name, {x}, behind(by));
   }
   static std::string behind(int64_t by) { return "at " + spellLinear(1, -by); }
-  /// Returns true if this graph has dropout here.
-  bool hasDropout(const Fields &fields, const std::string &key) const {
-    return fields.dropsOut(key) && train;
-  }
 
   const json &spec;
   bool train;
@@ -175,9 +169,9 @@ private:
   } graph;
   std::string axis; ///< of values without operands
   std::map<std::string, size_t> streams, inputs;
-  std::map<std::string, SegmentCut> cuts; ///< by the name of the segments
-  std::map<size_t, SegmentCut> cutsAt;    ///< by the value of their ends
-  std::map<std::string, size_t> lossRows;
+  std::map<std::string, SegmentCut> cuts;                ///< by the name of the segments
+  std::map<size_t, SegmentCut> cutsAt;                   ///< by the value of their ends
+  std::map<std::string, std::optional<size_t>> lossRows; ///< none of losses without logits
 };
 
 } // namespace certify

@@ -147,7 +147,8 @@ private:
 };
 
 /// [a, b]
-inline Mask readEnds(const Fields &fields, const json &ends, Mask::Kind kind) {
+inline Mask readEnds(const Fields &fields, const std::string &key, Mask::Kind kind) {
+  const json ends = fields.get(key, nullptr);
   auto isEnd = [](const json &x) { return x.is_number_integer() && x >= 0 && x <= largestNumber; };
   bool arePair = ends.is_array() && ends.size() == 2 && std::ranges::all_of(ends, isEnd);
   fields.need(arePair && ends[0] < ends[1], "[a, b] with 0 <= a < b");
@@ -173,11 +174,9 @@ inline Mask readMask(const Fields &fields) {
     own.needKeys("block start");
     return readBlock(own);
   }
-  bool inTokens = own.find("tokens");
-  own.needKeys(inTokens ? "tokens" : "window");
-  own.need(!value.empty(), "a mask");
-  return inTokens ? readEnds(own, value["tokens"], Mask::Tokens)
-                  : readEnds(own, value["window"], Mask::Window);
+  const char *key = own.find("tokens") ? "tokens" : "window";
+  own.needKeys(key);
+  return readEnds(own, key, own.find("tokens") ? Mask::Tokens : Mask::Window);
 }
 
 /// Reads "scales": means of the layer's input, with a window each.
@@ -188,8 +187,7 @@ inline std::vector<HeadGroup> readScales(const Fields &fields) {
   for (const json &scale : list) {
     Fields own(scale, nullptr, "a scale");
     own.needKeys("factor tokens grid");
-    HeadGroup group = {own.integer("factor", 1),
-                       readEnds(own, scale.value("tokens", json()), Mask::Tokens)};
+    HeadGroup group = {own.integer("factor", 1), readEnds(own, "tokens", Mask::Tokens)};
     if (own.choice("grid", {"fixed", "moving"}) == 1) { // a mean at every row, of complete groups
       group.mask.step = group.factor;
       group.mask.from = group.factor - 1;

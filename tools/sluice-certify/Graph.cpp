@@ -109,15 +109,17 @@ void Question::requireEqual(const Form &x, const Form &y) {
   require(y.plus(x, -1));
 }
 
-Form Question::end(size_t ends, const Form &argument) {
-  for (const SegmentBoundTerm &term : terms) {
-    if (term.ends == ends && term.argument == argument) {
-      return term.value;
-    }
-  }
-  Form value = fresh();
+Form Question::find(std::vector<FunctionValue> &known, int64_t function, const Form &argument) {
+  auto found = std::ranges::find_if(known, [&](const FunctionValue &term) {
+    return term.function == function && term.argument == argument;
+  });
+  return found != known.end() ? found->value
+                              : known.emplace_back(function, argument, fresh()).value;
+}
+
+Form Question::end(int64_t ends, const Form &argument) {
+  Form value = find(terms, ends, argument);
   require(value.plus(argument, -1)); // everywhere
-  terms.push_back({ends, argument, value});
   return value;
 }
 
@@ -132,23 +134,16 @@ Form Question::of(const Expression &expression, const Form &at) {
   if (expression.kind == Expression::Multiple) {
     return Form().plus(inner, expression.number);
   }
-  auto ends = static_cast<size_t>(expression.number);
   if (expression.kind == Expression::End) {
-    return end(ends, inner);
+    return end(expression.number, inner);
   }
   if (expression.kind == Expression::Count) { // e(count - 1) <= at < e(count)
     Form count = fresh(), one = Form::number(1);
-    require(inner.plus(end(ends, count.plus(one, -1)), -1));
-    require(end(ends, count).plus(inner, -1).plus(one, -1));
+    require(inner.plus(end(expression.number, count.plus(one, -1)), -1));
+    require(end(expression.number, count).plus(inner, -1).plus(one, -1));
     return count;
   }
-  for (const Quotient &known : quotients) {
-    if (known.divisor == expression.number && known.inner == inner) {
-      return known.value;
-    }
-  }
-  Form quotient = fresh();
-  quotients.push_back({inner, expression.number, quotient});
+  Form quotient = find(quotients, expression.number, inner);
   Form remainder = inner.plus(quotient, -expression.number);
   require(remainder);
   require(Form::number(expression.number - 1).plus(remainder, -1));
@@ -163,7 +158,7 @@ bool Question::isEmpty(size_t settled, int &cases) const {
   if (settled == terms.size() || ++cases > mostCases) {
     return false;
   }
-  const SegmentBoundTerm &term = terms[settled];
+  const FunctionValue &term = terms[settled];
   // Splits on the term's sign, then on its order to each earlier term of the same ends.
   std::vector<Question> open;
   for (bool isNegative : {true, false}) {
@@ -175,8 +170,8 @@ bool Question::isEmpty(size_t settled, int &cases) const {
     open.push_back(std::move(next));
   }
   for (size_t i = 0; i < settled; ++i) {
-    const SegmentBoundTerm &other = terms[i];
-    if (other.ends != term.ends) {
+    const FunctionValue &other = terms[i];
+    if (other.function != term.function) {
       continue;
     }
     std::vector<Question> ordered;

@@ -116,16 +116,29 @@ struct Loss {
   bool operator==(const Loss &other) const = default;
 };
 
+/// Returns the values from which the rows of losses are computed.
+template <typename Value>
+std::vector<bool> findLive(const std::vector<Value> &values, const std::vector<Loss> &losses) {
+  std::vector<bool> live(values.size());
+  for (const Loss &loss : losses) {
+    live[loss.row] = true;
+  }
+  for (size_t i = values.size(); i-- > 0;) {
+    for (size_t operand : values[i].operands) {
+      live[operand] = live[operand] || live[i];
+    }
+  }
+  return live;
+}
+
 /// The values from which the losses are computed, operands first.
 struct ModelGraph {
   std::vector<ModelValue> values;
   std::vector<Loss> losses; ///< the last one scores the sampled row
 
   const Loss &head() const { return losses.back(); }
-  /// Returns the values from which the rows of losses are computed.
-  std::vector<bool> findLive(const std::vector<Loss> &rows) const;
   void markSampled() {
-    std::vector<bool> sampled = findLive({head()});
+    std::vector<bool> sampled = findLive(values, {head()});
     for (size_t i = 0; i < values.size(); ++i) {
       values[i].isSampled = sampled[i];
     }
@@ -178,29 +191,25 @@ public:
   void require(const Form &row) { rows.push_back(row); }
   void requireEqual(const Form &x, const Form &y);
   /// Returns e(argument) of the segmentation whose ends are value `ends`.
-  Form end(size_t ends, const Form &argument);
+  Form end(int64_t ends, const Form &argument);
   /// Returns the expression at p = `at`.
   Form of(const Expression &expression, const Form &at);
   /// Returns true if no candidate of `left` at x is above -1 and above all of `right` at p.
   bool isNeverAbove(const Bound &left, const Form &x, const Bound &right, const Form &p) const;
 
 private:
-  struct SegmentBoundTerm {
-    size_t ends;
+  /// A function's value at an argument; equal ones are one integer.
+  struct FunctionValue {
+    int64_t function; ///< the value of the ends, or the divisor
     Form argument, value;
   };
-  struct Quotient {
-    Form inner;
-    int64_t divisor;
-    Form value;
-  };
+  Form find(std::vector<FunctionValue> &known, int64_t function, const Form &argument);
   /// Returns true if there is no solution; false if that could not be shown.
   bool isEmpty(size_t settled, int &cases) const;
 
   size_t variables = 0;
   std::vector<Form> rows;
-  std::vector<SegmentBoundTerm> terms;
-  std::vector<Quotient> quotients; ///< of floors; equal floors are one integer
+  std::vector<FunctionValue> terms, quotients; ///< of ends, of floors
 };
 
 /// Row p of a value and a row q that it reads, under all boundaries; in a step, a row of the stored

@@ -105,7 +105,7 @@ size_t Deriver::attend(const std::string &name, std::vector<size_t> operands, co
   // Rows by distance up to the query's own or, under `complete`, its end from the first key's end.
   std::string distances = "keys to " + spellLinear(query.factor / common, ahead);
   size_t result = make(op, name, std::move(operands), seen);
-  graph.values[result].distances = distances;
+  graph.values[result].others = distances;
   return result;
 }
 
@@ -342,12 +342,12 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
   bool unfolds = fields.choice("upsample", {"repeat", "linear"}) == 1;
   bool activated = isActivated(fields, "projection_activation"), learns = learnsStart(fields);
   StageNames next{path};
-  int64_t before = 0;
   size_t above = input;
-  for (const FieldLevel &level : levels) {
-    bool joins = before > 0;
-    int64_t ratio = joins ? before / level.factor : 1;
+  for (size_t i = 0; i < levels.size(); ++i) {
+    const FieldLevel &level = levels[i];
+    bool joins = i > 0;
     if (joins) {
+      int64_t ratio = levels[i - 1].factor / level.factor;
       above = upsample(next(), ratio, unfolds, above, fields);
       above = shift(next(), ratio - 1, learns, above);
     }
@@ -361,7 +361,6 @@ size_t Deriver::topDown(const Fields &fields, const std::string &path, size_t in
       score(Fields(bag, nullptr, path), next(), x);
     }
     above = x;
-    before = level.factor;
   }
   return above;
 }

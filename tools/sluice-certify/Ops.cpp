@@ -45,7 +45,6 @@ const Op &certify::findOp(const std::string &name) {
   return *row;
 }
 
-/// Spells "4*p + 3".
 std::string certify::spellLinear(int64_t slope, int64_t constant) {
   std::string text = slope == 1 ? "p" : std::to_string(slope) + "*p";
   return text + (constant < 0   ? " - " + std::to_string(-constant)
@@ -57,11 +56,11 @@ std::string certify::spellPattern(const ModelValue &value, size_t operand, int64
   std::string ends = std::to_string(value.operands.back()),
               before = value.getPattern(1) == Pattern::Moved ? "(p - 1)" : "(p)";
   Pattern pattern = value.getPattern(operand);
-  bool isOfRows = pattern == Pattern::Segment || pattern == Pattern::Bits;
   return pattern == Pattern::UpTo ? "keys to p"
          : pattern == Pattern::BitsToEnd
              ? "keys to e" + std::to_string(value.segments.value_or(0)) + "(p)"
-         : isOfRows                   ? "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)"
+         : pattern == Pattern::Segment || pattern == Pattern::Bits
+             ? "rows e" + ends + "(p - 1) + 1 to e" + ends + "(p)"
          : pattern == Pattern::EndRow ? "at e" + ends + "(p)"
          : pattern == Pattern::Ends   ? "rows p - 1 to p"
          : pattern == Pattern::OfSegments
@@ -148,15 +147,14 @@ RowRelation certify::parseRelation(const std::string &text) {
       line.need("*i + ");
       relation.start = line.natural();
     }
-  } else if (line.accept("keys all")) {
-    relation.kind = RowRelation::Keys;
   } else {
-    relation.kind = line.accept("keys") ? RowRelation::Keys : RowRelation::Rows;
-    if (relation.kind == RowRelation::Rows || !line.isNext(" to ")) {
-      line.need(relation.kind == RowRelation::Rows ? "rows " : " ");
+    bool isKeys = line.accept("keys");
+    relation.kind = isKeys ? RowRelation::Keys : RowRelation::Rows;
+    if (!isKeys || !(line.isNext(" to ") || line.isNext(" all"))) {
+      line.need(isKeys ? " " : "rows ");
       relation.first = line.sum();
     }
-    if (relation.kind == RowRelation::Rows || !line.accept(" all")) {
+    if (!isKeys || !line.accept(" all")) {
       line.need(" to ");
       relation.last = line.sum();
     }
@@ -208,17 +206,4 @@ bool RowRelation::isSame(const RowRelation &other) const {
   return kind == other.kind && from == other.from && step == other.step && every == other.every &&
          start == other.start && isOff == other.isOff && same(first, other.first) &&
          same(last, other.last);
-}
-
-std::vector<bool> ModelGraph::findLive(const std::vector<Loss> &rows) const {
-  std::vector<bool> live(values.size());
-  for (const Loss &loss : rows) {
-    live[loss.row] = true;
-  }
-  for (size_t i = values.size(); i-- > 0;) {
-    for (size_t operand : values[i].operands) {
-      live[operand] = live[operand] || live[i];
-    }
-  }
-  return live;
 }

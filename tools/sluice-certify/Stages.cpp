@@ -26,7 +26,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"replace", {"with block start from to", &D::replace}},
       {"clear", {"segments block start from to", &D::rowStage}},
       {"fit", {"width at from to", &D::rowStage}},
-      {"positions", {"columns from to", &D::rowStage}},
+      {"positions", {"columns from to", &D::positions}},
       {"project", {"with activation bias width initial from to", &D::projectStage}},
       {"recurrence", {"cell width direction start segments reset every at from to", &D::projectStage}},
       {"graph_convolution", {"edges segments method activation from to", &D::graphConvolution}},
@@ -46,9 +46,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"head", {"tied bias label_smoothing target weights shift first from", &D::score, OfTokens}},
     };
     // clang-format on
-    for (const auto &[name, keys] : listStages()) {
-      rows[name] = {keys, &D::composite, Fields::hasWord(keys, "heads") ? Block : OfTokens};
-    }
+    addComposites(rows);
     return rows;
   }();
   return stages;
@@ -75,7 +73,7 @@ size_t Deriver::embedding(const Fields &fields, const std::string &path, size_t)
   if (fields.choice("positions", {"none", "learned", "sinusoidal"}) != 0) {
     terms.push_back(make("position", path + ".position", {}));
   }
-  bool changes = hasDropout(fields, "dropout") || fields.isSet("scale", 1);
+  bool changes = (fields.dropsOut("dropout") && train) || fields.isSet("scale", 1);
   return terms.size() > 1 || changes ? make("map", path + ".sum", terms) : terms[0];
 }
 
@@ -86,15 +84,14 @@ size_t Deriver::layers(const Fields &fields, const std::string &path, size_t x) 
 
 size_t Deriver::rowStage(const Fields &fields, const std::string &path, size_t x) {
   std::string op = fields.text("op");
-  return op == "norm"                 ? norm(path, x)
-         : op == "add"                ? add(path, x, partner(fields, x))
-         : op == "shift"              ? shift(path, fields.integer("by", 0), learnsStart(fields), x)
-         : op == "fit"                ? make("map", path + ".fit", {stored(path + ".rows", x)})
-         : op == "positions"          ? positions(fields, path, x)
-         : fields.find("segments")    ? gated(path, x, findCut(fields).bits)
-         : op == "clear"              ? make("map", path + ".clear", {x})
-         : hasDropout(fields, "rate") ? make("map", path + ".dropout", {x})
-                                      : x;
+  return op == "norm"              ? norm(path, x)
+         : op == "add"             ? add(path, x, partner(fields, x))
+         : op == "shift"           ? shift(path, fields.integer("by", 0), learnsStart(fields), x)
+         : op == "fit"             ? make("map", path + ".fit", {stored(path + ".rows", x)})
+         : fields.find("segments") ? gated(path, x, findCut(fields).bits)
+         : op == "clear"           ? make("map", path + ".clear", {x})
+         : fields.dropsOut("rate") && train ? make("map", path + ".dropout", {x})
+                                            : x;
 }
 
 size_t Deriver::positions(const Fields &fields, const std::string &path, size_t x) {
@@ -121,7 +118,9 @@ size_t Deriver::partner(const Fields &fields, size_t x, const char *key) const {
 size_t Deriver::replace(const Fields &fields, const std::string &path, size_t x) {
   Mask block = readBlock(fields);
   std::string rows = std::to_string(block.end) + "*i + " + std::to_string(block.begin);
-  return make("replace", path + ".replace", {partner(fields, x), x}, rows);
+  x = make("replace", path + ".replace", {partner(fields, x), x}, "at p on " + rows);
+  graph.values[x].others = "at p off " + rows;
+  return x;
 }
 
 size_t Deriver::projectStage(const Fields &fields, const std::string &path, size_t x) {
@@ -260,25 +259,22 @@ size_t Deriver::project(const std::string &path, size_t x, std::optional<size_t>
 /// satisfy the theorem too, and so must rows that choose among candidates, which are targets.
 size_t Deriver::score(const Fields &fields, const std::string &path, size_t x) {
   std::string op = fields.text("op");
-  fields.need(op == "head" || lossRows.emplace(fields.get("name", "next"), x).second,
+  bool chooses = op == "contrast"; // no boundaries by its entropy: candidates are in its softmax
+  std::optional<size_t> asked = chooses ? std::nullopt : std::optional(x);
+  fields.need(op == "head" || lossRows.emplace(fields.get("name", "next"), asked).second,
               "a name that no other loss has");
   int64_t k = graph.values[x].factor, by = fields.integer("shift", 0, k - 1);
-  size_t row = op == "contrast" ? stored(path + ".rows", x) : x;
-  if (graph.values[x].segments) {
-    row = spread(path + ".spread", fields, row, cutsAt[*graph.values[x].segments]);
+  size_t row = chooses ? stored(path + ".rows", x) : x;
+  if (chooses && graph.values[x].segments) {
+    const SegmentCut &cut = cutsAt[*graph.values[x].segments];
+    fields.need(!cut.begins, "segments whose bits end them"); // the next ones begin with that token
+    row = spread(path + ".spread", fields, row, cut);
   }
   row = k > 1 ? repeat("upsample", path, row, k) : row;
   row = by > 0 ? shift(path, by, false, row) : row;
+  fields.need(graph.values[row].isOnScale(graph.values[0]), "a stream with a row for each token");
   graph.losses.push_back({path + "." + op, row});
   return x;
-}
-
-/// Returns "line 2, column 7"; `position` counts bytes, including the wrong one.
-static std::string describePlace(const std::string &text, size_t position) {
-  std::string before = text.substr(0, position > 0 ? position - 1 : 0);
-  size_t lines = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
-  size_t start = before.rfind('\n'); // npos is -1
-  return "line " + std::to_string(lines) + ", column " + std::to_string(before.size() - start);
 }
 
 json certify::parseSpec(const std::string &text) {
@@ -300,8 +296,12 @@ json certify::parseSpec(const std::string &text) {
   try {
     return json::parse(text, watch);
   } catch (const json::parse_error &error) {
-    throw BadInput("expected a model spec, JSON, found text that is not JSON at " +
-                   describePlace(text, error.byte) + "; name the spec first, then its certificate");
+    std::string before = text.substr(0, std::max<size_t>(error.byte, 1) - 1); // of the wrong byte
+    auto line = 1 + std::ranges::count(before, '\n');
+    size_t column = before.size() - before.rfind('\n'); // npos is -1
+    throw BadInput("expected a model spec, JSON, found text that is not JSON at line " +
+                   std::to_string(line) + ", column " + std::to_string(column) +
+                   "; name the spec first, then its certificate");
   } catch (const json::exception &) { // of the parser, only the range of numbers remains
     throw BadInput("expected a model spec, JSON, found a number that double has no room for; "
                    "correct the spec");
@@ -335,9 +335,8 @@ ModelGraph Deriver::run() {
     Fields own(stages[i], nullptr, path);
     std::string op = own.text("op");
     bool embeds = op == "embedding" && !stages[i].contains("input");
-    own.need((i > 0 || embeds) &&
-                 (op == "head" || (i > 0 && op == "contrast" && i + 1 == stages.size())) ==
-                     (i + 1 == stages.size()),
+    bool isLast = i + 1 == stages.size();
+    own.need((i > 0 || embeds) && (op == "head" || (isLast && op == "contrast")) == isLast,
              "an embedding first and a head last");
     previous = stage(stages[i], path, previous);
   }
@@ -373,33 +372,29 @@ size_t Deriver::stage(const json &stage, const std::string &path, size_t previou
 
 /// Retains the values from which the losses are computed, in order, and spells its relations.
 ModelGraph Deriver::finish() const {
-  ModelGraph whole, kept;
+  ModelGraph kept;
   std::vector<size_t> numbers(graph.values.size());
-  whole.values.assign(graph.values.begin(), graph.values.end());
-  std::vector<bool> live = whole.findLive(graph.losses);
+  std::vector<bool> live = findLive(graph.values, graph.losses);
   for (size_t i = 0; i < live.size(); ++i) {
     if (!live[i]) {
       continue;
     }
     numbers[i] = kept.values.size();
-    ModelValue &value = kept.values.emplace_back(std::move(whole.values[i]));
+    const Draft &draft = graph.values[i];
+    ModelValue &value = kept.values.emplace_back(draft);
     for (size_t &operand : value.operands) {
       operand = numbers[operand];
     }
     if (value.segments) {
       value.segments = numbers[*value.segments];
     }
-    const Draft &draft = graph.values[i];
     for (size_t j = 0; j < value.operands.size(); ++j) {
       Pattern pattern = value.getPattern(j);
-      bool isOpen = pattern >= Pattern::Moved && pattern <= Pattern::Keys;
-      std::string choice = pattern == Pattern::OnRows    ? " on " + draft.rows
-                           : pattern == Pattern::OffRows ? " off " + draft.rows
-                                                         : "";
-      value.reads.push_back(parseRelation(isOpen ? draft.rows
-                                          : pattern == Pattern::Distances
-                                              ? draft.distances
-                                              : spellPattern(value, j, draft.by) + choice));
+      bool isOther = pattern == Pattern::OffRows || pattern == Pattern::Distances;
+      bool isOpen = pattern >= Pattern::OnRows && pattern <= Pattern::Distances;
+      value.reads.push_back(parseRelation(isOther  ? draft.others
+                                          : isOpen ? draft.rows
+                                                   : spellPattern(value, j, draft.by)));
     }
   }
   for (const Loss &loss : graph.losses) {

@@ -15,8 +15,8 @@ namespace {
 /// A read of a stored value, possibly through lazy ones: row p reads rows from first(p) to last(p).
 struct StoredRead {
   size_t source = 0;
-  std::vector<Expression> rows = {makeLinear(1, 0)}; ///< those that read; see Relation::rows
-  std::optional<Expression> first;                   ///< none: from row 0
+  std::vector<Expression> rows;    ///< those that read; see RowRelation::rows
+  std::optional<Expression> first; ///< none: from row 0
   Expression last;
 };
 
@@ -77,7 +77,7 @@ void StepReader::demandRead(const std::string &name, const Bound &reader, const 
   std::string about = name + " " + std::to_string(read.source);
   obligation("due " + about);
   std::vector<int64_t> from(read.rows.size());
-  for (size_t i = 0; i < read.rows.size() && !graph.values[read.source].isGiven; ++i) {
+  for (size_t i = 0; i < read.rows.size(); ++i) {
     Expression row = read.rows[i], latest = read.last.of(row);
     from[i] = firstAtLeast(latest, 0);
     judge.demand(source.schedule.of(latest.of(makeLinear(1, from[i]))),
@@ -274,7 +274,7 @@ private:
 /// Counts the rows that some row reads, and the rows between them and itself.
 int64_t computeReach(const RowRelation &relation) {
   int64_t behind = relation.last ? std::max<int64_t>(0, -relation.last->at(0)) : 0, rows = 0;
-  if (relation.kind != RowRelation::At && relation.first) {
+  if (relation.kind != RowRelation::At && relation.first && relation.last) {
     for (int64_t p = 0, period = computePeriod(*relation.first); p < period; ++p) {
       rows = std::max(rows, relation.last->at(p) - relation.first->at(p) + 1);
     }

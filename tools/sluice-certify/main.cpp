@@ -52,11 +52,12 @@ int main(int argc, char **argv) {
       "sluice-certify");
   std::string spec, certificate;
   bool enumerates = false;
-  auto addFile = [&](const char *name, std::string &file, const char *description) {
-    program.add_option(name, file, description)->type_name("FILE")->required();
-  };
-  addFile("SPEC", spec, "Model spec, JSON (docs/spec.md)");
-  addFile("CERTIFICATE", certificate, "Its certificate (docs/certificate.md)");
+  program.add_option("SPEC", spec, "Model spec, JSON (docs/spec.md)")
+      ->type_name("FILE")
+      ->required();
+  program.add_option("CERTIFICATE", certificate, "Its certificate (docs/certificate.md)")
+      ->type_name("FILE")
+      ->required();
   program.add_flag(
       "--enumerate", enumerates,
       "Also walk all paths, at all lengths up to twice the product of the factors plus "

@@ -197,6 +197,38 @@ TEST(Certificate, RejectsInvalidSpecs) {
   }
 }
 
+// Candidates are targets, which no stream may read; no loss has rows of segments.
+TEST(Certificate, RejectsLossesOfOtherRows) {
+  const std::string cut = R"({"op": "boundaries", "name": "w", "rule": "space_like")";
+  std::pair<std::string, const char *> wrong[] = {
+      {R"({"op": "contrast", "name": "rows", "candidates": "x"}, {"op": "boundaries", "name": "w",
+          "rule": "entropy", "loss": "rows", "threshold": 1}, {"op": "shorten", "segments": "w"},
+          {"op": "upsample", "segments": "w"}, {"op": "head"})",
+       "an earlier loss"},
+      {cut + R"(, "at": "start"}, {"op": "shorten", "segments": "w", "method": "first", "to": "y"},
+          {"op": "contrast", "candidates": "y"})",
+       "segments whose bits end them"},
+      {cut + R"(}, {"op": "shorten", "segments": "w"}, {"op": "head"})", "a row for each token"}};
+  for (const auto &[stages, expected] : wrong) {
+    std::string text =
+        R"({"sluice": 1, "stages": [{"op": "embedding", "to": "x"}, )" + stages + "]}";
+    certify::Answer answer = certify::certify({"spec", text}, {"certificate", ""}, false);
+    EXPECT_EQ(answer.status, 2) << text << answer.message;
+    EXPECT_NE(answer.message.find(expected), std::string::npos) << answer.message;
+  }
+}
+
+/// Rows of an input that read all later ones have no last row to walk to.
+TEST(Certificate, EnumeratesReadsWithoutALastRow) {
+  CorpusCase given = makeCase("given", R"({"sluice": 1, "vocabulary": 5, "context": 8, "batch": 1,
+    "width": 4, "inputs": {"page": {"context": 8}}, "defaults": {"heads": 1, "feed_forward": 2},
+    "stages": [{"op": "embedding", "to": "text"}, {"op": "embedding", "input": "page"},
+    {"op": "recurrence", "direction": "backward", "to": "page"},
+    {"op": "layer", "from": "text", "over": "page"}, {"op": "head"}]})");
+  certify::Answer answer = given.check(/*enumerate=*/true);
+  EXPECT_EQ(answer.status, 0) << answer.message;
+}
+
 // A value of another JSON type has a message of the checker's own, with the place of its object.
 TEST(Certificate, RejectsValuesOfAnotherType) {
   std::pair<const char *, const char *> wrong[] = {
