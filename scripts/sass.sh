@@ -29,7 +29,7 @@ trap 'rm -rf "$parts"' EXIT
 python3 - "$disassembler" "$parts" "${2:-}" << 'PYTHON'
 import collections, concurrent.futures, glob, json, os, re, subprocess, sys
 disassembler, parts, form = sys.argv[1:]
-tensor = re.compile(r"\b(HMMA|HGMMA)\b")
+tensor = re.compile(r"\b(HMMA|HGMMA)\b")  # of a warp, and of four warps, whose product is 128 times as large
 
 def functions(cubin):
     """Name, instructions in order, and where each label stands."""
@@ -54,16 +54,17 @@ def main_loops(instructions, labels):
     def inside(a, b):
         return a != b and b[0] <= a[0] and a[1] <= b[1]
     for loop in sorted(l for l in loops if not any(inside(other, l) for other in loops)):
-        yield loop[1] - loop[0] + 1, sum(loop[0] <= t <= loop[1] for t in tensors)
+        inside_loop = [instructions[t] for t in tensors if loop[0] <= t <= loop[1]]
+        yield loop[1] - loop[0] + 1, len(inside_loop), sum("HGMMA" in text for text in inside_loop)
 
 def read(cubin):
     target, name = os.path.basename(os.path.dirname(cubin)), os.path.basename(cubin)[:-len(".cubin")]
     rows = []
     for function, instructions, labels in functions(cubin):
         stage = function.partition("_")[2]
-        for count, tensors in main_loops(instructions, labels):
+        for count, tensors, wide in main_loops(instructions, labels):
             rows.append({"kernel": name, "stage": stage, "target": target, "instructions": count,
-                         "tensor_instructions": tensors, "tensor_share": round(tensors / count, 3)})
+                         "tensor_instructions": tensors, "tensor_share": round(tensors / count, 3), "warpgroup_instructions": wide})
     return rows
 
 cubins = sorted(glob.glob(parts + "/sm_*/*.cubin"))

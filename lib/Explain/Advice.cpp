@@ -322,11 +322,13 @@ void sluice::findAdvice(ModuleOp module, CausalVerdict &verdict, const AdviceReq
   warnOfDeadStages(function, verdict);
   Shifts shifts(module);
   // Enumerates blind spots first, which is faster, and only for the main loss: auxiliary losses may
-  // see less than sampled rows. Skips a model that only has groups, which sees only tokens of whole
-  // groups, as intended.
+  // see less than sampled rows. Skips a model that only has groups, or whose rows choose among
+  // rows: it sees only tokens of whole groups, as intended.
   SmallVector<BlindPattern> patterns;
-  if (!hasFact<SluiceDialect::GroupAttrHelper>(module)) {
-    patterns.push_back(findBlindSpots(getMainLoss(function)));
+  CrossEntropyOp loss = getMainLoss(function);
+  if (!hasFact<SluiceDialect::GroupAttrHelper>(module) &&
+      !isa<SequenceType>(loss.getWeight().getType())) {
+    patterns.push_back(findBlindSpots(loss));
   }
   bool wastes = lowerShifts(shifts, module, request, clock, verdict);
   // Holes that only an unnecessary shift causes are reported with the shift.
