@@ -25,9 +25,9 @@ void addScoreFlag(CLI::App &command, std::vector<std::string> &continuations) {
 }
 
 void refuseBesideScore(const CLI::App &command) {
-  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--lines", "--images", "--session",
-                           "--save-session", "--temperature", "--top-k", "--top-p", "--min-p",
-                           "--typical", "--repetition-penalty", "--seed", "--trace"}) {
+  for (const char *flag : {"--tokens", "--num", "--stop", "--no-echo", "--lines", "--images",
+                           "--session", "--save-session", "--temperature", "--top-k", "--top-p",
+                           "--min-p", "--typical", "--repetition-penalty", "--seed", "--trace"}) {
     if (command.count(flag) > 0) {
       throw UserError(std::string("expected no ") + flag +
                       " with --score, which draws nothing, found it; leave one of them out");
