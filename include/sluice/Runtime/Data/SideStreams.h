@@ -13,8 +13,8 @@ namespace sluice::runtime {
 /// Returns true if a stream takes no file: its bits follow from the tokens of its axis.
 bool isComputed(const GivenInput &stream);
 
-/// Returns the key of random numbers for a line: a hash of the seed and of the line's tokens, so that
-/// it depends neither on the line's file nor on its place there.
+/// Returns the key of random numbers for a line: a hash of the seed and of the line's tokens, so
+/// that it depends neither on the line's file nor on its place there.
 uint64_t computeLineKey(uint64_t seed, std::span<const int32_t> tokens);
 
 /// A stream on the axis of an input whose lines are `axis`.
