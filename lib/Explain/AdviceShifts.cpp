@@ -3,6 +3,7 @@
 // them.
 #include "AdviceShifts.h"
 #include "sluice/Conversion/ParseSpec.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Explain/Advice.h"
 #include "sluice/Explain/CheckCausality.h"
 #include "sluice/Explain/OpLocation.h"
@@ -37,6 +38,15 @@ llvm::DenseSet<Operation *> advice::liveOps(func::FuncOp function) {
   return live;
 }
 
+/// Returns true for the shift of a contrast's losses, which follows from the rows that they score.
+static bool shiftsLosses(ShiftOp shift) {
+  Operation *op = shift.getInput().getDefiningOp();
+  while (op && !isa<ContrastOp>(op) && op->getNumOperands() == 1) {
+    op = op->getOperand(0).getDefiningOp();
+  }
+  return isa_and_present<ContrastOp>(op);
+}
+
 Shifts::Shifts(ModuleOp module) {
   llvm::MapVector<Attribute, ShiftKey> byPlace;
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -47,7 +57,7 @@ Shifts::Shifts(ModuleOp module) {
     size_t number = 0;
     llvm::DenseSet<Operation *> live = liveOps(function);
     for (auto op : function.getOps<ShiftOp>()) {
-      if (!live.contains(op)) { // reported as a dead stage
+      if (!live.contains(op) || shiftsLosses(op)) { // the first is reported as a dead stage
         continue;
       }
       auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
