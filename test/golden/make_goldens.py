@@ -51,7 +51,9 @@ def read_safetensors(path):
     size = struct.unpack("<Q", data[:8])[0]
     kinds = {"F32": np.float32, "I32": np.int32}
     result = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
+    header = json.loads(data[8:8 + size])
+    header.pop("__metadata__", None)
+    for name, entry in header.items():
         begin, end = (8 + size + offset for offset in entry["data_offsets"])
         result[name] = np.frombuffer(data[begin:end], kinds[entry["dtype"]]).reshape(entry["shape"])
     return result
