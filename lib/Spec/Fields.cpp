@@ -11,7 +11,7 @@ namespace sluice::spec {
 namespace {
 
 std::string join(const std::vector<std::string_view> &names) {
-  constexpr size_t most = 32; // names of streams can be any number
+  constexpr size_t most = 36; // names of streams can be any number
   std::string result;
   for (size_t i = 0; i < std::min(names.size(), most); ++i) {
     result += (i == 0 ? "" : ", ") + quote(names[i]);

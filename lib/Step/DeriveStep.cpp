@@ -383,8 +383,12 @@ std::optional<StepPlan> Deriver::deriveWithin() {
     if (!outlives.contains(value)) {
       step.ring = 0;
       step.keepsAll = false;
-    } else { // rows of one step are written together: each needs its own slot
-      step.ring = std::max(step.ring, std::min(plan.schedules[step.schedule].burst, step.capacity));
+    } else { // rows of one step are written together: each needs its own slot, and a carried row
+             // too
+      auto flow = value.getDefiningOp<CausalFlowInterface>();
+      int64_t least = plan.schedules[step.schedule].burst + (flow && flow.countCarried() > 0);
+      step.ring = std::max(step.ring, std::min(least, step.capacity));
+      step.keepsAll |= least > step.capacity;
     }
   }
   return checkSegments() ? std::optional(plan) : std::nullopt;

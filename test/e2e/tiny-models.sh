@@ -47,6 +47,9 @@ for spec in "$root"/models/tiny/*.json; do
 
   succeeds "$name: eval" "$sluice" eval "$artifact" --weights "$run" --data "$work/held-out.txt" --json
   cp "$work/out" "$work/eval.json"
+  if grep -q '"op": "contrast"' "$spec"; then
+    continue # no token is predicted: losses.sh
+  fi
   holds "$name: bits per byte are below 8" '0 < f[0]["bits_per_byte"] < 8' "$work/eval.json"
   generate=("$sluice" generate "$artifact" --weights "$run" --prompt "the water of the old lake" --tokens 24)
   succeeds "$name: generate" "${generate[@]}"

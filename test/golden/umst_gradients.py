@@ -130,7 +130,7 @@ def build_spec(variant):
     }
 
 
-# Words and edges of lines, from docs/running.md and docs/spec.md; the hashes are those of Hash.h, SideStreams.cpp and Edges.cpp.
+# Words and edges of lines, from docs/running.md and docs/spec.md; the hashes are in Hash.h, SideStreams.cpp and Edges.cpp.
 
 def mix(x):
     """The finalizer of SplitMix64."""

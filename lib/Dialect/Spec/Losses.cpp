@@ -173,7 +173,20 @@ LogicalResult ContrastOp::verify() {
                                         << ", so that a row within the context has a loss, found "
                                         << getShiftOrDefault() << "; make the context larger";
   }
+  if (!hasSegments && static_cast<int64_t>(model.getLength()) <= input.getFactor()) {
+    return emitKeyError(*this, "candidates") << "expected a context above " << input.getFactor()
+                                             << ", so that a second group can be chosen, found "
+                                             << model.getLength() << "; make the context larger";
+  }
   auto parts = static_cast<int64_t>(getExtraBatches()) + 1;
+  bool hasLines = llvm::any_of(model.getBody().getOps<InputOp>(),
+                               [](InputOp given) { return given.ownsAxis(); });
+  if (parts > 1 && hasLines) {
+    return emitKeyError(*this, "extra_batches")
+           << "expected no extra batches in a model with named inputs, whose lines differ in "
+              "length, found "
+           << parts - 1 << "; leave it out";
+  }
   if (static_cast<int64_t>(model.getBatch()) % parts != 0) {
     return emitKeyError(*this, "extra_batches")
            << "expected a \"batch\" that \"extra_batches\" + 1 = " << parts

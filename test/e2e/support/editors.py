@@ -125,7 +125,7 @@ def spec_session():
     client.change(uri, 17, fixed)
     client.diagnostics(uri, 17)
     items = client.at("textDocument/completion", uri, line, character + 1)
-    check("completion of values", [item["label"] for item in items] == ["average", "linear", "max", "convolution", "concatenate"], items)
+    check("completion of values", [item["label"] for item in items] == ["average", "linear", "max", "convolution", "concatenate", "stack"], items)
     symbols = client.request("textDocument/documentSymbol", {"textDocument": {"uri": uri}})["result"]
     check("symbols are the stages", [symbol["name"] for symbol in symbols][:3] == ["0 embedding", "1 shift", "2 shorten"],
           symbols)

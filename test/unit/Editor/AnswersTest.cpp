@@ -163,7 +163,8 @@ TEST(Hover, KeyShowsTypeMeaningAndDefault) {
   std::string text = hover(head + R"({"op": "shorten", "factor": 4, "met|hod": "linear"})" + rest);
   EXPECT_TRUE(
       has(text,
-          "- values: `average`, `linear`, `max`, `convolution`, `concatenate`\n- default: average"))
+          "- values: `average`, `linear`, `max`, `convolution`, `concatenate`, `stack`\n- default: "
+          "average"))
       << text;
   EXPECT_EQ(hover(head + R"({"op": "shorten", "factor": 4, "method": "li|near"})" + rest), text);
   EXPECT_EQ(hover(head + R"({"op": "shift", "unknown|": 4})" + rest), "");
