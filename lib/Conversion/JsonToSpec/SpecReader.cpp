@@ -270,13 +270,12 @@ const ObjectInfo &SpecReader::findKind(const JsonValue &value) const {
                                          quote(word) + "; " + suggestion(word, op.words, "kinds"));
 }
 
-/// Fails unless an embedding of the tokens is the first stage and the head the last one.
+/// Fails unless an embedding of the tokens comes first, and a head or a contrast last.
 void SpecReader::checkOrder(const ObjectInfo &stage, const Fields &fields, size_t index,
                             size_t count) const {
   bool isFirst = index == 0, isLast = index + 1 == count;
-  bool isOfTokens = stage.word == "embedding" && !fields.find("input");
   bool isEnd = stage.word == "head" || (isLast && stage.word == "contrast");
-  if ((isFirst && !isOfTokens) || isLast != isEnd) {
+  if ((isFirst && (stage.word != "embedding" || fields.find("input"))) || isLast != isEnd) {
     std::string expected = isFirst  ? "an embedding of the tokens as the first stage"
                            : isLast ? "a head, or a contrast, as the last stage"
                                     : "only the last stage to be a head";

@@ -240,5 +240,20 @@ def LshSection
                           "ranks count earlier rows only; false: all rows, as published, which "
                           "leaks future rows",
                           "true">]>;
+def TopKey : NumberKey<"top", "number > 0 and <= 1",
+                       "for the rule coding_rate, without threshold: share of rows with the "
+                       "highest rates, which get bits; leaks future rows",
+                       "none"> {
+  let excludesLeast = 1;
+  let largest = "1";
+}
+def CapacityKey
+    : NumberKey<"capacity", "number > 0 and <= 1",
+                "maximum number of segments per row of a batch, as a share of the context; more "
+                "segments end the run with an error",
+                "1; for the rule every: 1 / factor"> {
+  let excludesLeast = 1;
+  let largest = "1";
+}
 
 #endif // SLUICE_SPEC_KEYS_TD

@@ -479,21 +479,6 @@ def SpikeKey
           "for the rule entropy: sets a bit if the entropy exceeds the entropy of each of this "
           "many previous rows",
           "none", "1", "8">;
-def TopKey : NumberKey<"top", "number > 0 and <= 1",
-                       "for the rule coding_rate, without threshold: share of rows with the "
-                       "highest rates, which get bits; leaks future rows",
-                       "none"> {
-  let excludesLeast = 1;
-  let largest = "1";
-}
-def CapacityKey
-    : NumberKey<"capacity", "number > 0 and <= 1",
-                "maximum number of segments per row of a batch, as a share of the context; more "
-                "segments end the run with an error",
-                "1; for the rule every: 1 / factor"> {
-  let excludesLeast = 1;
-  let largest = "1";
-}
 defvar boundaryKeys =
     [SegmentsNameKey, RuleKey,
      IntegerKey<"factor", "positions per segment, for the rule every", "needed for that rule">,
