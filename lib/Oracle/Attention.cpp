@@ -14,14 +14,31 @@ namespace {
 
 using NumberLines = std::vector<Numbers>; ///< [positions][head size]
 
+/// Returns the row of the batch whose keys row `batch` reads.
+template <typename Op> int64_t findKeyBatch(Op op, const OracleLaunch &launch, int64_t batch) {
+  Value keyRows = op.getKeyRows();
+  if (!keyRows) {
+    return batch;
+  }
+  auto operand = llvm::find(op->getOperands(), keyRows).getIndex();
+  return static_cast<const int32_t *>(launch.operands[operand])[batch];
+}
+
+/// Returns the row of a tensor that holds position `p` of a row of the batch.
+int64_t findRingRow(Value tensor, int64_t batch, int64_t p) {
+  int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(1);
+  return batch * extent + p % extent;
+}
+
 /// The state that both directions share: one row of the batch and one query head.
 template <typename Op> class Head {
 public:
   Head(Op op, const OracleLaunch &launch, int64_t batch, int64_t head)
       : op(op), launch(launch), rows(op, launch), scoreBody(op.getScore().front(), launch),
-        batch(batch), head(head), size(int64_t(op.getHeadSize())),
-        positions(op.getDomain().getPositions()), keyPositions(op.getKeys().getPositions()),
-        queries(getValidRows(op.getDomain())), keys(countKeys(op, launch)),
+        batch(batch), keyBatch(findKeyBatch(op, launch, batch)), head(head),
+        size(int64_t(op.getHeadSize())), positions(op.getDomain().getPositions()),
+        keyPositions(op.getKeys().getPositions()), queries(getValidRows(op.getDomain())),
+        keys(countKeys(op, launch)),
         keyHead(head / (int64_t(op.getHeads()) / int64_t(op.getKvHeads()))) {
     TensorRows query(op.getQuery(), launch.operands[0]), key(op.getKey(), launch.operands[1]),
         value(op.getValue(), launch.operands[2]);
@@ -30,8 +47,8 @@ public:
       q.push_back(line(op.getQuery(), query, queryColumn(), p));
     }
     for (int64_t p = 0; p < keys; ++p) {
-      k.push_back(line(op.getKey(), key, keyColumn(), p));
-      v.push_back(line(op.getValue(), value, valueColumn(), p));
+      k.push_back(columns(key, findRingRow(op.getKey(), keyBatch, p), keyColumn()));
+      v.push_back(columns(value, findRingRow(op.getValue(), keyBatch, p), valueColumn()));
     }
     for (Value end : op.getRange()) {
       auto operand = llvm::find(op->getOperands(), end).getIndex();
@@ -77,7 +94,7 @@ public:
       return getValidRows(op.getKeys());
     }
     auto operand = llvm::find(op->getOperands(), counts).getIndex();
-    return static_cast<const int64_t *>(launch.operands[operand])[batch];
+    return static_cast<const int64_t *>(launch.operands[operand])[keyBatch];
   }
   int64_t queryColumn() const { return int64_t(op.getQueryColumn()) + head * size; }
   int64_t keyColumn() const { return int64_t(op.getKeyColumn()) + keyHead * size; }
@@ -93,10 +110,7 @@ public:
   }
   /// Returns the row in a tensor's memory that holds position `p`. A ring may hold a later position
   /// there, which the mask of a decode step then excludes.
-  int64_t inMemory(Value tensor, int64_t p) const {
-    int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(1);
-    return batch * extent + p % extent;
-  }
+  int64_t inMemory(Value tensor, int64_t p) const { return findRingRow(tensor, batch, p); }
 
   Numbers columns(const TensorRows &stored, int64_t row, int64_t column) const {
     Numbers numbers;
@@ -177,7 +191,8 @@ public:
   const OracleLaunch &launch;
   const DomainRows rows;
   Body scoreBody;
-  int64_t batch, head, size, positions, keyPositions; ///< number of queries and keys
+  int64_t batch, keyBatch;                     ///< row of the batch, and the row of its keys
+  int64_t head, size, positions, keyPositions; ///< number of queries and keys
   int64_t queries, keys, keyHead; ///< valid queries and keys; index of the key/value head
   bool isBf16 = false;
   NumberLines q, k, v;

@@ -180,7 +180,7 @@ StepEntries::buildSchedules(ArrayRef<MakeRun> runs,
     clocks[context.cuts[i].axis] = countClosed(context, each, counts, i, take);
   }
   for (const MakeRun &make : runs) {
-    RowRun run = make(each.body, take, done);
+    RowRun run = make(each, take, done);
     each.result(packRow(each, run.start, run.count, run.length), AccessKind::Flat, type);
   }
   each.result(next(each.body, take, done), AccessKind::Flat, context.perRow(), /*alias=*/0);
@@ -240,7 +240,8 @@ void StepEntries::beginStep(func::FuncOp step) {
       continue;
     }
     known.push_back(context.bursts.size() - 1);
-    runs.push_back([op, append](ImplicitLocOpBuilder &b, Value take, Value done) {
+    runs.push_back([op, append](RowsBuilder &each, Value take, Value done) {
+      ImplicitLocOpBuilder &b = each.body;
       Value before = arith::SubIOp::create(b, done, constant(b, 1));
       Value start = emitRowCount(b, op, before);
       Value count = arith::SubIOp::create(b, emitRowCount(b, op, done), start);
@@ -251,14 +252,14 @@ void StepEntries::beginStep(func::FuncOp step) {
   // Values with a single position, such as the prediction, are computed at every step.
   known.append({context.bursts.size(), context.bursts.size() + 1});
   context.bursts.push_back(1);
-  runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
-    return RowRun{constant(b, 0), take, append(b, take, done)};
+  runs.push_back([append](RowsBuilder &each, Value take, Value done) {
+    return RowRun{constant(each.body, 0), take, append(each.body, take, done)};
   });
   // A lazy value that is stored for the prediction is scheduled for the last row only, because the
   // prediction reads only that row.
   context.bursts.push_back(1);
-  runs.push_back([append](ImplicitLocOpBuilder &b, Value take, Value done) {
-    return RowRun{done, take, append(b, take, done)};
+  runs.push_back([append](RowsBuilder &each, Value take, Value done) {
+    return RowRun{done, take, append(each.body, take, done)};
   });
   context.b.setInsertionPoint(step.getBody().front().getTerminator());
   context.schedules.resize(context.bursts.size());
@@ -438,15 +439,18 @@ void StepEntries::endPrefill(func::FuncOp prefill) {
   SmallVector<MakeRun> runs;
   for (auto [op, ring] : kinds) {
     auto schedule = cast_if_present<ScheduleOp>(op);
-    if (!schedule) { // a named input commits all rows, or none if the row is skipped
-      runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
+    if (!schedule) { // a named input commits all rows to its line, and none to another line
+      runs.push_back([this, ring](RowsBuilder &each, Value, Value) {
+        ImplicitLocOpBuilder &b = each.body;
+        isLineTaken = isLineTaken ? isLineTaken : isTakenLine(context, each);
         Value zero = constant(b, 0), all = constant(b, ring);
-        Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, take, zero);
+        Value some = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, isLineTaken, zero);
         return RowRun{zero, arith::SelectOp::create(b, some, all, zero), all};
       });
       continue;
     }
-    runs.push_back([this, schedule, ring](ImplicitLocOpBuilder &b, Value take, Value) {
+    runs.push_back([this, schedule, ring](RowsBuilder &each, Value take, Value) {
+      ImplicitLocOpBuilder &b = each.body;
       Value clock = clocks.lookup(ScheduleOp(schedule).getSegmentsAttr());
       Value last = clock ? clock : Value(arith::SubIOp::create(b, take, constant(b, 1)));
       Value computed = emitRowCount(b, schedule, last), most = constant(b, ring);
@@ -495,12 +499,15 @@ void StepEntries::buildReset() {
   llvm::SmallSetVector<int64_t, 8> rings;
   SmallVector<StateOp> states;
   for (auto state : context.module.getOps<StateOp>()) {
-    states.push_back(state);
-    rings.insert(state.getRing());
+    if (!isGiven(state, cast<SequenceType>(state.getType()))) { // of a line, which rows share
+      states.push_back(state);
+      rings.insert(state.getRing());
+    }
   }
   SmallVector<MakeRun> runs;
   for (int64_t ring : rings) {
-    runs.push_back([ring](ImplicitLocOpBuilder &b, Value take, Value) {
+    runs.push_back([ring](RowsBuilder &each, Value take, Value) {
+      ImplicitLocOpBuilder &b = each.body;
       Value zero = constant(b, 0);
       return RowRun{zero, arith::MulIOp::create(b, take, constant(b, ring)), zero};
     });

@@ -12,10 +12,12 @@ namespace sluice {
 ///   input:take  i64 [R]  step: 1 appends the row's next token, 0 skips the row; prefill: number of
 ///                        tokens of its prompt, -1 for its named inputs only, 0 skips the row;
 ///                        reset: 1 clears it
+///   input:take.line  i32 [R]  number of each row's line: @prefill commits results on the axes of
+///                        named inputs to the row of this number, and @step reads them there
 ///   state:done  i64 [R]  number of tokens in the row's states
 ///   state:closed.AXIS    i32 [R]  number of segments that these tokens close, per axis of segments
 /// @step and @reset run over R rows. @prefill runs over a single row, the prompt, and commits it to
-/// the selected row.
+/// the selected row. @reset leaves results on the axes of named inputs, which @prefill replaces.
 class StepEntries {
 public:
   /// `rows` is R, at least 1. With `keysApart`, a state of which later steps only read keys and
@@ -61,8 +63,7 @@ private:
   struct RowRun {
     mlir::Value start, count, length;
   };
-  using MakeRun =
-      std::function<RowRun(mlir::ImplicitLocOpBuilder &b, mlir::Value take, mlir::Value done)>;
+  using MakeRun = std::function<RowRun(RowsBuilder &each, mlir::Value take, mlir::Value done)>;
 
   llvm::SmallVector<mlir::Value>
   buildSchedules(llvm::ArrayRef<MakeRun> runs,
@@ -87,6 +88,7 @@ private:
   StepContext context;
   bool keysApart;
   llvm::SmallVector<mlir::FlatSymbolRefAttr> ahead;
+  mlir::Value isLineTaken; ///< 1 if the prompt's named inputs belong to this line, or 0
   llvm::DenseMap<mlir::Attribute, mlir::Value> clocks; ///< segments that a prompt closes, by axis
   llvm::SmallVector<std::pair<StateOp, ScheduleOp>> commits; ///< state of each result of @prefill
   llvm::SmallVector<std::string> givenStates; ///< state of each argument of @step after the tokens

@@ -392,23 +392,43 @@ void sluice::addCuts(StepContext &context, func::FuncOp prefill,
   }
 }
 
-/// Stores the number of segments of the row that takes the prompt; zero without `counts`.
+Value sluice::isTakenLine(StepContext &context, RowsBuilder &each) {
+  Location loc = context.module.getLoc();
+  Type i64 = context.b.getI64Type(), i32 = context.b.getI32Type();
+  auto numbers = RankedTensorType::get({context.rows}, i64), columns = numbers.clone(i32);
+  Value takes = each.operand(plan::BindOp::create(context.b, loc, numbers, "input:take"),
+                             AccessKind::Vector, numbers);
+  Value lines = each.operand(plan::BindOp::create(context.b, loc, columns, plan::lineOfRow),
+                             AccessKind::Vector, columns);
+  ImplicitLocOpBuilder &b = each.body;
+  Value own = each.splat(dispatch::PositionOp::create(b, i32), columns);
+  Value isOwn = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, lines, own);
+  auto dense = [&](int64_t number) -> Value {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(numbers, context.b.getI64IntegerAttr(number)));
+  };
+  Value ownTakes = arith::SelectOp::create(b, isOwn, takes, dense(0));
+  Value isTaken = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, ownTakes, dense(0));
+  return dispatch::ReduceOp::create(b, i64, dispatch::ReduceKind::Max,
+                                    arith::SelectOp::create(b, isTaken, dense(1), dense(0)));
+}
+
 void sluice::commitClosed(StepContext &context, ValueRange counts) {
   for (auto [i, cut] : llvm::enumerate(context.cuts)) {
+    if (cut.isGiven && counts.empty()) {
+      continue;
+    }
     RowsBuilder each(context.b, context.module.getLoc(),
                      dispatch::DomainAttr::get(context.b.getContext(), 1, context.rows, 0));
     Type i32 = context.b.getI32Type();
     Value closed = toI64(each, each.operand(bindClosed(context, cut.axis), AccessKind::Flat, i32));
-    Value take = each.operand(
-        plan::BindOp::create(context.b, context.module.getLoc(), context.perRow(), "input:take"),
-        AccessKind::Flat, context.b.getI64Type());
+    Value take = cut.isGiven ? isTakenLine(context, each)
+                             : each.operand(plan::BindOp::create(context.b, context.module.getLoc(),
+                                                                 context.perRow(), "input:take"),
+                                            AccessKind::Flat, context.b.getI64Type());
     Value now =
         counts.empty() ? constant(each.body, 0) : countClosed(context, each, counts, i, take);
-    // A line without a prompt commits its inputs alone.
-    Value isTaken = cut.isGiven ? arith::CmpIOp::create(each.body, arith::CmpIPredicate::ne, take,
-                                                        constant(each.body, 0))
-                                : isAbove(each, take, 0);
-    Value next = arith::SelectOp::create(each.body, isTaken, now, closed);
+    Value next = arith::SelectOp::create(each.body, isAbove(each, take, 0), now, closed);
     each.result(toI32(each, next), AccessKind::Flat, context.perRow().clone(i32), /*alias=*/0);
     dispatch::RowsOp made = each.finish("closed");
     plan::StoreOp::create(context.b, context.module.getLoc(), placeOfClosed(cut.axis),

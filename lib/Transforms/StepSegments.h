@@ -73,7 +73,11 @@ void addCuts(StepContext &context, mlir::func::FuncOp prefill,
 /// `counts` of @prefill.
 mlir::Value countClosed(StepContext &context, RowsBuilder &each, mlir::ValueRange counts, size_t i,
                         mlir::Value take);
-/// Stores the number of segments of the row that takes the prompt; stores zero without `counts`.
+/// Returns 1 if the named inputs of the prompt belong to the line whose number is the row's, else
+/// 0; i64. The row that takes the prompt has a line by `input:take.line`.
+mlir::Value isTakenLine(StepContext &context, RowsBuilder &each);
+/// Stores the number of segments of the row that takes the prompt, or of its line for a given axis.
+/// Without `counts`, stores zero for rows, and nothing for lines.
 void commitClosed(StepContext &context, mlir::ValueRange counts);
 
 } // namespace sluice

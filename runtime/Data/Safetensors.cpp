@@ -18,14 +18,13 @@ namespace {
 
 using StoredTensor = SafetensorsFile::StoredTensor;
 
-const std::string foreignWeightsRemedy =
-    "; give the safetensors file that belongs to this artifact";
 constexpr const char *metadataKey = "__metadata__";
 constexpr const char *dataKey = "sluice.data_sha256";
 constexpr const char *tensorsKey = "sluice.tensors_sha256";
 
-[[noreturn]] void refuse(const std::string &origin, const std::string &what) {
-  throw UserError(origin + ": " + what + foreignWeightsRemedy);
+[[noreturn]] void refuse(const std::string &origin, const std::string &what,
+                         const SafetensorsRemedies &remedies) {
+  throw UserError(origin + ": " + what + remedies.foreign);
 }
 
 std::span<const uint8_t> viewBytes(const NamedTensor &tensor) {
@@ -83,7 +82,7 @@ StoredTensor readStored(const StrictJson &entry, uint64_t dataBytes) {
 /// Checks that every byte of the data belongs to exactly one tensor: otherwise tensors overlap, or
 /// the file has unused data.
 void requireWholeCover(const std::map<std::string, StoredTensor> &table, uint64_t dataBytes,
-                       const std::string &origin) {
+                       const std::string &origin, const SafetensorsRemedies &remedies) {
   std::vector<std::pair<uint64_t, std::string>> starts;
   for (const auto &[name, stored] : table) {
     starts.emplace_back(stored.begin, name);
@@ -96,33 +95,39 @@ void requireWholeCover(const std::map<std::string, StoredTensor> &table, uint64_
   uint64_t end = 0;
   for (const auto &[begin, name] : starts) {
     if (begin != end) {
-      refuse(origin, naming(name) + ": expected its data at byte " + std::to_string(end) +
-                         ", right after the tensor before it, found it at byte " +
-                         std::to_string(begin) +
-                         (begin < end ? " (two tensors overlap)" : " (bytes of no tensor)"));
+      refuse(origin,
+             naming(name) + ": expected its data at byte " + std::to_string(end) +
+                 ", right after the tensor before it, found it at byte " + std::to_string(begin) +
+                 (begin < end ? " (two tensors overlap)" : " (bytes of no tensor)"),
+             remedies);
     }
     end = table.at(name).end;
   }
   if (end != dataBytes) {
-    refuse(origin, "expected " + std::to_string(end) + " bytes after the header, found " +
-                       std::to_string(dataBytes));
+    refuse(origin,
+           "expected " + std::to_string(end) + " bytes after the header, found " +
+               std::to_string(dataBytes),
+           remedies);
   }
 }
 
-Json readHeader(std::span<const uint8_t> file, const std::string &origin, uint64_t &dataStart) {
+Json readHeader(std::span<const uint8_t> file, const std::string &origin,
+                const SafetensorsRemedies &remedies, uint64_t &dataStart) {
   uint64_t headerBytes = 0;
   if (file.size() >= 8) {
     std::memcpy(&headerBytes, file.data(), 8);
   }
   if (file.size() < 8 || headerBytes < 2 || headerBytes > file.size() - 8) {
-    refuse(origin, "expected a safetensors file, found one without a whole header (another kind of "
-                   "file, or cut short)");
+    refuse(origin,
+           "expected a safetensors file, found one without a whole header (another kind of "
+           "file, or cut short)",
+           remedies);
   }
   dataStart = 8 + headerBytes;
   const auto *text = reinterpret_cast<const char *>(file.data()) + 8;
   Json header =
-      readJson({text, headerBytes}, origin + ": header", "a JSON object", foreignWeightsRemedy);
-  StrictJson(header, origin + ": header", foreignWeightsRemedy).object();
+      readJson({text, headerBytes}, origin + ": header", "a JSON object", remedies.foreign);
+  StrictJson(header, origin + ": header", remedies.foreign).object();
   return header;
 }
 
@@ -133,12 +138,12 @@ std::string hashOfTable(Json header) {
 }
 
 /// Returns whether the file has checksums. Throws if they do not match its contents.
-bool verify(const Json &header, std::span<const uint8_t> data, const std::string &origin) {
+bool verify(const Json &header, std::span<const uint8_t> data, const std::string &origin,
+            const SafetensorsRemedies &remedies) {
   if (!header.contains(metadataKey)) {
     return false;
   }
-  StrictJson metadata(header[metadataKey], origin + ": header." + metadataKey,
-                      foreignWeightsRemedy);
+  StrictJson metadata(header[metadataKey], origin + ": header." + metadataKey, remedies.foreign);
   metadata.object();
   if (!metadata.has(dataKey) && !metadata.has(tensorsKey)) {
     return false;
@@ -147,9 +152,10 @@ bool verify(const Json &header, std::span<const uint8_t> data, const std::string
     return metadata.has(key) && metadata.at(key).string() == hash;
   };
   if (!holds(tensorsKey, hashOfTable(header)) || !holds(dataKey, sha256Hex(data))) {
-    throw UserError(origin + ": expected tensors that match the checksums in the file's metadata, "
-                             "found others: the file is damaged; give another copy of it, or "
-                             "weights of another checkpoint");
+    throw UserError(origin +
+                    ": expected tensors that match the checksums in the file's metadata, "
+                    "found others: the file is damaged" +
+                    remedies.damaged);
   }
   return true;
 }
@@ -173,19 +179,20 @@ uint32_t widenHalf(uint32_t half) {
 
 } // namespace
 
-SafetensorsFile::SafetensorsFile(std::span<const uint8_t> file, std::string origin)
-    : origin(std::move(origin)) {
+SafetensorsFile::SafetensorsFile(std::span<const uint8_t> file, std::string origin,
+                                 SafetensorsRemedies given)
+    : origin(std::move(origin)), remedies(std::move(given)) {
   uint64_t dataStart = 0;
-  Json header = readHeader(file, this->origin, dataStart);
+  Json header = readHeader(file, this->origin, remedies, dataStart);
   data = file.subspan(dataStart);
   for (const auto &[name, entry] : header.items()) {
     if (name != metadataKey) {
       table[name] = readStored(
-          StrictJson(entry, this->origin + ": " + naming(name), foreignWeightsRemedy), data.size());
+          StrictJson(entry, this->origin + ": " + naming(name), remedies.foreign), data.size());
     }
   }
-  requireWholeCover(table, data.size(), this->origin);
-  checksummed = verify(header, data, this->origin);
+  requireWholeCover(table, data.size(), this->origin, remedies);
+  checksummed = verify(header, data, this->origin, remedies);
   if (auto metadata = header.find(metadataKey); metadata != header.end()) {
     for (const auto &[key, text] : metadata->items()) {
       texts[key] = text.is_string() ? text.get<std::string>() : "";
@@ -323,8 +330,10 @@ void SafetensorsFile::requireContext(const NamedTensor &tensor, const StoredTens
 void SafetensorsFile::check(const NamedTensor &tensor) const {
   auto found = table.find(tensor.name);
   if (found == table.end()) {
-    refuse(origin, "expected " + naming(tensor.name) + " " + showJson(tensor.shape) +
-                       ", found none of this name");
+    refuse(origin,
+           "expected " + naming(tensor.name) + " " + showJson(tensor.shape) +
+               ", found none of this name",
+           remedies);
   }
   const StoredTensor &stored = found->second;
   if (stored.type != "F32" && stored.type != "F16" && stored.type != "BF16") {
@@ -335,13 +344,17 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
   }
   requireContext(tensor, stored);
   if (stored.shape != tensor.shape) {
-    refuse(origin, naming(tensor.name) + ": expected shape " + showJson(tensor.shape) + ", found " +
-                       showJson(stored.shape));
+    refuse(origin,
+           naming(tensor.name) + ": expected shape " + showJson(tensor.shape) + ", found " +
+               showJson(stored.shape),
+           remedies);
   }
   for (size_t i = 0; i < tensor.data.size(); ++i) {
     if (float value = element(stored, i); !std::isfinite(value)) {
-      refuse(origin, naming(tensor.name) + ": expected finite numbers, found " +
-                         std::to_string(value) + " at element " + std::to_string(i));
+      refuse(origin,
+             naming(tensor.name) + ": expected finite numbers, found " + std::to_string(value) +
+                 " at element " + std::to_string(i),
+             remedies);
     }
   }
 }

@@ -75,9 +75,20 @@ private:
     int64_t prompt = plan.model.context - steps;
     scalars() = {prompt, 1, 2, 11};
     write();
+    shareLines();
     run("prefill", middle, middle + 1, prompt);
     for (int64_t i = 0; i < steps; ++i) {
       run("step", 0, some, 1);
+    }
+  }
+
+  /// Assigns one line to every two rows of generation.
+  void shareLines() {
+    const Plan &plan = device->plan();
+    auto lines = plan.inputs.find("take.line");
+    for (int64_t row = 0; lines != plan.inputs.end() && row < plan.generation->rows; ++row) {
+      auto *numbers = reinterpret_cast<int32_t *>(device->host() + lines->second.offset);
+      numbers[row] = static_cast<int32_t>(row / 2);
     }
   }
 

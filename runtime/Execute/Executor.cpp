@@ -28,6 +28,7 @@ Executor::Executor(std::unique_ptr<Device> device)
     : InputView(std::move(device)), scoredRows(std::make_unique<ScoredRows>()),
       weightSums(std::make_unique<WeightSums>()), countedRows(std::make_unique<CountedRows>()) {
   chooseFactor({});
+  resetLines();
   if (plan().inputs.contains(lengthsName)) { // all rows, until lines are written
     std::ranges::fill(inputs().lengths, plan().model.context);
   }

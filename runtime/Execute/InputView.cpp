@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace sluice::runtime {
 
@@ -48,6 +49,18 @@ std::span<int64_t> InputView::countsIn(const std::string &name, int64_t rows) {
           static_cast<size_t>(rows)};
 }
 std::span<int64_t> InputView::take() { return countsIn("take", plan().generationRows()); }
+std::span<int32_t> InputView::lines() {
+  if (!plan().inputs.contains(linesName)) {
+    return {};
+  }
+  int64_t rows = plan().generationRows();
+  const Region &region = input(linesName, Type::i32, {rows});
+  return {reinterpret_cast<int32_t *>(device->host() + region.offset), static_cast<size_t>(rows)};
+}
+void InputView::resetLines() {
+  std::span<int32_t> all = lines();
+  std::iota(all.begin(), all.end(), 0);
+}
 
 BatchInputs InputView::inputs() {
   BatchInputs all{tokens(), {}, {}};
@@ -163,6 +176,9 @@ void InputView::sendInputs(const std::string &entry) {
   }
   if (entry == "prefill" || entry == "step" || entry == "reset") {
     send("take", take().size_bytes());
+  }
+  if ((entry == "prefill" || entry == "step") && !lines().empty()) {
+    send(linesName, lines().size_bytes());
   }
   auto sendCounts = [&](const std::string &name, std::span<int64_t> counts) {
     if (plan().inputs.contains(name)) {

@@ -54,7 +54,7 @@ void Search::seat() {
     const Text &text = texts[waiting];
     int64_t first = block * options.width;
     for (int64_t row = first; predictor.isCached() && row < first + options.width; ++row) {
-      predictor.begin(row, {});
+      predictor.begin(row, {}, block); // its hypotheses share the results of its named inputs
     }
     int64_t room = std::min(limit, getBeamRoom(executor.plan(), text));
     active.push_back({waiting++, block, Beam(options, text.tokens, room), {first}});

@@ -33,6 +33,7 @@ Predictor::Predictor(Executor &executor, bool cached)
   if (!this->cached) {
     return;
   }
+  executor.resetLines();
   for (const SegmentFacts &segments : executor.plan().segments) {
     if (!segments.closed.empty()) {
       closedBefore[&segments].resize(windows.size());
@@ -41,6 +42,19 @@ Predictor::Predictor(Executor &executor, bool cached)
           std::vector<int32_t>(static_cast<size_t>(executor.plan().model.context + 1), -1));
     }
   }
+}
+
+void Predictor::begin(int64_t row, const GenerationWindow &window, std::optional<int64_t> line) {
+  windows.at(static_cast<size_t>(row)) = window;
+  if (std::span<int32_t> lines = executor.lines(); cached && !lines.empty()) {
+    lines[static_cast<size_t>(row)] = static_cast<int32_t>(line.value_or(row));
+  }
+}
+
+/// Returns the row of the states of named inputs that belongs to a row.
+int64_t Predictor::getLine(int64_t row) {
+  std::span<int32_t> lines = executor.lines();
+  return lines.empty() ? row : lines[static_cast<size_t>(row)];
 }
 
 std::span<const float> Predictor::predict(std::span<const Turn> turns) {
@@ -143,7 +157,13 @@ void Predictor::copyRow(int64_t from, int64_t to) {
                               getClosedSegments(*segments, from), getClosedSegments(*segments, to)};
     counts[static_cast<size_t>(to)] = counts[static_cast<size_t>(from)];
   }
+  if (std::span<int32_t> lines = executor.lines(); !lines.empty()) {
+    lines[static_cast<size_t>(to)] = lines[static_cast<size_t>(from)];
+  }
   for (const auto &[name, state] : executor.plan().generation->states) {
+    if (state.isByLine) {
+      continue;
+    }
     bool hasClock = common > 0 && state.counts && clocks.at(state.counts->segments).common >= 0;
     hasClock ? copyRows(state, from, to, clocks.at(state.counts->segments))
              : executor.copyState(state, from, to);
@@ -164,8 +184,9 @@ void Predictor::copyRows(const State &state, int64_t from, int64_t to, const Sta
 
 int32_t Predictor::getClosedSegments(const SegmentFacts &segments, int64_t row) {
   int32_t count = 0;
+  const State &state = executor.plan().generation->states.at(segments.closed);
   std::span<uint8_t> bytes =
-      executor.stateRow(executor.plan().generation->states.at(segments.closed), row, Access::Read);
+      executor.stateRow(state, state.isByLine ? getLine(row) : row, Access::Read);
   std::memcpy(&count, bytes.data(), sizeof count);
   return count;
 }
@@ -195,7 +216,7 @@ void Predictor::step(std::span<const Turn> turns) {
       }
       auto line = turn.given ? turn.given->find(name) : noLines.end();
       bool isThere = turn.given && line != turn.given->end();
-      counts[static_cast<size_t>(turn.row)] =
+      counts[static_cast<size_t>(getLine(turn.row))] =
           isThere ? std::min(std::ssize(line->second), input.capacity) : 0;
     }
   }

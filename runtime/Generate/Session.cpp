@@ -155,7 +155,7 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
   std::string origin = path.string();
   requireKind(path, FileKind::Session, "a session");
   std::vector<uint8_t> bytes = readBytes(path, "session");
-  SafetensorsFile file(bytes, origin);
+  SafetensorsFile file(bytes, origin, {remedy, remedy});
   Json description = readDescription(file, origin);
   StrictJson json(description, origin + ": " + sessionKey, remedy);
   requireSession(json);
@@ -172,7 +172,12 @@ Session loadSession(const Path &path, Executor &executor, Predictor &predictor) 
       tensors.push_back(rows.back().named(name));
     }
   }
-  decodeSafetensors(bytes, origin, tensors);
+  for (const NamedTensor &tensor : tensors) {
+    file.check(tensor);
+  }
+  for (const NamedTensor &tensor : tensors) {
+    file.copy(tensor);
+  }
   auto row = rows.begin();
   for (const auto &[name, state] : states) {
     std::span<uint8_t> place = executor.stateRow(state, 0, Access::Edit);

@@ -135,7 +135,8 @@ Json describeStates(const Generation &generation) {
                       {"shape", state.region.shape},
                       {"dtype", getTypeName(state.region.type)},
                       {"bytes", state.rowBytes() * generation.rows},
-                      {"scale", state.scale}});
+                      {"scale", state.scale},
+                      {"by_line", state.isByLine}});
   }
   return states;
 }
@@ -172,12 +173,13 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
                 "width", "bytes");
   for (const auto &[name, state] : plan.generation->states) {
     const std::vector<int64_t> &shape = state.region.shape;
-    out << format("%-52s %8lld %6s %8lld %8lld %14lld\n", name.c_str(),
+    out << format("%-52s %8lld %6s %8lld %8lld %14lld%s\n", name.c_str(),
                   static_cast<long long>(state.scale),
                   std::string(getTypeName(state.region.type)).c_str(),
                   static_cast<long long>(shape.size() > 1 ? shape[1] : 1),
                   static_cast<long long>(shape.size() > 2 ? shape[2] : 1),
-                  static_cast<long long>(state.rowBytes()));
+                  static_cast<long long>(state.rowBytes()),
+                  state.isByLine ? "  (shared by the hypotheses of a beam)" : "");
   }
 }
 

@@ -279,8 +279,9 @@ protected:
   }
 
   State readState(const StrictJson &json, int64_t rows) const {
-    json.keys({"offset", "type", "shape", "scale"}, {"row_stride", "counts"});
+    json.keys({"offset", "type", "shape", "scale"}, {"row_stride", "counts", "by_line"});
     State state{readRegion(json), json.at("scale").integer(0, 1 << 30)};
+    state.isByLine = json.has("by_line") && json.at("by_line").boolean();
     size_t dimensions = state.region.shape.size();
     if (dimensions == 0 || state.region.shape.front() != rows) {
       json.at("shape").failType("a shape of " + std::to_string(rows) + " rows");

@@ -139,14 +139,14 @@ cat "$work/begin" "$work/rest" > "$work/joined"
 write whole hourglass -p ab --seed 7 -n "$(wc -c < "$work/joined")"
 same "its session was saved" whole joined
 head -c 2000 "$work/session" > "$work/cut"
-refuses "a truncated session" 'cut short' --session "$work/cut"
+refuses "a truncated session" 'cut short.*; give a session that this version saved, or begin anew' --session "$work/cut"
 python3 - "$work/session" "$work/damaged" << 'PYTHON'
 import sys
 data = bytearray(open(sys.argv[1], "rb").read())
 data[-100] ^= 1
 open(sys.argv[2], "wb").write(data)
 PYTHON
-refuses "a damaged session" 'damaged' --session "$work/damaged"
+refuses "a damaged session" 'damaged; give a session that this version saved' --session "$work/damaged"
 refuses "weights as session" 'expected a session' --session "$work/hourglass/checkpoints/0/weights.safetensors"
 exits 2 "a session of another model" "$sluice" generate "$work/vanilla.sla" -w "$work/vanilla" --session "$work/session"
 cp "$work/err" "$work/said"

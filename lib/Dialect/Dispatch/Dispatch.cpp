@@ -392,11 +392,11 @@ LogicalResult ScatterRowsOp::verify() {
   return verifyF32(*this, {getInit(), getTable()});
 }
 
-/// Verifies that the last extra operands are a table of angles (`rotary`), the keys' counts and a
-/// schedule, each if it is present.
+/// Verifies that the last extra operands are a table of angles (`rotary`), ranges, the keys' counts
+/// and rows and a schedule, each if it is present.
 template <typename Op>
 static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef what) {
-  Value counts = op.getKeyCounts();
+  Value counts = op.getKeyCounts(), rows = op.getKeyRows();
   auto expected =
       RankedTensorType::get({op.getDomain().getBatch()}, IntegerType::get(op->getContext(), 64));
   OperandRange range = op.getRange();
@@ -413,12 +413,14 @@ static LogicalResult verifyExtras(Op op, Value rotary, Value schedule, StringRef
   }
   SmallVector<Value> known{rotary};
   llvm::append_range(known, range);
-  known.append({counts, schedule});
+  known.append({counts, rows, schedule});
   llvm::erase(known, Value());
   ValueRange extras = op.getExtras(); // gradients of terms first
   bool areLast =
       known.size() <= extras.size() && llvm::equal(known, extras.take_back(known.size()));
-  if (areLast && (!counts || counts.getType() == expected)) {
+  Type numbers = expected.clone(IntegerType::get(op->getContext(), 32));
+  bool haveRows = !rows || (counts && schedule && rows.getType() == numbers);
+  if (areLast && haveRows && (!counts || counts.getType() == expected)) {
     return success();
   }
   InFlightDiagnostic error = op.emitOpError("D-024: expected ")
@@ -479,7 +481,8 @@ LogicalResult AttentionOp::verify() {
   if (getMask().getNumDims() != 2) {
     return emitOpError("D-008: expected a mask over (p, q), found ") << getMaskAttr();
   }
-  if (failed(verifyExtras(*this, Value(), getSchedule(), "the keys' counts, then a schedule"))) {
+  if (failed(verifyExtras(*this, Value(), getSchedule(),
+                          "the keys' counts, their rows, then a schedule"))) {
     return failure();
   }
   if (getSchedule() && getDomain().getFactor() < 1) {
@@ -491,8 +494,7 @@ LogicalResult AttentionOp::verify() {
       failed(verifyFactors(*this, {getQuery(), getKey(), getValue()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyF32(*this, {getLse()})) ||
       failed(verifyDomains(*this)) ||
-      failed(verifyTerms(*this,
-                         (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size()))) {
+      failed(verifyTerms(*this, (getSchedule() ? 1 : 0) + countSelections()))) {
     return failure();
   }
   return verifyScore(*this);
@@ -533,8 +535,7 @@ LogicalResult AttentionBackwardOp::verify() {
   if (failed(verifyFactors(*this, {getQuery(), getKey(), getValue(), getOutputGradient()})) ||
       failed(verifyStorage(*this, {getOutput()})) || failed(verifyStorage(*this, getGradients())) ||
       failed(verifyF32(*this, {getRotary(), getLse()})) || failed(verifyDomains(*this)) ||
-      failed(verifyTerms(*this,
-                         (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size())) ||
+      failed(verifyTerms(*this, (getRotary() ? 1 : 0) + countSelections())) ||
       failed(verifyGradients(*this)) || failed(verifyScore(*this))) {
     return failure();
   }

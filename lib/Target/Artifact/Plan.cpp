@@ -164,26 +164,6 @@ static json::Array bucketsToJson(ModuleOp module, const MemoryPlan &memory) {
   return buckets;
 }
 
-/// Returns the number of a state's rows after each step, or closed segment, of one period. A named
-/// input's state has all of its rows, `stored`, before the first step.
-static json::Object rowCountsToJson(ScheduleOp schedule, int64_t stored) {
-  if (!schedule) {
-    return json::Object{{"first", 0}, {"rise", 0}, {"rows", json::Array({stored})}};
-  }
-  auto first = static_cast<int64_t>(schedule.getFirst());
-  json::Array rows;
-  for (int64_t i = 0; i < static_cast<int64_t>(schedule.getPeriod()); ++i) {
-    rows.push_back(getRowCount(schedule, first + i));
-  }
-  json::Object counts{{"first", first},
-                      {"rise", static_cast<int64_t>(schedule.getRise())},
-                      {"rows", std::move(rows)}};
-  if (auto segments = schedule.getSegmentsAttr()) {
-    counts["segments"] = segments.getValue().str();
-  }
-  return counts;
-}
-
 /// Returns the states of generation, and the required first tokens of text windows.
 static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) {
   int64_t period = 1;
@@ -209,6 +189,9 @@ static json::Object generationToJson(ModuleOp module, const MemoryPlan &memory) 
         {"scale", op ? getFactor(op, cast<SequenceType>(op.getType())) : int64_t(0)}};
     if (type.getRank() == 3) {
       object["row_stride"] = dispatch::paddedWidth(type.getDimSize(2));
+    }
+    if (isByLine(module, state, schedules)) {
+      object["by_line"] = true;
     }
     if (auto found = schedules.find(state.str()); found != schedules.end()) {
       object["counts"] = rowCountsToJson(found->second, type.getDimSize(1));

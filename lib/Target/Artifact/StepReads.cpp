@@ -80,6 +80,35 @@ std::map<std::string, ScheduleOp> sluice::stateSchedules(ModuleOp module) {
   return result;
 }
 
+llvm::json::Object sluice::rowCountsToJson(ScheduleOp schedule, int64_t stored) {
+  if (!schedule) {
+    return llvm::json::Object{{"first", 0}, {"rise", 0}, {"rows", llvm::json::Array({stored})}};
+  }
+  auto first = static_cast<int64_t>(schedule.getFirst());
+  llvm::json::Array rows;
+  for (int64_t i = 0; i < static_cast<int64_t>(schedule.getPeriod()); ++i) {
+    rows.push_back(getRowCount(schedule, first + i));
+  }
+  llvm::json::Object counts{{"first", first},
+                            {"rise", static_cast<int64_t>(schedule.getRise())},
+                            {"rows", std::move(rows)}};
+  if (auto segments = schedule.getSegmentsAttr()) {
+    counts["segments"] = segments.getValue().str();
+  }
+  return counts;
+}
+
+bool sluice::isByLine(ModuleOp module, StringRef state,
+                      const std::map<std::string, ScheduleOp> &schedules) {
+  if (auto found = schedules.find(state.str()); found != schedules.end()) {
+    return !found->second;
+  }
+  return llvm::any_of(module.getOps<AxisOp>(), [&](AxisOp axis) {
+    AxisOp root = getRootAxis(axis);
+    return root && root.getCapacity() && state == plan::closedName(axis.getSymName());
+  });
+}
+
 static double countBytes(RankedTensorType type, int64_t elements) {
   return double(elements) * type.getElementTypeBitWidth() / 8;
 }

@@ -1,12 +1,14 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lower bound on the memory reads of a decode step, from its schedules and masks.
+// Rates and states of a decode step, and a lower bound on its memory reads, from its schedules and
+// masks.
 #pragma once
 
 #include "sluice/Dialect/Sluice/Step.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/JSON.h"
 #include <map>
 #include <string>
 
@@ -26,6 +28,15 @@ std::map<std::string, StepRate> stepRates(mlir::ModuleOp module);
 /// Returns the schedules by which @step stores states, by state. A state without rows has none. The
 /// schedule of a named input's state, whose rows precede all steps, is null.
 std::map<std::string, ScheduleOp> stateSchedules(mlir::ModuleOp module);
+
+/// Returns the number of a state's rows after each step, or closed segment, of one period, as the
+/// plan has it. A named input's state has all of its rows, `stored`, before the first step.
+llvm::json::Object rowCountsToJson(ScheduleOp schedule, int64_t stored);
+
+/// Returns true if a state has a row for each line of the named inputs: its schedule is null, or it
+/// is the number of closed segments of such a line.
+bool isByLine(mlir::ModuleOp module, llvm::StringRef state,
+              const std::map<std::string, ScheduleOp> &schedules);
 
 /// Bytes that a step must load, averaged over steps.
 struct StepReads {

@@ -343,13 +343,28 @@ func.func @spread(%x: tensor<8xf32>) {
 #queries = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 #given = #dispatch.domain<batch = 2, positions = 5, factor = 0>
 func.func @counts_of_another_batch(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>, %n: tensor<3xi64>) {
-  // expected-error@+1 {{D-024: expected the keys' counts, then a schedule, or fewer of these, as extra operands, counts of 'tensor<2xi64>', found 'tensor<3xi64>'}}
+  // expected-error@+1 {{D-024: expected the keys' counts, their rows, then a schedule, or fewer of these, as extra operands, counts of 'tensor<2xi64>', found 'tensor<3xi64>'}}
   %o:2 = dispatch.attention %x, %y, %y, %n attributes {domain = #queries, key_domain = #given,
       heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
       value_column = 4 : i64, mask = affine_set<(p, q)[n] : (q >= 0)>} {
   ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
     dispatch.yield %s : f32
   } : (tensor<2x16x4xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<3xi64>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
+  return
+}
+
+// -----
+
+#queries = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+#given = #dispatch.domain<batch = 2, positions = 5, factor = 0>
+func.func @key_rows_without_a_schedule(%x: tensor<2x16x4xf32>, %y: tensor<2x5x8xf32>, %n: tensor<2xi64>, %r: tensor<2xi32>) {
+  // expected-error@+1 {{D-024: expected the keys' counts, their rows, then a schedule, or fewer of these, as extra operands, counts of 'tensor<2xi64>', found 'tensor<2xi64>', 'tensor<2xi32>'}}
+  %o:2 = dispatch.attention %x, %y, %y, %n, %r attributes {domain = #queries, key_domain = #given,
+      heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64,
+      value_column = 4 : i64, mask = affine_set<(p, q)[n] : (q >= 0)>} {
+  ^bb0(%s: f32, %p: i32, %q: i32, %h: i32):
+    dispatch.yield %s : f32
+  } : (tensor<2x16x4xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<2xi64>, tensor<2xi32>) -> (tensor<2x16x4xf32>, tensor<2x16x1xf32>)
   return
 }
 

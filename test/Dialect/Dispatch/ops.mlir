@@ -88,6 +88,23 @@ func.func @attention(%x: tensor<2x16x12xf32>, %dy: tensor<2x16x4xf32>) -> tensor
   return %dx : tensor<2x16x12xf32>
 }
 
+// Rows 0 and 1 of a step, two hypotheses of one line, read the keys of row 0.
+// CHECK-LABEL: func.func @attention_of_a_line
+func.func @attention_of_a_line(%x: tensor<2x1x4xf32>, %keys: tensor<2x5x8xf32>, %counts: tensor<2xi64>, %lines: tensor<2xi32>,
+    %schedule: tensor<2x3xi64>) -> tensor<2x1x4xf32> {
+  // CHECK: dispatch.attention %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes
+  %o, %l = dispatch.attention %x, %keys, %keys, %counts, %lines, %schedule attributes {
+      domain = #dispatch.domain<batch = 2, positions = 1, factor = 1, scheduled = true>,
+      key_domain = #dispatch.domain<batch = 2, positions = 5, factor = 0>,
+      heads = 1 : i64, kv_heads = 1 : i64, head_size = 4 : i64, query_column = 0 : i64, key_column = 0 : i64, value_column = 4 : i64,
+      mask = affine_set<(p, q)[n] : (q >= 0)>} {
+  ^bb0(%score: f32, %p: i32, %q: i32, %head: i32):
+    dispatch.yield %score : f32
+  } : (tensor<2x1x4xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<2xi64>, tensor<2xi32>, tensor<2x3xi64>)
+      -> (tensor<2x1x4xf32>, tensor<2x1x1xf32>)
+  return %o : tensor<2x1x4xf32>
+}
+
 // CHECK-LABEL: func.func @attention_between_scales
 func.func @attention_between_scales(%x: tensor<2x16x4xf32>, %y: tensor<2x4x8xf32>) -> (tensor<2x16x4xf32>, tensor<2x4x8xf32>) {
   // CHECK: dispatch.attention %{{.*}} attributes {{.*}}key_domain = #dispatch.domain<batch = 2, positions = 4, factor = 4>

@@ -198,6 +198,20 @@ struct BeamModel {
   const char *name;
   std::string text;
 };
+
+/// Counts the lines whose results on the axes of named inputs are stored.
+int64_t countStoredLines(sluice::runtime::Executor &executor) {
+  int64_t stored = 0;
+  for (const auto &[name, state] : executor.plan().generation->states) {
+    for (int64_t line = 0; state.isByLine && line < rows; ++line) {
+      auto bytes = executor.stateRow(state, line, sluice::runtime::Access::Read);
+      bool isStored = std::ranges::any_of(bytes, [](uint8_t byte) { return byte != 0; });
+      stored = isStored ? std::max(stored, line + 1) : stored;
+    }
+  }
+  return stored;
+}
+
 class Searched : public ::testing::TestWithParam<BeamModel> {};
 
 /// Steps and forward passes add in another order, so logits of magnitude 10 differ by some 2^-24
@@ -240,6 +254,8 @@ TEST_P(Searched, FindsTheTextsOfTheRule) {
       EXPECT_EQ(recomputed[i], expected.ids) << "seed " << seed << ", text " << i;
     }
   }
+  // Beams of up to six hypotheses: three texts at once have three lines.
+  EXPECT_EQ(countStoredLines(model.executor()), model.plan().given.empty() ? 0 : 3);
   EXPECT_GE(compared, all * 9 / 10);
   EXPECT_GE(ended, all / 8);
   EXPECT_LE(ended, all * 7 / 8);

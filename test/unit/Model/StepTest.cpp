@@ -70,6 +70,10 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
   std::span<int64_t> take = executor.take();
   std::ranges::fill(take, 1);
   executor.run("reset");
+  std::span<int32_t> lines = executor.lines(); // the named inputs of row 0 are the last line
+  for (size_t row = 0; row < lines.size(); ++row) {
+    lines[row] = static_cast<int32_t>(lines.size() - 1 - row);
+  }
   for (int64_t row = first; row < last; ++row) {
     done[row] = ragged.prompt(row);
     for (int64_t i = 0; i < done[row]; ++i) {
@@ -81,7 +85,7 @@ void run(Executor &executor, const Ragged &ragged, int64_t first, int64_t last, 
     executor.scalarI64("length") = std::max<int64_t>(1, done[row]);
     executor.promptInputs().write(0, ragged.lines(row));
     for (const auto &[name, line] : ragged.lines(row)) {
-      executor.textCounts(name)[row] = std::ssize(line);
+      executor.textCounts(name)[lines.empty() ? row : lines[row]] = std::ssize(line);
     }
     if (take[row] != 0) {
       executor.run("prefill");

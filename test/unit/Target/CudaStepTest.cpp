@@ -134,14 +134,15 @@ TEST(CudaStepAttention, BurstsAndWindowsInRings) {
   checkDecode({3, 1, 2, 2, 256, 19, 1, window(19), scaled(0.06), true, steps}, emulated);
 }
 
-/// Keys of a named input, with a count: none, some and all, few and many.
+/// Keys of a named input, with a count: none, some and all, few and many; and of shared lines.
 TEST(CudaStepAttention, KeysByCount) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {3, 1, 4}, {70, 1, 71}}};
   checkDecode({3, 1, 2, 1, 8, 5, 1, everything(), scaled(0.3), true, steps, false, 0, {0, 3, 5}},
               emulated);
-  checkDecode(
-      {3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps, false, 0, {300, 0, 129}},
-      emulated);
+  Decode shared{3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps};
+  shared.counts = {300, 0, 129};
+  shared.keyRows = {2, 0, 2};
+  checkDecode(shared, emulated);
 }
 
 } // namespace

@@ -301,6 +301,9 @@ std::string Decode::text() const {
   if (!counts.empty()) {
     add("%n", tensor({batch}, "i64"));
   }
+  if (!keyRows.empty()) {
+    add("%rows", tensor({batch}, "i32"));
+  }
   add("%runs", runs);
   return "func.func @f(%q: " + query().text(element) + ", %k: " + key().text(element) +
          ", %v: " + key().text(element) + arguments +
@@ -341,13 +344,16 @@ void test::checkDecode(const Decode &c, const Make &make) {
     if (!c.counts.empty()) {
       operands.push_back(c.counts);
     }
+    if (!c.keyRows.empty()) {
+      operands.push_back(c.keyRows);
+    }
     operands.push_back(findSchedule(runs));
     auto results = run(operands);
     expectUntouchedElsewhere(results[0], c.output(), runs);
     expectUntouchedElsewhere(results[1], c.lse(), runs);
     for (int64_t b = 0; b < c.batch; ++b) {
       int64_t n = c.counts.empty() ? (runs[b].length + c.factor - 1) / c.factor
-                                   : static_cast<int64_t>(c.counts[b]);
+                                   : static_cast<int64_t>(c.counts[c.keyRow(b)]);
       for (int64_t i = 0; i < runs[b].count * c.heads; ++i) {
         int64_t p = runs[b].start + i / c.heads, h = i % c.heads, hk = h / (c.heads / c.kvHeads);
         std::vector<std::pair<int64_t, double>> scores;
@@ -359,7 +365,7 @@ void test::checkDecode(const Decode &c, const Make &make) {
           double dot = 0, byDistance = 0, magnitude = 0;
           for (int64_t e = 0; e < c.head; ++e) {
             double term = stored(query[c.query().at(b, p) + h * c.head + e]) *
-                          stored(keys[c.key().at(b, q) + (c.heads + hk) * c.head + e]);
+                          stored(keys[c.key().at(c.keyRow(b), q) + (c.heads + hk) * c.head + e]);
             dot += term;
             magnitude += std::abs(term);
           }
@@ -393,8 +399,8 @@ void test::checkDecode(const Decode &c, const Make &make) {
         for (int64_t e = 0; e < c.head; ++e) {
           double sum = 0;
           for (auto [q, chance] : scores) {
-            sum += chance / total *
-                   stored(values[c.key().at(b, q) + (c.heads + c.kvHeads + hk) * c.head + e]);
+            int64_t row = c.key().at(c.keyRow(b), q);
+            sum += chance / total * stored(values[row + (c.heads + c.kvHeads + hk) * c.head + e]);
           }
           ASSERT_NEAR(results[0][c.output().at(b, p) + h * c.head + e], sum, bound)
               << "head size " << c.head << " keys " << c.keys << " row " << b << " position " << p

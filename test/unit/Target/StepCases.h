@@ -64,7 +64,9 @@ struct Decode {
   bool distances = false; ///< scores have products with rows by distance, in a ring as the keys'
   int64_t biasRows = 0;   ///< of a table of biases by distance; 0: none
   Floats counts = {};     ///< of keys by row of the batch; empty: by the length
+  Floats keyRows = {};    ///< rows of the batch with the keys; empty: each row has its own
 
+  int64_t keyRow(int64_t b) const { return keyRows.empty() ? b : int64_t(keyRows[b]); }
   int64_t width() const { return (heads + 2 * kvHeads) * head; }
   Ring query() const { return {batch, burst, width()}; }
   Ring key() const { return {batch, keys, width()}; }

@@ -155,15 +155,16 @@ TEST(StepAttention, ShortTextsUseSmallerParts) {
   }
 }
 
-/// Keys of a named input, with a count: none, some and all, few and many.
+/// Keys of a named input, with a count: none, some and all, few and many; and of shared lines.
 TEST(StepAttention, KeysByCount) {
   const std::vector<std::vector<Due>> steps = {{{0, 1, 1}, {3, 1, 4}, {70, 1, 71}}};
   for (const cpu::Target *target : targets()) {
     checkDecode({3, 1, 2, 1, 8, 5, 1, everything(), scaled(0.3), true, steps, false, 0, {0, 3, 5}},
                 on(*target));
-    checkDecode(
-        {3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps, false, 0, {300, 0, 129}},
-        on(*target));
+    Decode shared{3, 1, 2, 2, 64, 300, 1, everything(), scaled(0.12), true, steps};
+    shared.counts = {300, 0, 129};
+    shared.keyRows = {2, 0, 2};
+    checkDecode(shared, on(*target));
   }
 }
 

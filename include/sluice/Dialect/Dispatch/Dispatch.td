@@ -97,8 +97,8 @@ defvar attentionConstraints = [{
     - D-016: outputs and gradients are f32 or bf16.
     - D-021: queries and outputs have the rows of `domain`, keys and values the rows of
       their domain; both domains have one batch.
-    - D-024: `extras` holds the operands above in their order, and key counts are i64
-      [batch].
+    - D-024: `extras` holds the operands above in their order. Key counts are i64 [batch], and key
+      rows i32 [batch], only with key counts in a scheduled domain.
     - D-025: rows of terms have the columns and the type of queries, one per step of the
       distance, or with `centered` a table [M, D]; a table of biases is f32 [M, heads], and the
       factors of queries and keys are in the ratio of a and b.

@@ -13,12 +13,14 @@ defvar attentionDoc = [{
 
     `domain` is the domain of the queries. Keys and values have the rows of `key_domain`, by default
     `domain`. With `key_counts`, i64 [B], batch row b has key_counts[b] valid keys, from 0 to the
-    positions of their domain. Q, K and V are columns query_column + h D, key_column + hk D,
-    value_column + hk D of rows of `query`, `key` and `value` (the three may be one tensor), after
-    the rotation, if any (`contract`). keep = bernoulli(1 - dropout) / (1 - dropout), drawn by
-    Philox at element ((b heads + h) T + p) T' + q, stream `random_id`, T the positions of queries
-    and T' of keys. The score region takes (f32 score, i32 p, i32 q, i32 h), then its relative
-    position terms, and yields f32; it is straight-line arith and math.
+    positions of their domain. With `key_rows`, i32 [B], batch row b reads batch row key_rows[b] of
+    keys, values and `key_counts`, so batch rows may share keys. Q, K and V are columns
+    query_column + h D, key_column + hk D, value_column + hk D of rows of `query`, `key` and `value`
+    (the three may be one tensor), after the rotation, if any (`contract`).
+    keep = bernoulli(1 - dropout) / (1 - dropout), drawn by Philox at element
+    ((b heads + h) T + p) T' + q, stream `random_id`, T the positions of queries and T' of keys. The
+    score region takes (f32 score, i32 p, i32 q, i32 h), then its relative position terms, and
+    yields f32; it is straight-line arith and math.
 
     Operands of relative position *terms* may follow the tensors above (DistanceTerms). `distance`
     is d(p, q) = a p - b q + c with a, b >= 1; if absent, d(p, q) = p - q. A row of R is a step of
@@ -45,6 +47,12 @@ defvar attentionMethods = [{
     DomainAttr getKeys() { return getKeyDomain().value_or(getDomain()); }
     /// Returns each batch row's number of valid keys, i64 [B]; null if the key domain has it.
     ::mlir::Value getKeyCounts() { return optionalOperand(getExtras(), 64, 1); }
+    /// Returns the batch row of the keys of each batch row, i32 [B]; null: it is the same.
+    ::mlir::Value getKeyRows() { return optionalOperand(getExtras(), 32, 1); }
+    /// Returns the number of `extras` that select keys: the range, `key_counts` and `key_rows`.
+    size_t countSelections() {
+      return getRange().size() + (getKeyCounts() ? 1 : 0) + (getKeyRows() ? 1 : 0);
+    }
     /// Returns the ends of the range of keys of each query, i32 [B, T], before the counts and the
     /// schedule; none if there are no ranges.
     ::mlir::OperandRange getRange() { return findRange(getExtras()); }
@@ -72,7 +80,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
     Results: output [B, T, heads * D], lse [B, T, heads] (natural logarithm; rank 3, so its rows are
     padded). In a scheduled domain queries are its rows; keys and values are the positions of the
     relation, all of which their rings still contain. `extras` has the operands of terms, then the
-    range, `key_counts` and the schedule, if present.
+    range, `key_counts`, `key_rows` and the schedule, if present.
 
     Example:
 
@@ -101,7 +109,7 @@ def Dispatch_AttentionOp : Dispatch_AttentionBase<"attention"> {
     std::optional<SharedRead> getSharedRead(unsigned operand);
     ::mlir::Value getSchedule() { return optionalOperand(getExtras(), 64, 2); }
     DistanceTerms getTerms() {
-      size_t others = (getSchedule() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size();
+      size_t others = (getSchedule() ? 1 : 0) + countSelections();
       return DistanceTerms(getExtras().drop_back(others),
                            getDistanceBias(), getCentered(), getDistance());
     }
@@ -161,13 +169,13 @@ def Dispatch_AttentionBackwardOp : Dispatch_AttentionBase<"attention_backward"> 
   let extraClassDeclaration = attentionMethods # [{
     /// Returns the table of rotary angles, after the terms; null without rotation.
     ::mlir::Value getRotary() {
-      auto others = getExtras().drop_back((getKeyCounts() ? 1 : 0) + getRange().size());
+      auto others = getExtras().drop_back(countSelections());
       size_t tables = ::llvm::count_if(others, DistanceTerms::isTable);
       bool isThere = tables > DistanceTerms::countTables(others, getDistanceBias());
       return isThere ? ::mlir::Value(others.back()) : ::mlir::Value();
     }
     DistanceTerms getTerms() {
-      size_t others = (getRotary() ? 1 : 0) + (getKeyCounts() ? 1 : 0) + getRange().size();
+      size_t others = (getRotary() ? 1 : 0) + countSelections();
       return DistanceTerms(getExtras().drop_back(others),
                            getDistanceBias(), getCentered(), getDistance());
     }

@@ -16,6 +16,9 @@ inline std::string lengthName(llvm::StringRef axis) { return ("length." + axis).
 inline std::string countsName(llvm::StringRef axis) { return ("segments." + axis).str(); }
 /// State, i32 [rows of generation]: number of closed segments.
 inline std::string closedName(llvm::StringRef axis) { return ("closed." + axis).str(); }
+/// Input, i32 [rows of generation]: the line that each row of a step reads. Results on the axes of
+/// named inputs are stored by line.
+constexpr llvm::StringLiteral lineOfRow = "input:take.line";
 /// Suffix of `due.N`: the guard of dispatches over the rows of the segments that schedule N makes
 /// due.
 constexpr llvm::StringLiteral rowsOfSegments = ".rows";

@@ -192,6 +192,8 @@ public:
   /// Returns the number of valid rows of each text, [B] i64, on a given axis or on segments of one.
   mlir::Value getCounts(SequenceType given);
   mlir::Operation *getScope() const { return scope; }
+  /// Returns true if the dispatches belong to a step.
+  bool isStep() const { return step; }
   /// Returns true if a step computes the rows of `op` that are due.
   bool isStep(mlir::Operation *op) const { return step && step->isScheduled(op); }
   /// Sets the rows that a dispatch of a step runs over.

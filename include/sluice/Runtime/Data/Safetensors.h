@@ -26,6 +26,13 @@ struct WeightNames {
   std::vector<std::string> ignore; ///< globs of tensors to skip
 };
 
+/// Remedies in messages about a safetensors file, from "; " on.
+struct SafetensorsRemedies {
+  std::string foreign = "; give the safetensors file that belongs to this artifact";
+  /// For a file that does not match its checksums.
+  std::string damaged = "; give another copy of it, or weights of another checkpoint";
+};
+
 /// Reads the tensors of a safetensors file. The bytes must outlive the object.
 class SafetensorsFile {
 public:
@@ -38,7 +45,8 @@ public:
   /// Throws UserError unless the header is well-formed, the tensors cover the data without gaps or
   /// overlaps, each is aligned and has the size of its shape, and the checksum, if present,
   /// matches. `origin` (a path) starts each message.
-  SafetensorsFile(std::span<const uint8_t> file, std::string origin);
+  SafetensorsFile(std::span<const uint8_t> file, std::string origin,
+                  SafetensorsRemedies remedies = {});
 
   const std::map<std::string, StoredTensor> &tensors() const { return table; }
   /// Checks for the checksums that `encodeSafetensors` writes.
@@ -72,6 +80,7 @@ private:
   void requireContext(const NamedTensor &tensor, const StoredTensor &stored) const;
 
   std::string origin;
+  SafetensorsRemedies remedies;
   std::span<const uint8_t> data;
   std::map<std::string, StoredTensor> table;
   std::map<std::string, std::string> texts; ///< strings of the metadata

@@ -12,6 +12,8 @@ namespace sluice::runtime {
 
 /// The plan's input that excludes rows from all losses.
 inline const std::string paddingName = "tokens.padding";
+/// The plan's input with the line of each row of generation.
+inline const std::string linesName = "take.line";
 /// The plan's input with the number of rows of each line.
 inline const std::string lengthsName = "tokens.count";
 
@@ -30,8 +32,15 @@ public:
   std::span<int32_t> prompt();
   /// Returns the named inputs of `prompt`, one row.
   BatchInputs promptInputs();
-  /// Returns the number of tokens of a named input for each row of generation. The host writes it
-  /// before `step`. Empty if no step reads the input's rows: it may read rows made of them alone.
+  /// Returns `take.line` [rows of generation], the line that each row of generation reads:
+  /// `prefill` stores the results of named inputs at the line of its row, and `step` reads them
+  /// there. Row r has line r until the host writes another number, below the number of rows. Empty
+  /// if no step reads named inputs, and for artifacts of earlier versions, which store them by row.
+  std::span<int32_t> lines();
+  /// Assigns to each row of generation the line of the same number.
+  void resetLines();
+  /// Returns the number of tokens of a named input for each line. The host writes it before `step`.
+  /// Empty if no step reads the input's rows: it may read rows made of them alone.
   std::span<int64_t> textCounts(const std::string &name);
   /// Returns `text` [rows of generation, context + 1], row-major: the tokens that each row has
   /// read. The host appends the next token before `step`.

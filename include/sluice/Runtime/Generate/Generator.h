@@ -63,13 +63,13 @@ public:
   };
   std::vector<SegmentProgress> segments(int64_t row);
 
-  /// Assigns row `row` to a text with the window `window`; {} for a new text.
-  void begin(int64_t row, const GenerationWindow &window) {
-    windows.at(static_cast<size_t>(row)) = window;
-  }
-  /// Assigns row `to` to the text of row `from`, and copies the states. Row `to` must be new, or
-  /// belong to a text with the same named inputs; then only states after the first token in which
-  /// the two texts differ are copied. Needs a cache.
+  /// Assigns row `row` to a text with the window `window`; {} for a new text. The results of its
+  /// named inputs are stored at line `line`, or, without it, at the line of the row's number. Rows
+  /// may share a line only if they have the same named inputs.
+  void begin(int64_t row, const GenerationWindow &window, std::optional<int64_t> line = {});
+  /// Assigns row `to` to the text of row `from` and its line, and copies the states of rows. Row
+  /// `to` must be new, or belong to a text of the same line; then only states after the first token
+  /// in which the two texts differ are copied. Needs a cache.
   void copyRow(int64_t from, int64_t to);
 
 private:
@@ -77,6 +77,7 @@ private:
   void catchUp(const Turn &turn, bool moved);
   void refill(const Turn &turn, std::span<const int32_t> tokens);
   void step(std::span<const Turn> turns);
+  int64_t getLine(int64_t row);
   int32_t getClosedSegments(const SegmentFacts &segments, int64_t row);
   /// Steps, or closed segments: in the first tokens that two texts share, in one text, and in the
   /// other one, whose states the copy replaces.

@@ -191,10 +191,14 @@ struct StateCounts {
   int64_t after(int64_t step) const;
 };
 
-/// State that incremental generation stores for each row of the batch.
+/// State that incremental generation stores for each row of the batch, or for each line of the
+/// named inputs.
 struct State {
   Region region;     // [rows of generation, stored rows, ...]
   int64_t scale = 0; // tokens per row; 0: not a sequence
+  /// Row l has the results of line l on the axis of a named input. A row of the batch reads the row
+  /// of its line.
+  bool isByLine = false;
   /// Row q is in slot q mod stored rows. Absent for states without rows.
   std::optional<StateCounts> counts = {};
 

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Implements FusionInterface for attention and its gradient, which are separate dispatches.
+#include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/AttentionColumns.h"
 #include "sluice/Dialect/Sluice/Fusion.h"
@@ -11,13 +12,20 @@
 using namespace mlir;
 using namespace sluice;
 
-/// Returns the number of keys of each batch row, if it is given; else nothing.
-static SmallVector<Value> keyCounts(Value key, DispatchEmitter &emitter) {
+/// Returns the number of keys of each batch row, if it is given; else nothing. A step stores given
+/// keys and their numbers by line, and has the line of each batch row.
+static SmallVector<Value> selectGivenKeys(Value key, DispatchEmitter &emitter) {
   auto type = cast<SequenceType>(key.getType());
   if (!isGiven(emitter.getScope(), type)) {
     return {};
   }
-  return {emitter.getCounts(type)};
+  SmallVector<Value> extras{emitter.getCounts(type)};
+  if (emitter.isStep()) {
+    int64_t batch = getBatch(emitter.getScope());
+    extras.push_back(
+        emitter.bind(plan::lineOfRow, RankedTensorType::get({batch}, emitter.b.getI32Type())));
+  }
+  return extras;
 }
 
 /// Copies a scalar region, whose terminator becomes the dispatch dialect's.
@@ -79,7 +87,7 @@ static dispatch::DomainAttr keyDomain(Op op, const DispatchEmitter &emitter) {
 }
 
 /// Returns the operands of relative position terms, a table of angles (or null), ranges of keys,
-/// and the counts of given keys.
+/// and the operands that select given keys.
 template <typename Op>
 static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter &emitter) {
   SmallVector<Value> extras = llvm::map_to_vector(op.getExtras().take_front(op.getTerms().count()),
@@ -90,7 +98,7 @@ static SmallVector<Value> getExtraOperands(Op op, Value rotary, DispatchEmitter 
   for (Value end : op.getRange()) {
     extras.push_back(emitter.get(end));
   }
-  llvm::append_range(extras, keyCounts(op.getKey(), emitter));
+  llvm::append_range(extras, selectGivenKeys(op.getKey(), emitter));
   return extras;
 }
 

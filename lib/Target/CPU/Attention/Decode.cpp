@@ -83,12 +83,24 @@ static void locateItem(DecodeGenerator &d) {
   }
 }
 
+/// Returns the row of the batch whose keys this row reads.
+static Value findKeyBatch(DecodeGenerator &d) {
+  Value keyRows = d.op.getKeyRows();
+  if (!keyRows) {
+    return d.batch;
+  }
+  Emitter &e = d.e;
+  auto operand = static_cast<unsigned>(llvm::find(d.op->getOperands(), keyRows).getIndex());
+  Value row = memref::LoadOp::create(e.b, d.frame.buffer(operand), d.batch);
+  return arith::IndexCastOp::create(e.b, e.b.getIndexType(), row);
+}
+
 /// Returns the number of valid keys of the row of the batch.
 static Value countKeys(DecodeGenerator &d) {
   Emitter &e = d.e;
   if (Value counts = d.op.getKeyCounts()) {
     auto operand = static_cast<unsigned>(llvm::find(d.op->getOperands(), counts).getIndex());
-    Value count = memref::LoadOp::create(e.b, d.frame.buffer(operand), d.batch);
+    Value count = memref::LoadOp::create(e.b, d.frame.buffer(operand), d.keyBatch);
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), count);
   }
   int64_t factor = d.op.getKeys().getFactor();
@@ -117,16 +129,17 @@ static void loadQuery(DecodeGenerator &d, const DecodeQuery &of) {
   e.store(e.splat(0), d.sum, {of.slot, e.index(0)});
 }
 
-/// Returns the rows of `ring` that hold the tile of keys from `first`. If `clamped`, later
-/// positions repeat the last valid one; otherwise the ring has whole tiles, so their rows exist.
+/// Returns the rows of `ring`, of keys or values, that hold the tile from `first`. If `clamped`,
+/// later positions repeat the last valid one; otherwise the ring has whole tiles, so their rows
+/// exist.
 static Values loadRingRows(DecodeGenerator &d, Value ring, Value first, bool clamped) {
   Emitter &e = d.e;
   Values rows;
   Value last = e.add(d.length, -1);
-  Value row = ringRow(e.b, d.getExtent(ring), d.batch, first);
+  Value row = ringRow(e.b, d.getExtent(ring), d.keyBatch, first);
   for (int64_t i = 0; i < e.lanes; ++i) {
     if (!d.isWhole(ring)) {
-      rows.push_back(ringRow(e.b, d.getExtent(ring), d.batch, e.min(e.add(first, i), last)));
+      rows.push_back(ringRow(e.b, d.getExtent(ring), d.keyBatch, e.min(e.add(first, i), last)));
     } else if (clamped) {
       rows.push_back(e.add(row, e.min(e.sub(last, first), e.index(i))));
     } else {
@@ -144,7 +157,7 @@ static void prefetchTile(DecodeGenerator &d, Value memory, Value ring, Value fir
   if (!d.isWhole(ring)) {
     return;
   }
-  Value row = ringRow(e.b, d.getExtent(ring), d.batch, first);
+  Value row = ringRow(e.b, d.getExtent(ring), d.keyBatch, first);
   for (int64_t i = 0; i < e.lanes; ++i) {
     for (int64_t j = 0; j < shape.head; j += lineBytes / shape.elementBytes) {
       memref::PrefetchOp::create(e.b, memory, ValueRange{e.add(row, i), e.add(column, j)},
@@ -408,6 +421,7 @@ static Kernel generate(DecodeGenerator &d) {
   allocate(d);
   locateItem(d);
   d.due = d.frame.run(d.batch);
+  d.keyBatch = findKeyBatch(d);
   d.length = countKeys(d);
   if (d.distances) {
     int64_t step = distanceStep(d.op);

@@ -82,6 +82,7 @@ struct DecodeGenerator {
   mlir::Value parts;    ///< workspace: sums, maximum, sum; per item and query
   mlir::Value counters; ///< number of arrived items, per batch row and group
   mlir::Value batch, part, group, length;
+  mlir::Value keyBatch;      ///< row of the batch whose keys the row reads
   mlir::Value distanceCount; ///< number of valid rows by distance
   mlir::Value isShort;       ///< the parts of this text have `shortKeys` keys
   mlir::Value partKeys;      ///< keys per part of this text

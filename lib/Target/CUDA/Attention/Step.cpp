@@ -48,6 +48,7 @@ public:
 private:
   /// Maximum, sum and output columns of a team, in the order of loop-carried values.
   using StepState = Values;
+  Value findKeyBatch();
   Value countKeys(const Row &row);
   void emitQuery();
   Values loadColumns(Value memory, Value row, int64_t first, Value head);
@@ -65,9 +66,10 @@ private:
              llvm::function_ref<void(Value column, const StepState &)> body);
   void storeResult(Value column, const StepState &found);
   void emitMerge(const StepState &state);
-  Value ringRow(Value tensor, Value position) {
+  Value ringRow(Value tensor, Value position) { return ringRow(tensor, position, batch); }
+  Value ringRow(Value tensor, Value position, Value batchRow) {
     Row row;
-    row.batch = batch;
+    row.batch = batchRow;
     row.position = position;
     return frame.memoryRow(getRowType(tensor).getDimSize(1), row);
   }
@@ -92,6 +94,7 @@ private:
   std::unique_ptr<TensorCore> core;
   Value thread, laneOfTeam, teamOfBlock;
   Value batch, position, headNumber, keyHead;
+  Value keyBatch;              ///< row of the batch whose keys the row reads
   Value length, distances;     ///< number of keys and of rows by distance
   Value queryNumber, split;    ///< among all rows and heads; among the blocks of the query
   Values query, positionQuery; ///< the latter is empty without rows by distance
@@ -170,7 +173,7 @@ Value StepAttention::computeDotProduct(const Values &factor, const Values &colum
 /// two.
 std::pair<Value, Value> StepAttention::computeProducts(Value memory, Value key) {
   Values columns =
-      loadColumns(memory, ringRow(op.getKey(), key), int64_t(op.getKeyColumn()), keyHead);
+      loadColumns(memory, ringRow(op.getKey(), key, keyBatch), int64_t(op.getKeyColumn()), keyHead);
   Value raw = computeDotProduct(query, columns, f32(e, 0));
   if (!terms.rows) {
     return {sumOfLanes(frame, raw, team), Value()};
@@ -233,7 +236,7 @@ StepAttention::StepState StepAttention::addKeys(Value q0, ValueRange before) {
   for (auto [u, score] : llvm::enumerate(scores)) {
     Value chance = exponential(e, e.subf(score, shift));
     after[1] = e.addf(after[1], chance);
-    Values columns = loadColumns(value, ringRow(op.getValue(), numbers[u]),
+    Values columns = loadColumns(value, ringRow(op.getValue(), numbers[u], keyBatch),
                                  int64_t(op.getValueColumn()), keyHead);
     for (auto [i, column] : llvm::enumerate(columns)) {
       Value counted = e.select(seen[u], column, f32(e, 0));
@@ -331,11 +334,22 @@ void StepAttention::emitMerge(const StepState &state) {
   });
 }
 
+/// Returns the row of the batch whose keys this row reads.
+Value StepAttention::findKeyBatch() {
+  Value keyRows = op.getKeyRows();
+  if (!keyRows) {
+    return batch;
+  }
+  auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), keyRows).getIndex());
+  Value row = e.loadScalar(frame.buffer(operand), {batch});
+  return arith::IndexCastOp::create(e.b, e.b.getIndexType(), row);
+}
+
 /// Returns the number of valid keys of the row of the batch.
 Value StepAttention::countKeys(const Row &row) {
   if (Value counts = op.getKeyCounts()) {
     auto operand = static_cast<unsigned>(llvm::find(op->getOperands(), counts).getIndex());
-    Value count = e.loadScalar(frame.buffer(operand), {row.batch});
+    Value count = e.loadScalar(frame.buffer(operand), {keyBatch});
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), count);
   }
   return arith::CeilDivUIOp::create(e.b, row.length, e.index(op.getKeys().getFactor()));
@@ -379,6 +393,7 @@ FailureOr<Kernel> StepAttention::generate() {
   Row row = frame.row(arith::DivUIOp::create(b, queryNumber, e.index(heads)));
   batch = row.batch;
   position = row.position;
+  keyBatch = findKeyBatch();
   length = countKeys(row);
   distances = arith::CeilDivUIOp::create(b, row.length, e.index(distanceStep(op)));
   e.when(row.valid, [&] { emitQuery(); });
