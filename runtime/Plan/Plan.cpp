@@ -390,7 +390,7 @@ private:
       json.fail("a launch, the only kind of node that the CPU runs",
                 kind.empty() ? "a kind of node that this version does not know" : kind);
     }
-    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis"});
+    json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis", "stages"});
     Launch launch;
     launch.kernel = json.at("launch").integer(0, static_cast<int64_t>(plan.kernels.size()) - 1);
     readLaunchMemory(json, launch, index);
@@ -402,6 +402,9 @@ private:
     }
     if (json.has("axis")) {
       launch.axis = readAxis(json.at("axis"));
+    }
+    if (json.has("stages")) {
+      launch.stages = json.at("stages").strings();
     }
     if (json.has("guard")) {
       launch.guard = readGuard(json.at("guard"));

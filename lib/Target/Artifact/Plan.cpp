@@ -8,10 +8,12 @@
 #include "StepReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Names.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 #include <numeric>
 
@@ -80,6 +82,15 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
 // JSON
 //===----------------------------------------------------------------------===//
 
+/// Returns the stages of the spec whose ops the launch computes.
+static json::Array stagesToJson(plan::LaunchOp launch) {
+  llvm::SetVector<StringRef> stages;
+  for (OriginAttr origin : getOrigins(launch.getLoc())) {
+    stages.insert(origin.getStage());
+  }
+  return json::Array(stages.getArrayRef());
+}
+
 static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_t> &numbers) {
   json::Array nodes;
   for (auto launch : entry.getOps<plan::LaunchOp>()) {
@@ -93,6 +104,9 @@ static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_
     }
     if (auto axis = launch.getAxis()) {
       node["axis"] = *axis;
+    }
+    if (json::Array stages = stagesToJson(launch); !stages.empty()) {
+      node["stages"] = std::move(stages);
     }
     nodes.push_back(std::move(node));
   }
