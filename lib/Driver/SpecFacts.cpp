@@ -94,7 +94,9 @@ static json::Array getStreams(spec::ModelOp expanded, ModuleOp imported) {
   json::Array streams;
   for (auto stage : expanded.getBody().getOps<spec::StageInterface>()) {
     spec::StreamType type = getStream(stage);
-    json::Object stream{{"stage", getPath(stage)}, {"factor", type.getFactor()}};
+    json::Object stream{{"stage", getPath(stage)},
+                        {"factor", type.getFactor()},
+                        {"op", stage->getName().stripDialect()}};
     if (type.getAxis() != spec::AxisKind::tokens) {
       stream["rows"] = stringifyAxisKind(type.getAxis());
       stream["of"] = type.getName().getValue();

@@ -33,11 +33,9 @@ protected:
 
   using Device::Device;
 
-  /// Adds a launch that began at `start` to the times of its kernel.
-  void addTime(const Launch &launch, Clock::time_point start) {
-    KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
-    time.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-    ++time.launches;
+  /// Returns the seconds since `start`.
+  static double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
   HostMemory arena; ///< set by the constructor of the device, after its checks

@@ -34,7 +34,7 @@ static ScheduleFacts readSchedule(const StrictJson &json) {
 }
 
 static StreamFacts readStream(const StrictJson &json) {
-  json.keys({"stage", "factor"}, {"rows", "of", "value"});
+  json.keys({"stage", "factor"}, {"rows", "of", "value", "op"});
   std::string rows =
       json.has("rows") ? json.at("rows").matchChoice({"input", "segments", "none"}) : "tokens";
   bool isNamed = rows == "input" || rows == "segments";
@@ -46,8 +46,10 @@ static StreamFacts readStream(const StrictJson &json) {
           : rows == "input"    ? StreamFacts::RowAxis::input
           : rows == "segments" ? StreamFacts::RowAxis::segments
                                : StreamFacts::RowAxis::none,
-          isNamed ? json.at("of").string() : "", json.at("factor").integer(1, mostSize),
-          json.at(json.has("value") ? "value" : "stage").string()};
+          isNamed ? json.at("of").string() : "",
+          json.at("factor").integer(1, mostSize),
+          json.at(json.has("value") ? "value" : "stage").string(),
+          json.has("op") ? json.at("op").string() : ""};
 }
 
 static BoundaryFacts readBoundaries(const StrictJson &json) {

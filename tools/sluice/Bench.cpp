@@ -4,6 +4,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "StageTimes.h"
 #include "Tune.h"
 #include "sluice/Runtime/Data/TextLike.h"
 #include "sluice/Runtime/Generate/Generator.h"
@@ -35,7 +36,7 @@ struct BenchFlags {
   std::vector<std::string> labels, inputs;
   DeviceOptions device;
   std::optional<int64_t> factor;
-  bool kernels = false, generate = false, json = false, force = false;
+  bool kernels = false, byStage = false, generate = false, json = false, force = false;
 };
 
 /// Measurements of `sluice-peak` with the same number of threads: the sum over them. For a GPU, the
@@ -285,6 +286,9 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
     double keys = static_cast<double>(first + last) / 2 / double(executor.plan().model.context);
     double attended = keys * double(flags.rows) / double(generation->rows);
     json["step_kernels"] = kernelTable(executor, last - first, peak, attended);
+    if (flags.byStage) {
+      json["step_stages"] = computeStageTimes(executor, last - first);
+    }
   }
   json["rows"] = flags.rows;
   json["positions"] = {first, last - 1};
@@ -361,6 +365,9 @@ void runBench(const BenchFlags &flags) {
   }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   const Plan &plan = executor->plan();
+  if (flags.byStage) {
+    requireStages(plan);
+  }
   executor->chooseFactor(flags.factor);
   if (flags.generate) {
     checkGeneration(flags, *executor);
@@ -422,6 +429,9 @@ void runBench(const BenchFlags &flags) {
   if (flags.kernels) {
     json["kernels"] = kernels;
   }
+  if (flags.byStage) {
+    json["stages"] = computeStageTimes(*executor, flags.steps);
+  }
   if (flags.generate) {
     measureGeneration(*executor, flags, peak, json);
   }
@@ -454,6 +464,10 @@ void registerBench(CLI::App &program) {
                           "Measure on this text, or token ids, in place of bytes as often as "
                           "in text");
   ofSteps[3]->type_name("FILE");
+  command
+      ->add_flag("--by-stage", flags->byStage,
+                 "Add the share of the time that each stage of the spec takes")
+      ->needs("--kernels");
   ofSteps[4] = command->add_option(
       "--forced-factor", flags->forcedFactor,
       "Put a space at every K-th position and nowhere else: segments of K tokens, where white "

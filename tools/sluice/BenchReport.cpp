@@ -50,6 +50,27 @@ void printKernels(const Json &json, const char *key, const char *title) {
   }
 }
 
+/// Prints the times of the stages at `key`, if there are any.
+void printStages(const Json &json, const char *key, const char *title) {
+  if (!json.contains(key)) {
+    return;
+  }
+  std::cout << format("\n%-52s %10s %7s %10s %10s %10s %10s\n", title, "ms", "share", "forward",
+                      "backward", "update", "shared");
+  for (const Json &row : json[key]) {
+    auto value = [&](const char *name) { return row[name].get<double>(); };
+    std::string label = row["stage"].is_null()
+                            ? "(no stage)"
+                            : row["stage"].get<std::string>() + " " + row["op"].get<std::string>();
+    if (row.contains("name")) {
+      label += " \"" + row["name"].get<std::string>() + "\"";
+    }
+    std::cout << format("%-52s %10.4f %6.1f%% %10.4f %10.4f %10.4f %10.4f\n", label.c_str(),
+                        value("ms"), 100 * value("share"), value("forward_ms"),
+                        value("backward_ms"), value("update_ms"), value("shared_ms"));
+  }
+}
+
 } // namespace
 
 void printBench(const Json &json, const Executor &executor) {
@@ -93,6 +114,8 @@ void printBench(const Json &json, const Executor &executor) {
   }
   printKernels(json, "kernels", "kernel (a training step's sum)");
   printKernels(json, "step_kernels", "kernel (a token's sum)");
+  printStages(json, "stages", "stage (a training step's sum)");
+  printStages(json, "step_stages", "stage (a token's sum)");
   printEmulated(json);
   std::cout << std::flush;
 }

@@ -9,24 +9,18 @@ using namespace sluice;
 using namespace sluice::spec;
 
 Value spec::expandMultiStage(MultiStageOp op, StageAppender &appender) {
-  Location place = getInsideLoc(op, "");
-  InsidePaths paths(getPath(op));
-  auto add = [&](StringRef word, ValueRange operands, ArrayRef<StageSetting> settings = {},
-                 const NamedAttrList &own = {}) {
-    return appender.add(word, {place, paths.next()}, operands, settings, own);
-  };
-  NamedAttrList layer = getLayerSettings(op);
-  layer.set("mask", MaskAttr::get(op.getContext(), MaskShape::bidirectional, 0, 0));
+  InsideStages stages(op, appender);
+  NamedAttrList layer = stages.getBidirectionalSettings();
   auto addLayers = [&](size_t part, Value x) {
     int64_t count = getCount(op.getLayers(), part);
-    return count > 0 ? add("layers", x, {{"count", count}}, layer) : x;
+    return count > 0 ? stages.add("layers", x, {{"count", count}}, layer) : x;
   };
   Value x = addLayers(0, op.getInput());
-  x = addLayers(1, add("shorten", {x, op.getSegments()}));
-  Value y = add("norm", x, {}, getNormSettings(op));
-  y = add("graph_convolution", y, {{"edges", op.getEdgesAttr()}});
-  y = add("project", y, {{"activation", "relu"}, {"bias", op.getBias()}});
-  y = add("dropout", y, {{"rate", op.getDropoutAttr()}});
-  x = addLayers(2, add("add", {y, x}));
-  return add("norm", x, {}, getNormSettings(op));
+  x = addLayers(1, stages.add("shorten", {x, op.getSegments()}));
+  Value y = stages.add("norm", x, {}, getNormSettings(op));
+  y = stages.add("graph_convolution", y, {{"edges", op.getEdgesAttr()}});
+  y = stages.add("project", y, {{"activation", "relu"}, {"bias", op.getBias()}});
+  y = stages.add("dropout", y, {{"rate", op.getDropoutAttr()}});
+  x = addLayers(2, stages.add("add", {y, x}));
+  return stages.add("norm", x, {}, getNormSettings(op));
 }

@@ -131,3 +131,9 @@ LogicalResult StageAppender::replaceBy(Value result) {
   rewriter.replaceOp(composite, results);
   return success();
 }
+
+NamedAttrList InsideStages::getBidirectionalSettings() {
+  NamedAttrList settings = getLayerSettings(composite);
+  settings.set("mask", MaskAttr::get(composite->getContext(), MaskShape::bidirectional, 0, 0));
+  return settings;
+}

@@ -81,4 +81,25 @@ private:
   bool isFailed = false;
 };
 
+/// Creates stages inside a composite stage, numbered in the order of their creation.
+class InsideStages {
+public:
+  InsideStages(mlir::Operation *composite, StageAppender &appender)
+      : composite(composite), appender(appender), place(getInsideLoc(composite, "")),
+        paths(getPath(composite)) {}
+
+  mlir::Value add(llvm::StringRef word, mlir::ValueRange operands,
+                  llvm::ArrayRef<StageSetting> settings = {}, const mlir::NamedAttrList &own = {}) {
+    return appender.add(word, {place, paths.next()}, operands, settings, own);
+  }
+  /// Returns the settings of layers that see all rows.
+  mlir::NamedAttrList getBidirectionalSettings();
+
+private:
+  mlir::Operation *composite;
+  StageAppender &appender;
+  const mlir::Location place;
+  InsidePaths paths;
+};
+
 } // namespace sluice::spec

@@ -9,19 +9,17 @@ using namespace sluice;
 using namespace sluice::spec;
 
 Value spec::expandTnt(TntOp op, StageAppender &appender) {
-  Location place = getInsideLoc(op, "");
-  InsidePaths paths(getPath(op));
+  InsideStages stages(op, appender);
   Builder b(op.getContext());
-  NamedAttrList settings = getLayerSettings(op);
-  settings.set("mask", MaskAttr::get(op.getContext(), MaskShape::bidirectional, 0, 0));
+  NamedAttrList settings = stages.getBidirectionalSettings();
   StringAttr words = cast<SegmentationType>(op.getSegments().getType()).getName();
   Value x = op.getInput();
   for (int64_t i = 0; i < op.getCount(); ++i) {
     if (op.getSharedLayers()) {
       settings.set("share", b.getStringAttr(getPath(op) + ".layer." + std::to_string(i)));
     }
-    x = appender.add("layer", {place, paths.next()}, x, {{"within", words}}, settings);
-    x = appender.add("layer", {place, paths.next()}, x, {}, settings);
+    x = stages.add("layer", x, {{"within", words}}, settings);
+    x = stages.add("layer", x, {}, settings);
   }
-  return appender.add("norm", {place, paths.next()}, x, {}, getNormSettings(op));
+  return stages.add("norm", x, {}, getNormSettings(op));
 }

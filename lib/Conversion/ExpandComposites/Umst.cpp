@@ -12,8 +12,7 @@ namespace {
 class UmstExpander {
 public:
   UmstExpander(UmstOp op, StageAppender &appender)
-      : op(op), appender(appender), place(getInsideLoc(op, "")), paths(getPath(op)),
-        followsCode(op.getMode() == Fidelity::reference_code) {}
+      : op(op), stages(op, appender), followsCode(op.getMode() == Fidelity::reference_code) {}
 
   Value run() {
     Value x = op.getInput();
@@ -26,7 +25,7 @@ public:
 private:
   Value add(StringRef word, ValueRange operands, ArrayRef<StageSetting> settings = {},
             const NamedAttrList &own = {}) {
-    return appender.add(word, {place, paths.next()}, operands, settings, own);
+    return stages.add(word, operands, settings, own);
   }
   NamedAttrList getSettings(ArrayRef<StringRef> keys) {
     NamedAttrList settings;
@@ -119,9 +118,7 @@ private:
   }
 
   UmstOp op;
-  StageAppender &appender;
-  const Location place;
-  InsidePaths paths;
+  InsideStages stages;
   const bool followsCode;
 };
 

@@ -15,7 +15,7 @@ using namespace sluice::spec_to_sluice;
 Value spec_to_sluice::createScan(StageContext &c, ValueRange inputs, ScalarJoin join) {
   auto scan = RecurrenceOp::create(c.b, TypeRange{inputs.front().getType()}, inputs,
                                    /*reset=*/Value(), /*weight=*/Value(), /*reversed=*/false,
-                                   /*reset_every=*/0, /*reset_at=*/0);
+                                   /*reset_every=*/0, /*reset_at=*/0, /*reset_within=*/0);
   OpBuilder::InsertionGuard guard(c.b);
   Block *cell = c.b.createBlock(&scan.getCell());
   SmallVector<ScalarValue> v;

@@ -94,10 +94,10 @@ static Value convertRecurrence(StageContext &c, spec::RecurrenceOp op) {
     addStart(c, op, inputs, reset);
   }
   c.setName("recurrence");
-  auto recurrence = RecurrenceOp::create(b, TypeRange{state, state, type}, inputs, reset,
-                                         c.readWeight(c.getSymbol("state.weight")),
-                                         op.getDirection() == spec::RowDirection::backward,
-                                         op.getEvery().value_or(0), op.getAt().value_or(0));
+  auto recurrence = RecurrenceOp::create(
+      b, TypeRange{state, state, type}, inputs, reset, c.readWeight(c.getSymbol("state.weight")),
+      op.getDirection() == spec::RowDirection::backward, op.getEvery().value_or(0),
+      op.getAt().value_or(0), reset ? c.getSegmentation(op.getSegments()).longest : 0);
   {
     OpBuilder::InsertionGuard guard(b);
     Block *cell = b.createBlock(&recurrence.getCell());

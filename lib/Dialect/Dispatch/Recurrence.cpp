@@ -56,6 +56,12 @@ static LogicalResult verifyResets(RecurrenceOp op) {
     return op.emitOpError("D-084: expected a period of at least 0, found ")
            << static_cast<int64_t>(op.getResetEvery());
   }
+  auto within = static_cast<int64_t>(op.getResetWithin());
+  if (within < 0 || (within > 0 && !op.getResets())) {
+    return op.emitOpError("D-084: expected `reset_within` of at least 0, and 0 without `resets`, "
+                          "found ")
+           << within;
+  }
   if (!op.getResets()) {
     return success();
   }

@@ -2,16 +2,19 @@
 //
 // Launches over planned memory: plan IR and its JSON form.
 #include "sluice/Dialect/Plan/Plan.h"
+#include "KernelJson.h"
 #include "Launches.h"
 #include "MemoryJson.h"
 #include "StepReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Names.h"
 #include "sluice/Dialect/Sluice/Labels.h"
+#include "sluice/Dialect/Sluice/Origin.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 #include <numeric>
 
@@ -80,6 +83,15 @@ void sluice::emitPlan(ModuleOp module, const KernelSet &kernels, const MemoryPla
 // JSON
 //===----------------------------------------------------------------------===//
 
+/// Returns the stages of the spec whose ops the launch computes.
+static json::Array stagesToJson(plan::LaunchOp launch) {
+  llvm::SetVector<StringRef> stages;
+  for (OriginAttr origin : getOrigins(launch.getLoc())) {
+    stages.insert(origin.getStage());
+  }
+  return json::Array(stages.getArrayRef());
+}
+
 static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_t> &numbers) {
   json::Array nodes;
   for (auto launch : entry.getOps<plan::LaunchOp>()) {
@@ -93,6 +105,9 @@ static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_
     }
     if (auto axis = launch.getAxis()) {
       node["axis"] = *axis;
+    }
+    if (json::Array stages = stagesToJson(launch); !stages.empty()) {
+      node["stages"] = std::move(stages);
     }
     nodes.push_back(std::move(node));
   }
@@ -442,74 +457,6 @@ static json::Array buffersToJson(const MemoryPlan &memory) {
   return buffers;
 }
 
-static json::Object stageToJson(const KernelRecord::StageRecord &stage) {
-  json::Object object{{"symbol", stage.symbol},
-                      {"blocks", stage.blocks},
-                      {"threads", stage.threads},
-                      {"shared_bytes", stage.sharedBytes}};
-  if (stage.usage) {
-    object["registers"] = stage.usage->registers;
-    object["spills"] = stage.usage->spillBytes;
-    object["stack_bytes"] = stage.usage->stackBytes;
-    object["static_shared_bytes"] = stage.usage->sharedBytes;
-  }
-  return object;
-}
-
-static json::Object variantsToJson(const KernelRecord &record) {
-  json::Object variants;
-  for (const KernelRecord::Variant &variant : record.variants) {
-    json::Object object{{"symbol", variant.symbol},
-                        {"items", variant.items},
-                        {"scratch_bytes", variant.scratchBytes}};
-    if (variant.workspaceBytes > 0) {
-      object["workspace_bytes"] = variant.workspaceBytes;
-      object["counters"] = variant.counters;
-    }
-    if (variant.phases > 1) {
-      object["phases"] = variant.phases;
-    }
-    variants[variant.target] = std::move(object);
-  }
-  for (const KernelRecord::DeviceVariant &variant : record.deviceVariants) {
-    json::Array stages;
-    for (const KernelRecord::StageRecord &stage : variant.stages) {
-      stages.push_back(stageToJson(stage));
-    }
-    json::Object object{{"module", variant.module},
-                        {"stages", std::move(stages)},
-                        {"workspace_bytes", variant.workspaceBytes},
-                        {"planned_bytes", int64_t(variant.plannedBytes)},
-                        {"counters", variant.counters}};
-    if (variant.library) {
-      object["library"] = json::Object{{"name", "cublaslt"},
-                                       {"version", variant.library->version},
-                                       {"algorithm", variant.library->algorithm}};
-    }
-    variants[variant.target->chip.str()] = std::move(object);
-  }
-  return variants;
-}
-
-static json::Object productToJson(const cuda::Product &product) {
-  return json::Object{{"rows", product.rows},
-                      {"columns", product.columns},
-                      {"depth", product.depth},
-                      {"by_input", product.byInput},
-                      {"type", product.isF32 ? "f32" : "bf16"},
-                      {"input_stride", product.inputStride},
-                      {"weight_stride", product.weightStride},
-                      {"result_stride", product.resultStride}};
-}
-
-static json::Array operandsToJson(const KernelRecord &record) {
-  json::Array operands;
-  for (const KernelRecord::Operand &operand : record.operands) {
-    operands.push_back(json::Object{{"bytes", operand.bytes}, {"written", operand.written}});
-  }
-  return operands;
-}
-
 json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const MemoryPlan &memory,
                                const SpecRecord &spec, const ProofRecord &proof,
                                const Targets &targets) {
@@ -517,15 +464,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   llvm::StringMap<int64_t> numbers;
   for (const KernelRecord &record : kernels.records) {
     numbers[record.name] = static_cast<int64_t>(kernelList.size());
-    kernelList.push_back(json::Object{{"name", record.name},
-                                      {"kind", record.kind},
-                                      {"variants", variantsToJson(record)},
-                                      {"operands", operandsToJson(record)},
-                                      {"flops", static_cast<int64_t>(record.flops)},
-                                      {"bytes", static_cast<int64_t>(record.bytes)}});
-    if (record.product) {
-      (*kernelList.back().getAsObject())["product"] = productToJson(*record.product);
-    }
+    kernelList.push_back(kernelToJson(record));
   }
   json::Object entries, ofFactors;
   json::Array shapes = spec.shapes;

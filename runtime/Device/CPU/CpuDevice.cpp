@@ -42,7 +42,7 @@ public:
     }
     auto start = Clock::now();
     runItems(node);
-    addTime(node, start);
+    addTime(node, since(start));
   }
 
 private:

@@ -364,9 +364,7 @@ private:
       driver.check(
           driver.eventElapsedTime(&milliseconds, events[event].get(), events[event + 1].get()),
           "time a kernel");
-      KernelTime &time = kernelTimes[static_cast<size_t>(launches[i].kernel)];
-      time.seconds += milliseconds * 1e-3;
-      ++time.launches;
+      addTime(launches[i], milliseconds * 1e-3);
     }
   }
 

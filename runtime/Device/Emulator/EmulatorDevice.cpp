@@ -102,7 +102,7 @@ public:
     runStages(node);
     judgeLaunch(node, before);
     if (timing) {
-      addTime(node, start);
+      addTime(node, since(start));
     }
   }
 

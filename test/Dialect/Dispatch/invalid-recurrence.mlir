@@ -89,3 +89,16 @@ func.func @negative_period(%x: tensor<2x9x4xf32>) {
   } : (tensor<2x9x4xf32>) -> tensor<2x9x4xf32>
   return
 }
+
+// -----
+
+#rows = #dispatch.domain<batch = 2, positions = 9, factor = 1>
+#row = #dispatch.access<row, factor = 1>
+func.func @bound_without_resets(%x: tensor<2x9x4xf32>) {
+  // expected-error@+1 {{D-084: expected `reset_within` of at least 0, and 0 without `resets`, found 3}}
+  %h = dispatch.recurrence %x attributes {domain = #rows, accesses = [#row], columns = 4 : i64, carried = 1 : i64, reset_within = 3 : i64} {
+  ^bb0(%a: f32, %before: f32):
+    dispatch.yield %a : f32
+  } : (tensor<2x9x4xf32>) -> tensor<2x9x4xf32>
+  return
+}

@@ -68,6 +68,19 @@ func.func @reset_by_rows(%x: !sluice.seq<@s, 4, f32>) {
 
 sluice.axis @t
 sluice.scale @s on @t factor 1
+func.func @bound_without_resets(%x: !sluice.seq<@s, 4, f32>) {
+  // expected-error@+1 {{S-167: expected `reset_within` of at least 0, and 0 without `reset`, found 3}}
+  %h = sluice.recurrence %x attributes {reset_within = 3 : i64} {
+  ^bb0(%a: f32, %before: f32):
+    sluice.yield %a : f32
+  } : (!sluice.seq<@s, 4, f32>) -> !sluice.seq<@s, 4, f32>
+  return
+}
+
+// -----
+
+sluice.axis @t
+sluice.scale @s on @t factor 1
 func.func @no_input() {
   // expected-error@+1 {{S-165: expected an input, found none}}
   %h = sluice.recurrence {

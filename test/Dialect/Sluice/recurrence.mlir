@@ -5,8 +5,8 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   sluice.axis @tokens
   sluice.scale @s on @tokens factor 1
   func.func @f(%x: !sluice.seq<@s, 4, f32>, %u: tensor<4x4xbf16>, %r: !sluice.seq<@s, 0, i32>) {
-    // CHECK: sluice.recurrence %{{.*}} reset %{{.*}} weight %{{.*}} attributes {reset_at = 1 : i64, reset_every = 4 : i64, reversed} {
-    %h, %sums = sluice.recurrence %x reset %r weight %u attributes {reset_at = 1 : i64, reset_every = 4 : i64, reversed} {
+    // CHECK: sluice.recurrence %{{.*}} reset %{{.*}} weight %{{.*}} attributes {reset_at = 1 : i64, reset_every = 4 : i64, reset_within = 3 : i64, reversed} {
+    %h, %sums = sluice.recurrence %x reset %r weight %u attributes {reset_at = 1 : i64, reset_every = 4 : i64, reset_within = 3 : i64, reversed} {
     ^bb0(%a: f32, %before: f32):
       %next = arith.addf %a, %before : f32
       sluice.yield %next : f32

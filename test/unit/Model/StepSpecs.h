@@ -54,6 +54,22 @@ constexpr const char *recurrent = R"json({"sluice": 1, "vocabulary": 37, "contex
     {"op": "shorten", "segments": "words", "method": "last"}, {"op": "recurrence"},
     {"op": "upsample", "segments": "words"}, {"op": "add", "with": "both"}, {"op": "head", "tied": false}]})json";
 
+/// Chunks that whitespace or a third byte ends: an LSTM inside each, their bytes side by side, a
+/// capped LSTM and a layer over chunks, and an LSTM that decodes each from the chunk before.
+constexpr const char *chunks =
+    R"json({"sluice": 1, "vocabulary": 37, "context": 13, "batch": 3, "width": 6,
+  "defaults": {"heads": 2, "head_size": 4, "feed_forward": 10}, "stages": [{"op": "embedding", "to": "bytes"},
+    {"op": "boundaries", "name": "chunks", "rule": "whitespace", "longest": 3},
+    {"op": "recurrence", "width": 9, "segments": "chunks"},
+    {"op": "shorten", "segments": "chunks", "method": "last"}, {"op": "fit", "width": 8, "to": "ends"},
+    {"op": "shorten", "from": "bytes", "segments": "chunks", "method": "stack"}, {"op": "fit", "width": 8},
+    {"op": "positions", "columns": 3}, {"op": "add", "with": "ends"},
+    {"op": "recurrence", "cell": "lstm_capped"}, {"op": "layer"}, {"op": "shift", "by": 1, "start": "null"},
+    {"op": "upsample", "segments": "chunks", "by": 0}, {"op": "fit", "width": 14, "at": 6, "to": "before"},
+    {"op": "clear", "from": "bytes", "segments": "chunks"}, {"op": "fit", "width": 14},
+    {"op": "add", "with": "before"},
+    {"op": "recurrence", "width": 10, "segments": "chunks", "reset": "last"}, {"op": "head", "bias": true}]})json";
+
 /// Grouped heads, rotation, a window, several scales, and rows that one step computes together.
 constexpr const char *allOfIt = R"json({"sluice": 1, "vocabulary": 70, "context": 10, "batch": 3,
   "width": 24, "precision": {"compute": "bf16", "residual": "bf16"},

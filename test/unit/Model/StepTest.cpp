@@ -217,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Segmented, Stepped,
-                         ::testing::Values(Family{"Words", words},
+                         ::testing::Values(Family{"Words", words}, Family{"Chunks", chunks},
                                            Family{"LastAndPredicted", lastAndPredicted},
                                            Family{"EveryToken", everyToken},
                                            Family{"FullAxis", fullAxis}, Family{"Begun", begun},
@@ -246,7 +246,7 @@ std::string generateText(Executor &executor, const std::string &prompt, int64_t 
 /// Greedy text is the same with and without a cache, past the context and from prompts longer than
 /// it.
 TEST(Generation, TextDoesNotDependOnTheCache) {
-  for (const char *name : {"vanilla", "hourglass", "nested"}) {
+  for (const char *name : {"hred", "hourglass", "nested"}) {
     Folder folder;
     std::string spec = std::string(SLUICE_SOURCE_DIR) + "/models/tiny/" + name + ".json";
     std::string target = sluice::runtime::machineTargets().front();
@@ -258,7 +258,7 @@ TEST(Generation, TextDoesNotDependOnTheCache) {
     for (int64_t i = 0; static_cast<int64_t>(prompt.size()) < context + 3; ++i) {
       prompt += static_cast<char>('a' + i * i % 23);
     }
-    for (int64_t size : {int64_t{1}, int64_t{5}, context - 1, context, context + 3}) {
+    for (int64_t size : {int64_t{1}, int64_t{3}, int64_t{5}, context - 1, context, context + 3}) {
       std::string begin = prompt.substr(0, static_cast<size_t>(size));
       EXPECT_EQ(generateText(model.executor(), begin, context + 9, true),
                 generateText(model.executor(), begin, context + 9, false))

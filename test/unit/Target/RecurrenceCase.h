@@ -27,7 +27,10 @@ struct RecurrenceCase {
             {columns,
              ", weighted, by_input, reversed, adjoint, reset_every = 4 : i64, reset_at = 3 : i64"},
             {columns, ", reversed, reset_every = 3 : i64, reset_at = 1 : i64"},
-            {columns, ", adjoint, reset_every = 4 : i64"}};
+            {columns, ", adjoint, reset_every = 4 : i64"},
+            {columns, ", weighted, resets, reset_within = 1 : i64"},
+            {columns, ", weighted, resets, reset_within = 3 : i64"},
+            {columns, ", weighted, by_input, reversed, adjoint, resets, reset_within = 3 : i64"}};
   }
   bool has(const std::string &flag) const { return flags.find(flag) != std::string::npos; }
   /// Texts of 7 rows.
@@ -39,6 +42,10 @@ struct RecurrenceCase {
     launch.operands.push_back(randomFloats(9 * texts * columns, 2));
     if (has("resets")) {
       launch.operands.push_back(randomIntegers(9 * texts, 3, 2));
+    }
+    int64_t within = has("reset_within = 1") ? 1 : 3;
+    for (int64_t row = 0; row < 9 * texts && has("reset_within"); row += within) {
+      launch.operands.back()[static_cast<size_t>(row)] = 1;
     }
     if (isScheduled) {
       launch.operands.push_back({0, 3, 3, 0, 1, 1}); // of two texts: first row, rows, length

@@ -19,7 +19,8 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
     are zeros where there is no such row, and where it is *cut off*: with `resets` the last operand
     holds one number per row, and a row whose number is greater than 0.5 is cut off from its
     previous row; so are rows `reset_at`, `reset_at` + `reset_every`, ..., if `reset_every` is not
-    0. With `adjoint`, a row is cut off where its previous row has such a number or is such a row,
+    0. A kernel may rely on `reset_within` n > 0: at most n rows from one such number to the next,
+    or from the first row. With `adjoint`, a row is cut off where its previous row has such a number or is such a row,
     and operands at other rows than p are zeros where row p has or is. Rows that are not valid are
     not written.
 
@@ -44,7 +45,8 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
     - D-082: the weight is f32 or bf16, as many columns as result 0 (rows with `by_input`), and
       a multiple of H rows (columns).
     - D-083: `carried` is at most the number of results, and at least 1 with `weighted`.
-    - D-084: the numbers of `resets` are f32 or i32, one per row, and `reset_every` is at least 0.
+    - D-084: the numbers of `resets` are f32 or i32, one per row; `reset_every` and `reset_within`
+      are at least 0, and `reset_within` is 0 without `resets`.
     - D-085: the body's arguments and yielded values are f32, as many as listed above.
     - D-086: accesses of operands are `row[p + c]`.
   }], scheduleConstraints, accessConstraints);
@@ -53,7 +55,8 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
                         UnitAttr:$weighted, UnitAttr:$by_input, UnitAttr:$reversed,
                         UnitAttr:$adjoint, UnitAttr:$resets,
                         DefaultValuedAttr<I64Attr, "0">:$reset_every,
-                        DefaultValuedAttr<I64Attr, "0">:$reset_at, OptionalAttr<StrAttr>:$label,
+                        DefaultValuedAttr<I64Attr, "0">:$reset_at,
+                        DefaultValuedAttr<I64Attr, "0">:$reset_within, OptionalAttr<StrAttr>:$label,
                         OptionalAttr<StrAttr>:$guard), planning);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);

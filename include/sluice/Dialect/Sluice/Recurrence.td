@@ -9,7 +9,8 @@
 include "sluice/Dialect/Sluice/Sluice.td"
 
 defvar recurrenceAttributes = (ins UnitAttr:$reversed, DefaultValuedAttr<I64Attr, "0">:$reset_every,
-                               DefaultValuedAttr<I64Attr, "0">:$reset_at);
+                               DefaultValuedAttr<I64Attr, "0">:$reset_at,
+                               DefaultValuedAttr<I64Attr, "0">:$reset_within);
 
 def Sluice_RecurrenceOp
     : Sluice_ForwardOp<"recurrence", [FusesAs<"Alone">, SingleBlock, IsolatedFromAbove,
@@ -30,7 +31,8 @@ def Sluice_RecurrenceOp
 
     The states before the first row are zeros. They are zeros, too, before a row p that is *reset*:
     one whose number in `reset` is greater than 0.5, or with `reset_every` k > 0 each row `reset_at`
-    + i k. With `reversed`, row p + 1 takes the place of row p - 1, and the last row is the first.
+    + i k. Kernels rely on `reset_within` n > 0: at most n rows from one number in `reset` that is
+    greater than 0.5 to the next, or from the first row. With `reversed`, row p + 1 takes the place of row p - 1, and the last row is the first.
 
     An LSTM has G = 4 and K = 2, h and c; a gated linear recurrence h[p] = a[p] h[p-1] + b[p] has G
     = 2, K = 1 and no weight.
@@ -56,7 +58,8 @@ def Sluice_RecurrenceOp
       columns, G H in all.
     - S-166: the weight is [N, H], f32 or bf16, for a first input of N columns of f32, and the last
       result holds their sums, like that input; without a weight there are no sums.
-    - S-167: `reset` has one number per row on the input's scale, and `reset_every` is at least 0.
+    - S-167: `reset` has one number per row on the input's scale; `reset_every` and `reset_within`
+      are at least 0, and `reset_within` is 0 without `reset`.
     - S-020: every op of the cell has a known derivative (differentiation).
   }];
   let arguments = !con((ins Variadic<Sluice_Sequence>:$inputs, Optional<Sluice_Sequence>:$reset,

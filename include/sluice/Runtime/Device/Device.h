@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace sluice::runtime {
@@ -26,7 +27,8 @@ struct KernelCounts {
 struct KernelTime {
   int64_t launches = 0;
   double seconds = 0;
-  KernelCounts counts; ///< only on the emulator
+  KernelCounts counts;                                   ///< only on the emulator
+  std::unordered_map<const Launch *, double> ofLaunches; ///< seconds, of launches of the plan
 };
 
 /// A byte range of the arena.
@@ -93,6 +95,14 @@ public:
 
 protected:
   explicit Device(std::shared_ptr<const Artifact> artifact) : loaded(std::move(artifact)) {}
+
+  /// Adds one run of a launch to its time and to the time of its kernel.
+  void addTime(const Launch &launch, double seconds) {
+    KernelTime &time = kernelTimes[static_cast<size_t>(launch.kernel)];
+    time.seconds += seconds;
+    ++time.launches;
+    time.ofLaunches[&launch] += seconds;
+  }
 
   const std::shared_ptr<const Artifact> loaded;
   bool timing = false;

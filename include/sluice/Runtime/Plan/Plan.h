@@ -176,6 +176,9 @@ struct Launch {
   /// Axis whose rows the launch covers, up to the length of each text: of `Plan::segments`, or one
   /// with the scalar `length.AXIS`; empty: the tokens' length for all texts.
   std::string axis;
+  /// Stages of the spec whose ops the launch computes, the one it is formed around first; empty
+  /// without a stage, and in artifacts of earlier versions.
+  std::vector<std::string> stages;
 };
 
 /// Number of rows of a value by the step, or by the number of closed segments.

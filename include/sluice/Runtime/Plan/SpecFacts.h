@@ -42,6 +42,7 @@ struct StreamFacts {
   std::string of;     ///< name of the input or of the segments
   int64_t factor = 1; ///< scale: row m starts at token factor * m
   std::string value;  ///< stage that computes the rows; differs from `stage` for a dropout
+  std::string op;     ///< "layer"; empty in artifacts of earlier versions
 };
 
 /// A name that a stage gives to its result with "to".

@@ -45,6 +45,12 @@ static LogicalResult verifyReset(RecurrenceOp op) {
            << input.getScale() << " to reset rows, and a period of at least 0, found "
            << (reset ? Type(reset) : Type(input)) << " and " << every;
   }
+  auto within = static_cast<int64_t>(op.getResetWithin());
+  if (within < 0 || (within > 0 && !reset)) {
+    return op.emitOpError("S-167: expected `reset_within` of at least 0, and 0 without `reset`, "
+                          "found ")
+           << within;
+  }
   return success();
 }
 
@@ -286,9 +292,9 @@ LogicalResult RecurrenceOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
         SequenceType::get(b.getContext(), type.getScale(), type.getWidth(), b.getF32Type()));
   }
   llvm::append_range(types, getStates().getTypes());
-  auto backward = RecurrenceBackwardOp::create(b, getLoc(), types, getSums(), getStates(),
-                                               gradients, getWeight(), getReset(), gradientStates,
-                                               getReversed(), getResetEvery(), getResetAt());
+  auto backward = RecurrenceBackwardOp::create(
+      b, getLoc(), types, getSums(), getStates(), gradients, getWeight(), getReset(),
+      gradientStates, getReversed(), getResetEvery(), getResetAt(), getResetWithin());
   if (failed(fillDerivative(*this, backward.getDerivative(), b))) {
     return failure();
   }

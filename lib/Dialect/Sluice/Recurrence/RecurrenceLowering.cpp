@@ -66,8 +66,8 @@ static dispatch::RecurrenceOp createDispatch(Op op, const RowOperands &operands,
       b, types, operands.tensors, emitter.getRowDomain(op->getResult(0)),
       b.getArrayAttr(operands.accesses), op.getColumns(), carried, isWeighted,
       /*by_input=*/isWeighted && isAdjoint, /*reversed=*/op.getReversed() != isAdjoint, isAdjoint,
-      /*resets=*/bool(op.getReset()), op.getResetEvery(), op.getResetAt(), StringAttr(),
-      StringAttr());
+      /*resets=*/bool(op.getReset()), op.getResetEvery(), op.getResetAt(), op.getResetWithin(),
+      StringAttr(), StringAttr());
   for (auto [result, tensor] : llvm::zip_equal(op->getResults(), made.getOutputs())) {
     emitter.set(result, tensor);
   }

@@ -12,7 +12,7 @@
 // tile's rows fit the L1 cache. Copies, sums and the item's rows of the weight fit the L2 cache, so
 // memory streams the weight once per place.
 #include "Recurrence.h"
-#include "../../Common/RowAccess.h"
+#include "../../Common/RecurrenceRows.h"
 #include "../../Common/Storage.h"
 #include "../Contract/Tile.h"
 #include "sluice/Target/CPU/Frame.h"
@@ -30,9 +30,10 @@ public:
   RecurrenceGenerator(dispatch::RecurrenceOp op, ModuleOp module, StringRef name,
                       const Target &target)
       : op(op), domain(op.getDomain()), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), columns(static_cast<int64_t>(op.getColumns())),
-        groups(op.countProductGroups()), inner(op.countInnerColumns()),
-        block(target.lanes * countVectors(target.lanes)), blocks(llvm::divideCeil(columns, block)),
+        e(frame.builder(), target.lanes), rows(op, e, [&](unsigned i) { return frame.buffer(i); }),
+        columns(static_cast<int64_t>(op.getColumns())), groups(op.countProductGroups()),
+        inner(op.countInnerColumns()), block(target.lanes * countVectors(target.lanes)),
+        blocks(llvm::divideCeil(columns, block)),
         tileRows((target.registers - tileOutputs) / (tileOutputs + 1)),
         sliceRows(llvm::alignTo(128, tileRows)),
         partColumns(llvm::alignTo(
@@ -65,12 +66,6 @@ private:
                        : std::clamp<int64_t>(columns / (items * lanes), 1,
                                              std::max<int64_t>(1, most / groups));
   }
-  static int64_t getExtent(Value rows) {
-    return cast<RankedTensorType>(rows.getType()).getDimSize(1);
-  }
-  Value getRow(Value tensor, Value batch, Value position) {
-    return sequenceRow(e.b, domain, getExtent(tensor), batch, position);
-  }
   Value toNumber(Value value) {
     Type i64 = e.b.getI64Type();
     return value.getType().isIndex() ? Value(arith::IndexCastOp::create(e.b, i64, value))
@@ -80,8 +75,6 @@ private:
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(list, {slot}));
   }
   Value isSet(Value list, Value slot) { return e.less(e.index(0), getNumber(list, slot)); }
-  Value emitMark(Value batch, Value position);
-  Value getLinked(Value batch, Value position, Value length, Value &previous, Value &cut);
   void sortRows();
   void listRow(Value slot, Value batch, Value position, Value length);
   Value listTexts(Value place);
@@ -98,6 +91,7 @@ private:
   dispatch::DomainAttr domain;
   Frame frame;
   Emitter e;
+  RecurrenceRows rows;
   const int64_t columns; ///< of a group
   const int64_t groups;  ///< of the product
   const int64_t inner;   ///< columns of a row that the weight multiplies
@@ -109,45 +103,32 @@ private:
   const bool sorts;           ///< rows are sorted by place
   const int64_t preparations; ///< phases before the first place
 
-  Value weight, bits;
-  SmallVector<Value> inputs, results;
+  Value weight; ///< by output
   RowList list;
   Lengths lengths;
-  Value starts; ///< workspace: the first entry of `order` of each place
-  Value order;  ///< workspace: batch * positions + position of the rows, by place
-  Value places; ///< workspace: the place of each row
-  Value copies; ///< [sliceRows][partColumns + lanes]: parts of previous rows
-  Value sums;   ///< [sliceRows][groups * block]
+  Value starts;     ///< workspace: the first entry of `order` of each place
+  Value order;      ///< workspace: batch * positions + position of the rows, by place
+  Value placeOfRow; ///< workspace
+  Value copies;     ///< [sliceRows][partColumns + lanes]: parts of previous rows
+  Value sums;       ///< [sliceRows][groups * block]
   bool failed_ = false;
 };
 
 } // namespace
 
 FailureOr<Kernel> RecurrenceGenerator::generate() {
-  unsigned next = 0;
-  if (op.getWeighted()) {
-    weight = frame.buffer(next++);
-  }
-  for (size_t i = 0; i < op.getInputs().size(); ++i) {
-    inputs.push_back(frame.buffer(next++));
-  }
-  bits = op.getResets() ? frame.buffer(next) : Value();
-  for (size_t i = 0; i < op.getOutputs().size(); ++i) {
-    results.push_back(frame.buffer(op->getNumOperands() + i));
-  }
+  weight = rows.weight;
   int64_t slots = sorts ? sliceRows : llvm::alignTo(domain.getBatch() + 1, tileRows);
   for (Value *each : {&list.batch, &list.position, &list.length, &list.previous, &list.linked,
                       &list.marked, &list.left}) {
     *each = frame.scratch(MemRefType::get({slots}, e.b.getI64Type()));
   }
   if (groups > 0) {
-    int64_t rows = std::min(sliceRows, slots);
-    sums = frame.scratch(MemRefType::get({rows, groups * block}, e.b.getF32Type()));
-    copies = frame.scratch(MemRefType::get({rows, partColumns + e.lanes}, e.b.getF32Type()));
+    int64_t copied = std::min(sliceRows, slots);
+    sums = frame.scratch(MemRefType::get({copied, groups * block}, e.b.getF32Type()));
+    copies = frame.scratch(MemRefType::get({copied, partColumns + e.lanes}, e.b.getF32Type()));
   }
-  int64_t positions = domain.getPositions(), rows = domain.getBatch() * positions;
-  auto every = static_cast<int64_t>(op.getResetEvery());
-  int64_t most = every > 0 ? std::min(every, positions) : positions;
+  int64_t positions = domain.getPositions(), places = rows.countPlaces();
   int64_t workspaceBytes = 0;
   auto reserve = [&](ArrayRef<int64_t> shape, Type element) {
     auto type = MemRefType::get(shape, element);
@@ -162,9 +143,9 @@ FailureOr<Kernel> RecurrenceGenerator::generate() {
     lengths = frame.lengths(domain.getFactor(), positions);
   }
   if (sorts) {
-    starts = reserve({most + 1}, e.b.getI64Type());
-    order = reserve({rows}, e.b.getI64Type());
-    places = reserve({rows}, e.b.getI64Type());
+    starts = reserve({places + 1}, e.b.getI64Type());
+    order = reserve({domain.getBatch() * positions}, e.b.getI64Type());
+    placeOfRow = reserve({domain.getBatch() * positions}, e.b.getI64Type());
   }
   if (op.getByInput()) {
     weight = reserve({groups * columns, inner}, e.b.getF32Type());
@@ -178,7 +159,13 @@ FailureOr<Kernel> RecurrenceGenerator::generate() {
              [&](Value column) { transposeWeight(column); });
     }
   };
-  auto compute = [&] { computePhase(e.sub(phase, e.index(preparations)), first); };
+  auto compute = [&] {
+    if (groups > 0) {
+      computePhase(e.sub(phase, e.index(preparations)), first);
+    } else { // no column needs another one
+      e.loop(e.index(0), e.index(places), 1, [&](Value place) { computePhase(place, first); });
+    }
+  };
   if (preparations > 0) {
     e.when(e.less(phase, e.index(preparations)), prepare, compute);
   } else {
@@ -189,7 +176,7 @@ FailureOr<Kernel> RecurrenceGenerator::generate() {
     return failure();
   }
   Kernel kernel{frame.function(), 0, frame.scratchBytes(), groups > 0 ? "matmul" : "row"};
-  kernel.phases = most + preparations;
+  kernel.phases = (groups > 0 ? places : 1) + preparations;
   kernel.items = kernel.phases * blocks;
   kernel.workspaceBytes = workspaceBytes;
   auto launchRows = static_cast<double>(domain.getLaunchRows());
@@ -200,47 +187,6 @@ FailureOr<Kernel> RecurrenceGenerator::generate() {
     kernel.bytes += 4.0 * launchRows * double(op.countGroups(tensor) * columns);
   }
   return kernel;
-}
-
-/// Returns i1: true if row `position` has a number or a place that cuts off.
-Value RecurrenceGenerator::emitMark(Value batch, Value position) {
-  Value marked = arith::ConstantIntOp::create(e.b, e.b.getI1Type(), 0);
-  if (op.getResets()) {
-    auto type = cast<RankedTensorType>(op.getBits().getType());
-    Value at = domain.getScheduled()
-                   ? arith::RemUIOp::create(e.b, position, e.index(getExtent(op.getBits())))
-                   : position;
-    SmallVector<Value> place = {batch, at};
-    if (type.getRank() == 3) {
-      place = {e.add(e.mul(batch, getExtent(op.getBits())), at), e.index(0)};
-    }
-    Value number = memref::LoadOp::create(e.b, bits, place);
-    if (type.getElementType().isF32()) {
-      Value half = arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(0.5));
-      marked = arith::CmpFOp::create(e.b, arith::CmpFPredicate::OGT, number, half);
-    } else {
-      marked = e.less(e.integer(0), number);
-    }
-  }
-  if (auto every = static_cast<int64_t>(op.getResetEvery()); every > 0) {
-    int64_t ahead = llvm::mod(-static_cast<int64_t>(op.getResetAt()), every);
-    Value rest = arith::RemUIOp::create(e.b, e.add(position, ahead), e.index(every));
-    Value isPlace = arith::CmpIOp::create(e.b, arith::CmpIPredicate::eq, rest, e.index(0));
-    marked = arith::OrIOp::create(e.b, marked, isPlace);
-  }
-  return marked;
-}
-
-/// Returns i1: true if the row reads its previous row, which it finds; its own if there is none.
-/// `cut` is true for a row that is cut off.
-Value RecurrenceGenerator::getLinked(Value batch, Value position, Value length, Value &previous,
-                                     Value &cut) {
-  Value next = e.add(position, op.getReversed() ? 1 : -1);
-  Value exists = op.getReversed() ? e.less(next, length) : e.less(e.index(0), position);
-  previous = e.select(exists, next, position);
-  cut = emitMark(batch, op.getAdjoint() ? previous : position);
-  Value isOff = arith::ConstantIntOp::create(e.b, e.b.getI1Type(), 1);
-  return e.both(exists, arith::XOrIOp::create(e.b, cut, isOff));
 }
 
 /// Sorts the rows of all texts by place, and the rows of a place by text.
@@ -262,10 +208,10 @@ void RecurrenceGenerator::sortRows() {
     });
   };
   eachRow([&](Value batch, Value position, Value length, Value row) { // counts the rows of a place
-    Value previous, cut, linked = getLinked(batch, position, length, previous, cut);
-    Value before = getNumber(places, e.add(e.mul(batch, positions), previous));
-    Value place = e.min(e.select(linked, e.add(before, 1), zero), e.index(most - 1));
-    e.store(toNumber(place), places, {row});
+    RecurrenceRows::Link link = rows.link(batch, position, length);
+    Value before = getNumber(placeOfRow, e.add(e.mul(batch, positions), link.previous));
+    Value place = e.min(e.select(link.linked, e.add(before, 1), zero), e.index(most - 1));
+    e.store(toNumber(place), placeOfRow, {row});
     Value next = e.add(place, 1);
     e.store(toNumber(e.add(getNumber(starts, next), 1)), starts, {next});
   });
@@ -274,23 +220,25 @@ void RecurrenceGenerator::sortRows() {
     e.store(toNumber(sum), starts, {e.add(place, 1)});
   });
   eachRow([&](Value, Value, Value, Value row) { // leaves each start at the end of its place
-    Value place = getNumber(places, row), at = getNumber(starts, place);
+    Value place = getNumber(placeOfRow, row), at = getNumber(starts, place);
     e.store(toNumber(row), order, {at});
     e.store(toNumber(e.add(at, 1)), starts, {place});
   });
 }
 
 void RecurrenceGenerator::listRow(Value slot, Value batch, Value position, Value length) {
-  Value previous, cut, linked = getLinked(batch, position, length, previous, cut);
-  Value marked = op.getAdjoint() ? emitMark(batch, position) : cut;
+  RecurrenceRows::Link link = rows.link(batch, position, length);
+  Value marked = op.getAdjoint() ? rows.emitMark(batch, position) : link.cut;
   using ListItem = std::pair<Value, Value>;
-  for (auto [numbers, value] : {ListItem(list.batch, batch), ListItem(list.position, position),
-                                ListItem(list.length, length), ListItem(list.previous, previous),
-                                ListItem(list.linked, linked), ListItem(list.marked, marked)}) {
+  for (auto [numbers, value] :
+       {ListItem(list.batch, batch), ListItem(list.position, position),
+        ListItem(list.length, length), ListItem(list.previous, link.previous),
+        ListItem(list.linked, link.linked), ListItem(list.marked, marked)}) {
     e.store(toNumber(value), numbers, {slot});
   }
   if (groups > 0) {
-    e.store(toNumber(getRow(op.getOutputs().front(), batch, previous)), list.left, {slot});
+    e.store(toNumber(rows.getRow(op.getOutputs().front(), batch, link.previous)), list.left,
+            {slot});
   }
 }
 
@@ -413,7 +361,8 @@ void RecurrenceGenerator::multiplyPart(Value from, Value to, Value first, Value 
   e.loop(from, to, 1, [&](Value slot) {
     Value left = getNumber(list.left, slot), copy = e.sub(slot, from);
     auto move = [&](Value column, int64_t valid) {
-      e.store(e.load(results.front(), {left, e.add(k, column)}, valid), copies, {copy, column});
+      e.store(e.load(rows.results.front(), {left, e.add(k, column)}, valid), copies,
+              {copy, column});
     };
     e.loop(e.index(0), e.index(whole), e.lanes, [&](Value column) { move(column, e.lanes); });
     if (whole < count) {
@@ -477,7 +426,7 @@ void RecurrenceGenerator::emitCell(Value slot, Value sumSlot, Value column, Valu
     arguments.push_back(isUsed ? load() : zero);
   };
   auto addRow = [&](Value tensor, Value memory, Value at, Value exists) {
-    Value row = getRow(tensor, batch, at);
+    Value row = rows.getRow(tensor, batch, at);
     for (int64_t group = 0; group < op.countGroups(tensor); ++group) {
       add([&] {
         Value place = e.add(column, group * columns);
@@ -494,17 +443,17 @@ void RecurrenceGenerator::emitCell(Value slot, Value sumSlot, Value column, Valu
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     int64_t by = op.getOffset(i);
     if (by == 0) {
-      addRow(input, inputs[i], position, Value());
+      addRow(input, rows.inputs[i], position, Value());
       continue;
     }
     Value at = e.add(position, by);
     Value exists = e.both(e.atLeast(at, e.index(0)), e.less(at, getNumber(list.length, slot)));
     exists = e.both(exists, e.less(getNumber(list.marked, slot), e.index(1)));
-    addRow(input, inputs[i], e.select(exists, at, position), exists);
+    addRow(input, rows.inputs[i], e.select(exists, at, position), exists);
   }
   for (auto [i, result] : llvm::enumerate(op.getOutputs())) {
     if (i < op.getCarried()) {
-      addRow(result, results[i], getNumber(list.previous, slot), linked);
+      addRow(result, rows.results[i], getNumber(list.previous, slot), linked);
     }
   }
   FailureOr<SmallVector<Value>> yielded = emitScalarBlock(e.b, body, arguments);
@@ -514,9 +463,10 @@ void RecurrenceGenerator::emitCell(Value slot, Value sumSlot, Value column, Valu
   }
   size_t next = 0;
   for (auto [i, result] : llvm::enumerate(op.getOutputs())) {
-    Value row = getRow(result, batch, position);
+    Value row = rows.getRow(result, batch, position);
     for (int64_t group = 0; group < op.countGroups(result); ++group) {
-      storeVector(e.b, (*yielded)[next++], results[i], {row, e.add(column, group * columns)}, mask);
+      storeVector(e.b, (*yielded)[next++], rows.results[i], {row, e.add(column, group * columns)},
+                  mask);
     }
   }
 }

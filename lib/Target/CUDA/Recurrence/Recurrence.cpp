@@ -1,19 +1,23 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Recurrences. A launch computes one row of each text, as every row needs all columns of the
-// previous one; launches of one kernel count their blocks, from which each knows its row. Where
-// rows are cut off at every k-th place, a launch computes one row of each chunk of k rows, so that
-// there are k launches. A warp computes one column for a few rows at a time: it reads the weight's
-// rows with consecutive lanes at consecutive columns, and reduces over its lanes. Of a weight by
-// input, a lane reads a column of its own instead.
+// Recurrences. With a weight, a launch computes one row of each text, as every row needs all
+// columns of the previous one; launches of one kernel count their blocks, from which each knows its
+// row. Where rows are cut off at every k-th place, a launch computes one row of each chunk of k
+// rows, so that there are k launches. Where numbers cut rows off and bound the rows between them, a
+// launch computes one place of all chunks: each warp finds the rows at that place by a ballot. A
+// warp computes one column for a few rows at a time: it reads the weight's rows with consecutive
+// lanes at consecutive columns, and reduces over its lanes. Of a weight by input, a lane reads a
+// column of its own instead. Without a weight a thread computes one column of all rows of a text or
+// chunk, in one launch.
 #include "Recurrence.h"
-#include "../../Common/RowAccess.h"
+#include "../../Common/RecurrenceRows.h"
 #include "../Frame/Arrival.h"
 #include "../Frame/Lanes.h"
 #include "../Rows/Rows.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -26,10 +30,15 @@ constexpr int64_t mostTexts = 4;                    ///< rows whose sums a threa
 constexpr int64_t rowsOfBlock = 64, mostParts = 64; ///< blocks of different rows, by columns
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
 
-/// The chunks of rows between places that are cut off; one chunk without such places.
+/// The chunks of rows between places that are cut off; one chunk without such places. With a bound
+/// on rows between numbers, each row is a chunk, and a launch skips the rows at other places.
 struct ChunkGrid {
   explicit ChunkGrid(dispatch::RecurrenceOp op) {
     int64_t positions = op.getDomain().getPositions(), k = op.getResetEvery();
+    auto within = static_cast<int64_t>(op.getResetWithin());
+    isListed = k == 0 && within > 0 && within < positions && op.getWeighted() &&
+               !op.getDomain().getScheduled();
+    chunks = isListed ? positions : 1;
     if (k == 0 || k >= positions || op.getDomain().getScheduled()) {
       return;
     }
@@ -44,19 +53,22 @@ struct ChunkGrid {
   int64_t every = 0;  ///< rows of a chunk; 0 for a text
   int64_t first = 0;  ///< row that begins the first chunk
   int64_t chunks = 1; ///< of a text
+  bool isListed = false;
 };
 
 class RecurrenceKernel {
 public:
   RecurrenceKernel(dispatch::RecurrenceOp op, ModuleOp module, StringRef name)
       : op(op), domain(op.getDomain()), frame(op, domain, module, name), b(frame.b), e(frame.e),
+        rows(op, e, [&](unsigned i) { return frame.buffer(i); }),
         columns(static_cast<int64_t>(op.getColumns())), groups(op.countProductGroups()),
         inner(op.countInnerColumns()), grid(op), rowCount(domain.getBatch() * grid.chunks),
-        texts(std::min(rowCount, mostTexts)), byLane(groups == 0 || op.getByInput()),
+        texts(std::min(rowCount, mostTexts)), byLane(op.getByInput()),
         blockColumns(byLane ? threadsPerBlock : warps),
         columnBlocks(llvm::divideCeil(columns, blockColumns)),
         parts(std::clamp<int64_t>(rowCount / rowsOfBlock, 1, mostParts)),
-        blocks(columnBlocks * parts) {}
+        blocks(groups > 0 ? columnBlocks * parts
+                          : llvm::divideCeil(rowCount * columns, threadsPerBlock)) {}
 
   FailureOr<Kernel> generate();
   Frame &kernelFrame() { return frame; }
@@ -68,17 +80,15 @@ private:
     Value valid, linked, marked;             ///< i1
   };
 
-  static int64_t getExtent(Value rows) {
-    return cast<RankedTensorType>(rows.getType()).getDimSize(1);
-  }
-  Value getRow(Value tensor, Value batch, Value position) {
-    return sequenceRow(b, domain, getExtent(tensor), batch, position);
-  }
   Value loadPlace();
   Values loadIf(Value condition, int64_t count, llvm::function_ref<Values()> load);
-  Value emitMark(Value batch, Value position);
+  Value isAtPlace(const TextRow &row, Value place);
   TextRow findRow(Value batch, Value place);
-  Values multiply(ArrayRef<TextRow> rows);
+  Values multiply(ArrayRef<TextRow> tile);
+  void emitTile(ArrayRef<TextRow> tile);
+  void emitPlace(Value place);
+  void emitListed(Value first, Value place);
+  void emitColumns(int64_t places);
   void emitCell(const TextRow &row, ValueRange products);
 
   dispatch::RecurrenceOp op;
@@ -86,6 +96,7 @@ private:
   Frame frame;
   ImplicitLocOpBuilder &b;
   Emitter &e;
+  RecurrenceRows rows;
   const int64_t columns, groups, inner;
   const ChunkGrid grid;
   const int64_t rowCount; ///< of a launch
@@ -93,8 +104,7 @@ private:
   const bool byLane; ///< each lane has a column of its own
   const int64_t blockColumns, columnBlocks, parts, blocks;
 
-  Value weight, bits, column; ///< `column`: of the warp, or of the thread
-  SmallVector<Value> inputs, results;
+  Value column; ///< of the warp, or of the thread
 };
 
 } // namespace
@@ -122,34 +132,6 @@ Values RecurrenceKernel::loadIf(Value condition, int64_t count, llvm::function_r
   return Values(branch.getResults());
 }
 
-Value RecurrenceKernel::emitMark(Value batch, Value position) {
-  Value marked = arith::ConstantIntOp::create(b, b.getI1Type(), 0);
-  if (op.getResets()) {
-    auto type = cast<RankedTensorType>(op.getBits().getType());
-    Value at = domain.getScheduled()
-                   ? arith::RemUIOp::create(b, position, e.index(getExtent(op.getBits())))
-                   : position;
-    SmallVector<Value> place = {batch, at};
-    if (type.getRank() == 3) {
-      place = {e.add(e.mul(batch, getExtent(op.getBits())), at), e.index(0)};
-    }
-    Value number = memref::LoadOp::create(b, bits, place);
-    if (type.getElementType().isF32()) {
-      Value half = arith::ConstantOp::create(b, b.getF32FloatAttr(0.5));
-      marked = arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, number, half);
-    } else {
-      marked = e.less(e.integer(0), number);
-    }
-  }
-  if (auto every = static_cast<int64_t>(op.getResetEvery()); every > 0) {
-    int64_t ahead = llvm::mod(-static_cast<int64_t>(op.getResetAt()), every);
-    Value rest = arith::RemUIOp::create(b, e.add(position, ahead), e.index(every));
-    Value isPlace = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, rest, e.index(0));
-    marked = arith::OrIOp::create(b, marked, isPlace);
-  }
-  return marked;
-}
-
 /// Finds a row of this launch. Its positions are within the buffers if it is not valid.
 RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
   TextRow row;
@@ -170,42 +152,45 @@ RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
       first = e.add(e.mul(chunk, grid.every), grid.first);
     }
     row.position = op.getReversed() ? e.sub(first, place) : e.add(first, place);
+    if (grid.isListed) {
+      row.position = arith::RemUIOp::create(b, number, e.index(grid.chunks));
+    }
     Value exists = e.both(e.atLeast(row.position, e.index(0)), e.less(row.position, row.length));
     row.valid = e.both(row.valid, exists);
     row.position = e.max(e.min(row.position, e.index(domain.getPositions() - 1)), e.index(0));
     row.valid = factor > 0 ? e.both(row.valid, e.less(row.batch, frame.rows)) : row.valid;
+    if (grid.isListed) { // an invalid row may have no memory for its number
+      row.position = e.select(row.valid, row.position, e.index(0));
+    }
   }
-  Value previous = e.add(row.position, op.getReversed() ? 1 : -1);
-  Value exists = op.getReversed() ? e.less(previous, row.length) : e.less(e.index(0), row.position);
-  row.previous = e.select(exists, previous, row.position);
-  Value cut = emitMark(row.batch, op.getAdjoint() ? row.previous : row.position);
-  Value isOff = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
-  row.linked = e.both(exists, arith::XOrIOp::create(b, cut, isOff));
-  row.marked = op.getAdjoint() ? emitMark(row.batch, row.position) : cut;
+  RecurrenceRows::Link link = rows.link(row.batch, row.position, row.length);
+  row.previous = link.previous;
+  row.linked = link.linked;
+  row.marked = op.getAdjoint() ? rows.emitMark(row.batch, row.position) : link.cut;
   return row;
 }
 
 /// Computes the products of the column's rows of the weight with the previous rows, by text and
 /// group; zeros without a previous row.
-Values RecurrenceKernel::multiply(ArrayRef<TextRow> rows) {
+Values RecurrenceKernel::multiply(ArrayRef<TextRow> tile) {
   Values lines, linked;
-  for (const TextRow &row : rows) {
+  for (const TextRow &row : tile) {
     linked.push_back(e.both(row.valid, row.linked));
-    lines.push_back(getRow(op.getOutputs().front(), row.batch, row.previous));
+    lines.push_back(rows.getRow(op.getOutputs().front(), row.batch, row.previous));
   }
   Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
-  Values sums(rows.size() * groups, zero);
+  Values sums(tile.size() * groups, zero);
   Value within = e.min(column, e.index(columns - 1));
   if (byLane) {
     return e.loop(e.index(0), e.index(inner), 1, sums, [&](Value k, ValueRange so) {
       Values next(so), weights;
       for (int64_t group = 0; group < groups; ++group) {
         weights.push_back(
-            loadElements(frame, weight, k, e.add(within, group * columns), 1).front());
+            loadElements(frame, rows.weight, k, e.add(within, group * columns), 1).front());
       }
       for (auto [i, line] : llvm::enumerate(lines)) {
         Value left = loadIf(linked[i], 1, [&] {
-                       return Values{e.loadScalar(results.front(), {line, k})};
+                       return Values{e.loadScalar(rows.results.front(), {line, k})};
                      }).front();
         for (int64_t group = 0; group < groups; ++group) {
           Value &sum = next[i * groups + group];
@@ -221,12 +206,12 @@ Values RecurrenceKernel::multiply(ArrayRef<TextRow> rows) {
                   Values next(so);
                   SmallVector<Values> weights;
                   for (int64_t group = 0; group < groups; ++group) {
-                    weights.push_back(
-                        loadElements(frame, weight, e.add(within, group * columns), k, vector));
+                    weights.push_back(loadElements(frame, rows.weight,
+                                                   e.add(within, group * columns), k, vector));
                   }
                   for (auto [i, line] : llvm::enumerate(lines)) {
                     Values lefts = loadIf(linked[i], vector, [&] {
-                      return loadElements(frame, results.front(), line, k, vector);
+                      return loadElements(frame, rows.results.front(), line, k, vector);
                     });
                     for (int64_t group = 0; group < groups; ++group) {
                       Value &sum = next[i * groups + group];
@@ -254,7 +239,7 @@ void RecurrenceKernel::emitCell(const TextRow &row, ValueRange products) {
     mapping.map(argument, argument.use_empty() ? zero : load());
   };
   auto addRow = [&](Value tensor, Value memory, Value at, Value exists) {
-    Value line = getRow(tensor, row.batch, at);
+    Value line = rows.getRow(tensor, row.batch, at);
     for (int64_t group = 0; group < op.countGroups(tensor); ++group) {
       add([&] {
         auto load = [&] {
@@ -270,18 +255,18 @@ void RecurrenceKernel::emitCell(const TextRow &row, ValueRange products) {
   for (auto [i, input] : llvm::enumerate(op.getInputs())) {
     int64_t by = op.getOffset(i);
     if (by == 0) {
-      addRow(input, inputs[i], row.position, Value());
+      addRow(input, rows.inputs[i], row.position, Value());
       continue;
     }
     Value at = e.add(row.position, by);
     Value exists = e.both(e.atLeast(at, e.index(0)), e.less(at, row.length));
     Value isOff = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
     exists = e.both(exists, arith::XOrIOp::create(b, row.marked, isOff));
-    addRow(input, inputs[i], e.select(exists, at, row.position), exists);
+    addRow(input, rows.inputs[i], e.select(exists, at, row.position), exists);
   }
   for (auto [i, result] : llvm::enumerate(op.getOutputs())) {
     if (i < op.getCarried()) {
-      addRow(result, results[i], row.previous, row.linked);
+      addRow(result, rows.results[i], row.previous, row.linked);
     }
   }
   for (Operation &source : body.without_terminator()) {
@@ -289,55 +274,112 @@ void RecurrenceKernel::emitCell(const TextRow &row, ValueRange products) {
   }
   auto yielded = body.getTerminator()->getOperands().begin();
   for (auto [i, result] : llvm::enumerate(op.getOutputs())) {
-    Value line = getRow(result, row.batch, row.position);
+    Value line = rows.getRow(result, row.batch, row.position);
     for (int64_t group = 0; group < op.countGroups(result); ++group) {
-      e.store(mapping.lookupOrDefault(*yielded++), results[i],
+      e.store(mapping.lookupOrDefault(*yielded++), rows.results[i],
               {line, e.add(column, group * columns)});
     }
   }
 }
 
-FailureOr<Kernel> RecurrenceKernel::generate() {
-  unsigned next = 0;
-  if (op.getWeighted()) {
-    weight = frame.buffer(next++);
+/// Computes this column of rows of a launch.
+void RecurrenceKernel::emitTile(ArrayRef<TextRow> tile) {
+  Value hasColumn = e.less(column, e.index(columns));
+  Values products = multiply(tile);
+  for (auto [i, row] : llvm::enumerate(tile)) {
+    Value isOwn = e.both(row.valid, hasColumn);
+    if (!byLane) { // a lane for each row
+      Value isLane = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(i));
+      isOwn = e.both(isOwn, isLane);
+    }
+    e.when(isOwn, [&] { emitCell(row, ValueRange(products).slice(i * groups, groups)); });
   }
-  for (size_t i = 0; i < op.getInputs().size(); ++i) {
-    inputs.push_back(frame.buffer(next++));
-  }
-  bits = op.getResets() ? frame.buffer(next) : Value();
-  for (size_t i = 0; i < op.getOutputs().size(); ++i) {
-    results.push_back(frame.buffer(op->getNumOperands() + i));
-  }
-  Value place = loadPlace();
+}
+
+/// Returns i1: true if a valid row is the row `place` of its chunk.
+Value RecurrenceKernel::isAtPlace(const TextRow &row, Value place) {
+  Value on = arith::ConstantIntOp::create(b, b.getI1Type(), 1);
+  Values found = e.loop(e.index(0), place, 1, {row.position, on}, [&](Value, ValueRange so) {
+    RecurrenceRows::Link link = rows.link(row.batch, so[0], row.length);
+    return Values{link.previous, e.both(so[1], link.linked)};
+  });
+  Value isLinked = rows.link(row.batch, found[0], row.length).linked;
+  Value begins = arith::XOrIOp::create(b, isLinked, on);
+  return e.both(row.valid, e.both(found[1], begins));
+}
+
+/// Computes the rows at a place among a warp's number of rows from `first`, a tile at a time.
+void RecurrenceKernel::emitListed(Value first, Value place) {
+  TextRow own = findRow(e.add(first, frame.lane), place);
+  Value votes = NVVM::VoteSyncOp::create(b, b.getI32Type(), e.integer(-1), isAtPlace(own, place),
+                                         NVVM::VoteSyncKind::ballot);
+  Value count = arith::IndexCastOp::create(b, b.getIndexType(), math::CtPopOp::create(b, votes));
+  e.loop(e.index(0), count, texts, votes, [&](Value, ValueRange so) {
+    Value left = so.front();
+    SmallVector<TextRow> tile;
+    for (int64_t i = 0; i < texts; ++i) {
+      Value isOne = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, left, e.integer(0));
+      Value others = arith::AndIOp::create(b, left, e.sub(left, e.integer(1)));
+      Value below = e.sub(arith::XOrIOp::create(b, left, others), e.integer(1));
+      Value lane = arith::IndexCastOp::create(b, b.getIndexType(), math::CtPopOp::create(b, below));
+      tile.push_back(findRow(e.add(first, lane), place));
+      tile.back().valid = e.both(tile.back().valid, isOne);
+      left = others;
+    }
+    emitTile(tile);
+    return Values{left};
+  });
+}
+
+/// Computes the rows of one place.
+void RecurrenceKernel::emitPlace(Value place) {
   Value inBlock = byLane ? e.add(e.mul(frame.warp, threadsPerWarp), frame.lane) : frame.warp;
   Value part = arith::DivUIOp::create(b, frame.block, e.index(columnBlocks));
   Value columnBlock = arith::RemUIOp::create(b, frame.block, e.index(columnBlocks));
   column = e.add(e.mul(columnBlock, blockColumns), inBlock);
-  Value hasColumn = e.less(column, e.index(columns));
-  e.loop(e.mul(part, texts), e.index(rowCount), texts * parts, [&](Value first) {
-    SmallVector<TextRow> rows;
+  int64_t step = grid.isListed ? threadsPerWarp : texts;
+  e.loop(e.mul(part, step), e.index(rowCount), step * parts, [&](Value first) {
+    if (grid.isListed) {
+      emitListed(first, place);
+      return;
+    }
+    SmallVector<TextRow> tile;
     for (int64_t i = 0; i < texts; ++i) {
-      rows.push_back(findRow(e.add(first, i), place));
+      tile.push_back(findRow(e.add(first, i), place));
     }
-    Values products = groups > 0 ? multiply(rows) : Values();
-    for (auto [i, row] : llvm::enumerate(rows)) {
-      Value isOwn = e.both(row.valid, hasColumn);
-      if (!byLane) { // a lane for each text
-        Value isLane = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(i));
-        isOwn = e.both(isOwn, isLane);
-      }
-      e.when(isOwn, [&] { emitCell(row, ValueRange(products).slice(i * groups, groups)); });
-    }
+    emitTile(tile);
   });
-  int64_t launches = grid.every > 0 ? grid.every : domain.getPositions();
-  Value slot = rows::pointerTo(frame, rows::sharedMemory(frame, "arrived", 1, b.getI32Type()));
-  isLastToArrive(frame, e.index(0), launches * blocks, slot);
-  auto rows = static_cast<double>(domain.getLaunchRows());
+}
+
+/// Computes this thread's column of all rows of a text or chunk, without products.
+void RecurrenceKernel::emitColumns(int64_t places) {
+  Value inBlock = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
+  Value number = e.add(e.mul(frame.block, threadsPerBlock), inBlock);
+  column = arith::RemUIOp::create(b, number, e.index(columns));
+  number = arith::DivUIOp::create(b, number, e.index(columns));
+  e.loop(e.index(0), e.index(places), 1, [&](Value place) {
+    TextRow row = findRow(number, place);
+    e.when(row.valid, [&] { emitCell(row, ValueRange()); });
+  });
+}
+
+FailureOr<Kernel> RecurrenceKernel::generate() {
+  int64_t places = grid.every > 0  ? grid.every
+                   : grid.isListed ? rows.countPlaces()
+                                   : domain.getPositions();
+  int64_t launches = groups > 0 ? places : 1;
+  if (groups > 0) {
+    emitPlace(loadPlace());
+    Value slot = rows::pointerTo(frame, rows::sharedMemory(frame, "arrived", 1, b.getI32Type()));
+    isLastToArrive(frame, e.index(0), launches * blocks, slot);
+  } else {
+    emitColumns(places);
+  }
+  auto launchRows = static_cast<double>(domain.getLaunchRows());
   Kernel kernel = frame.kernel(blocks, groups > 0 ? "matmul" : "row",
-                               2 * rows * double(inner) * double(groups * columns));
+                               2 * launchRows * double(inner) * double(groups * columns));
   kernel.stages.resize(launches, kernel.stages.front());
-  kernel.counters = 1;
+  kernel.counters = groups > 0 ? 1 : 0;
   return kernel;
 }
 

@@ -76,7 +76,7 @@ Json factsOfSpec() {
             {"floor", 0.1},
             {"then", {{"steps", 20}, {"floor", 0}}}}},
           {"streams",
-           {{{"stage", "stages.1"}, {"factor", 4}},
+           {{{"stage", "stages.1"}, {"factor", 4}, {"op", "layer"}},
             {{"stage", "stages.3"}, {"factor", 1}, {"rows", "segments"}, {"of", "words"}},
             {{"stage", "stages.4"}, {"factor", 1}, {"rows", "none"}},
             {{"stage", "stages.5"}, {"factor", 4}, {"value", "stages.1"}}}},
@@ -114,6 +114,7 @@ TEST(Plan, ReadsTheFactsOfASpec) {
   EXPECT_FALSE(parsePlan(text.dump(), "x").facts); // an artifact of an earlier version
   EXPECT_FALSE(parsePlan(text.dump(), "x").trainsOnTokens);
   text["facts"] = factsOfSpec();
+  text["entries"]["gradient"][0]["stages"] = {"stages.1", "stages.0"};
   text["training"]["targets"] = "distributions";
   Plan plan = parsePlan(text.dump(), "x");
   EXPECT_EQ(plan.trainsOnTokens, false);
@@ -128,6 +129,9 @@ TEST(Plan, ReadsTheFactsOfASpec) {
   ASSERT_EQ(facts.streams.size(), 4u);
   EXPECT_EQ(facts.streams[0].rows, StreamFacts::RowAxis::tokens);
   EXPECT_EQ(facts.streams[0].factor, 4);
+  EXPECT_EQ(facts.streams[0].op + facts.streams[1].op, "layer");
+  EXPECT_EQ(plan.entries.at("gradient")[0].stages.at(1), "stages.0");
+  EXPECT_TRUE(plan.entries.at("gradient")[1].stages.empty());
   EXPECT_EQ(facts.streams[1].rows, StreamFacts::RowAxis::segments);
   EXPECT_EQ(facts.streams[1].of, "words");
   EXPECT_EQ(facts.streams[2].rows, StreamFacts::RowAxis::none);

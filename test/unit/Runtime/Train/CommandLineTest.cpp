@@ -141,6 +141,8 @@ TEST_F(CommandLine, BenchPrintsDocumentedFields) {
   }
   EXPECT_EQ(json["kernels"].size(), 6u); // the launches of gradient and update
   EXPECT_TRUE(json.contains("cached_tokens_per_s"));
+  refuses("bench bigram.slc --kernels --by-stage",
+          "expected an artifact whose launches name their stages, found none; compile the spec");
 }
 
 TEST_F(CommandLine, BadInputHasStatusTwo) {
