@@ -27,27 +27,18 @@ struct StepCosts {
 /// Returns the costs of a training step.
 StepCosts costsOfStep(const Plan &plan) {
   StepCosts costs;
-  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
-    auto found = plan.entries.find(entry);
-    if (found == plan.entries.end()) {
-      continue;
+  for (const StepLaunch &each : listLaunchesOfStep(plan)) {
+    auto count = [&](auto &counts, int64_t number) {
+      (each.phase == StepPhase::update     ? counts.update
+       : each.phase == StepPhase::backward ? counts.backward
+                                           : counts.forward) += each.times * number;
+    };
+    count(costs, 1);
+    for (const auto &[target, variant] : each.kernel->deviceVariants) {
+      count(costs.onGpu[target], static_cast<int64_t>(variant.stages.size()));
     }
-    for (const Launch &launch : found->second) {
-      const PlanKernel &kernel = plan.kernels[static_cast<size_t>(launch.kernel)];
-      bool updates = launch.phase == "update" || (launch.phase.empty() && entry == "update");
-      (updates                      ? costs.update
-       : launch.phase == "backward" ? costs.backward
-                                    : costs.forward) += times;
-      for (const auto &[target, variant] : kernel.deviceVariants) {
-        StepCosts::Stages &stages = costs.onGpu[target];
-        (updates                      ? stages.update
-         : launch.phase == "backward" ? stages.backward
-                                      : stages.forward) +=
-            times * static_cast<int64_t>(variant.stages.size());
-      }
-      costs.flops += static_cast<double>(times) * static_cast<double>(kernel.flops);
-      costs.bytes += static_cast<double>(times) * static_cast<double>(kernel.bytes);
-    }
+    costs.flops += static_cast<double>(each.times) * static_cast<double>(each.kernel->flops);
+    costs.bytes += static_cast<double>(each.times) * static_cast<double>(each.kernel->bytes);
   }
   return costs;
 }

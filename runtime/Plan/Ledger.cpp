@@ -56,6 +56,25 @@ double rooflineSeconds(const PlanKernel &kernel, const Chip &chip) {
   return std::max(arithmetic, static_cast<double>(kernel.bytes) / chip.bytes);
 }
 
+std::vector<StepLaunch> listLaunchesOfStep(const Plan &plan) {
+  std::vector<StepLaunch> launches;
+  for (const auto &[entry, times] : plan.entriesOfUpdate()) {
+    auto found = plan.entries.find(entry);
+    if (found == plan.entries.end()) {
+      continue;
+    }
+    for (const Launch &launch : found->second) {
+      bool updates = launch.phase == "update" || (launch.phase.empty() && entry == "update");
+      StepPhase phase = updates                      ? StepPhase::update
+                        : launch.phase == "backward" ? StepPhase::backward
+                                                     : StepPhase::forward;
+      launches.push_back({&launch, &plan.kernels[static_cast<size_t>(launch.kernel)], phase,
+                          entry != "update", times});
+    }
+  }
+  return launches;
+}
+
 /// Returns the bytes that a forward launch writes last before a backward launch reads them.
 static int64_t savedBytes(const Plan &plan) {
   struct Written {

@@ -29,6 +29,7 @@ void registerBoundaries(CLI::App &program);
 void registerGenerate(CLI::App &program);
 void registerBench(CLI::App &program);
 void registerInspect(CLI::App &program);
+void registerPlanScale(CLI::App &program);
 void registerReport(CLI::App &program);
 void registerNgram(CLI::App &program);
 void registerScore(CLI::App &program);

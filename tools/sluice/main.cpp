@@ -52,6 +52,7 @@ void registerCommands(CLI::App &program) {
   cli::registerGenerate(program);
   cli::registerBench(program);
   cli::registerInspect(program);
+  cli::registerPlanScale(program);
   cli::registerReport(program);
   cli::registerNgram(program);
   cli::registerScore(program);

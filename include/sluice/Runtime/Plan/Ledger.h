@@ -30,6 +30,20 @@ double computeOccupancy(const DeviceStage &stage, const Chip &chip);
 /// measurement.
 double rooflineSeconds(const PlanKernel &kernel, const Chip &chip);
 
+enum class StepPhase { forward, backward, update };
+
+/// A launch of a training step.
+struct StepLaunch {
+  const Launch *launch = nullptr;
+  const PlanKernel *kernel = nullptr;
+  StepPhase phase = StepPhase::forward;
+  bool isOfBatch = false; ///< runs for each batch of the step: an entry other than `update`
+  int64_t times = 1;      ///< repetitions in the step
+};
+
+/// Returns the launches of the entries of a training step (Plan::entriesOfUpdate) in order.
+std::vector<StepLaunch> listLaunchesOfStep(const Plan &plan);
+
 /// One kernel for one GPU target, aggregated over its stages. -1 if ptxas was not available.
 struct LedgerLine {
   const PlanKernel *kernel = nullptr;

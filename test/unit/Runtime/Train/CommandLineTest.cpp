@@ -375,4 +375,35 @@ TEST_F(CommandLine, CtrlCSavesACheckpoint) {
   EXPECT_EQ(sluice("eval bigram.slc -w run --data heldout").status, 0);
 }
 
+/// Units of flags, and numbers of processes; the model's own numbers are in ScaleModelTest.
+TEST_F(CommandLine, PlansScale) {
+  const std::string model = "plan-scale bigram.slc ", network = model + "--latency 10ms ",
+                    all = network + "--bandwidth 0.1MB/s --flops 1Mflop/s ";
+  CommandOutcome outcome = sluice(all + "-p 4 --json");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  Json steps = Json::parse(outcome.out)["steps"];
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_NEAR(steps[1]["all_reduce_ms"].get<double>(), 1e3 * 2 * (0.01 + 0.33024), 1e-6);
+  for (const char *same :
+       {"--bandwidth 800kbit/s", "--bandwidth 1e5", "--bandwidth 97.65625KiB/s"}) {
+    EXPECT_EQ(sluice(network + same + " --flops 1e6 -p 4 --json").out, outcome.out);
+  }
+  EXPECT_EQ(Json::parse(sluice(all + "-p 1,3 --json --rows 3").out)["steps"][1]["processes"], 3);
+  EXPECT_EQ(Json::parse(sluice(all + "-p 6 --json --rows 6").out)["steps"].size(), 3u); // 1, 2, 6
+  EXPECT_EQ(Json::parse(sluice(all + "-p 6 --json --scaling weak").out)["steps"].size(), 4u);
+  EXPECT_NE(sluice(all + "-p 2").out.find("the artifact names no layers"), std::string::npos);
+  refuses(all + "-p 3", "divide the 4 rows of a step, found 3");
+  refuses(all + "-p 1,1", "rising numbers");
+  refuses(all + "-p 0", "found \"0\"");
+  refuses(all + "-p 2 --step 4", "ROWS=TIME");
+  refuses(all + "-p 2 --step 4=0", "ROWS=TIME");
+  refuses(all + "-p 2 --step 2=1 --step 4=1s", "do not rise");
+  refuses(network + "-p 2 --flops 1e6 --bandwidth 10GB", "100Gbit/s");
+  refuses(network + "-p 2 --flops 1e6 --bandwidth 0", "above 0");
+  refuses(network + "-p 2 --flops -1e6 --bandwidth 1e5", "above 0");
+  refuses(network + "-p 2 --bandwidth 1e5", "--flops or --step");
+  refuses(model + "-p 2 --bandwidth 1e5 --flops 1e6 --latency 1h", "20us");
+  refuses(all + "-p 2 --scaling wek", "did you mean weak?");
+}
+
 } // namespace
