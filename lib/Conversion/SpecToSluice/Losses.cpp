@@ -145,6 +145,7 @@ public:
 private:
   void createSegmentLosses();
   void createGroupLosses();
+  Value createWholeGroups();
   void createLosses(Value valid);
   Value createCounted(int64_t first, int64_t every, int64_t parts);
 
@@ -198,21 +199,25 @@ void ContrastConversion::createSegmentLosses() {
   }
 }
 
+/// Creates 1 in groups all of whose tokens are in the text, else 0.
+Value ContrastConversion::createWholeGroups() {
+  c.setName("whole");
+  Value ones = RepeatColumnsOp::create(c.b, c.getTokenSequence(1), createCounted(0, 1, 1));
+  SequenceType type = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
+  Value share = ShortenOp::create(c.b, type, ones, c.getFactor(), dispatch::ReduceKind::Add,
+                                  /*window=*/0, /*mean=*/true);
+  double most = 1 - 0.5 / static_cast<double>(c.getFactor());
+  return c.createMap(share, [&](ArrayRef<ScalarValue> v) { return selectAbove(v[0], most, 1, 0); });
+}
+
 /// Creates the rows of groups that score tokens, and the loss of each group that another one
-/// follows at the first token of the following one.
+/// follows at the last token of the following one.
 void ContrastConversion::createGroupLosses() {
   scored = createTokenRows(c, rows, op.getShiftOrDefault());
-  Value valid;
-  if (c.hasLines()) { // a group whose first token is padding is not valid
-    c.setName("valid");
-    Value column = RepeatColumnsOp::create(c.b, c.getTokenSequence(1), createCounted(0, 1, 1));
-    valid = ShortenOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()), column,
-                              c.getFactor(), dispatch::ReduceKind::Max);
-  }
-  createLosses(valid);
+  createLosses(c.getFactor() > 1 || c.hasLines() ? createWholeGroups() : Value());
   first = c.getFactor();
   c.setName("counted");
-  counted = createCounted(first, c.getFactor(), parts);
+  counted = createCounted(2 * first - 1, first, parts);
   c.setName("column");
   SequenceType column = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
   losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), first, "losses.");

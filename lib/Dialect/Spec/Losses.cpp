@@ -168,10 +168,11 @@ LogicalResult ContrastOp::verify() {
            << describeStream(cut.getInput()) << (cut.beginsSegments() ? " that bits begin" : "")
            << "; contrast others";
   }
-  if (!hasSegments && static_cast<int64_t>(model.getLength()) <= input.getFactor()) {
-    return emitKeyError(*this, "candidates") << "expected a context above " << input.getFactor()
-                                             << ", so that a second group can be chosen, found "
-                                             << model.getLength() << "; make the context larger";
+  if (!hasSegments && static_cast<int64_t>(model.getLength()) < 2 * input.getFactor()) {
+    return emitKeyError(*this, "candidates")
+           << "expected a context of at least " << 2 * input.getFactor()
+           << ", so that a second group can be chosen, found " << model.getLength()
+           << "; make the context larger";
   }
   if (!hasSegments && getShiftOrDefault() >= input.getFactor()) {
     return emitKeyError(*this, "shift")

@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(Specs, GoldenTest,
                                            "signed", "graph", "lsh-causal", "drawn", "taught",
                                            "spikes", "shared", "trax", "umst", "umst-code",
                                            "umst-pooling", "umst-linear", "gat", "multi-stage",
-                                           "recurrent", "hred", "contrast"),
+                                           "recurrent", "hred", "contrast", "contrast-lines"),
                          [](const auto &info) {
                            std::string name = info.param;
                            std::ranges::replace(name, '-', '_');

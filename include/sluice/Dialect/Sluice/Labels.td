@@ -157,13 +157,13 @@ def Sluice_ContrastBackwardOp : Sluice_BackwardOp<"contrast_backward", [FusesAs<
 def Sluice_CountedRowsOp : Sluice_ForwardOp<"counted_rows", [FusesAs<"Alone">]> {
   let summary = "y[p] = 1 in rows that the mean of a contrast counts, else 0";
   let description = [{
-    These are the rows p >= `first` whose number `every` divides, in the first B / `parts` texts of
-    a batch of B. With `padded` the host specifies padding rows, which are not counted.
+    These are every `every`-th row from `first` on, in the first B / `parts` texts of a batch of B.
+    With `padded` the host specifies padding rows, which are not counted.
 
     Example:
 
     ```mlir
-    %weights = sluice.counted_rows {first = 4 : i64, every = 4 : i64, parts = 2 : i64}
+    %weights = sluice.counted_rows {first = 7 : i64, every = 4 : i64, parts = 2 : i64}
         : !sluice.seq<@bytes, 0, f32>
     ```
 

@@ -240,16 +240,17 @@ LogicalResult CountedRowsOp::emitDispatches(DispatchEmitter &emitter) {
   Value places = bindPlaces(emitter, domain);
   DensePass pass(emitter);
   ImplicitLocOpBuilder &b = pass.b;
+  auto first = static_cast<int32_t>(getFirst()), every = static_cast<int32_t>(getEvery());
   Value place = pass.elementAt(places, 0),
         row = arith::RemSIOp::create(b, place, createI32(b, all)),
-        rest = arith::RemSIOp::create(b, row, createI32(b, static_cast<int32_t>(getEvery())));
+        rest = arith::RemSIOp::create(b, row, createI32(b, every));
   Value number = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
   auto keepWhere = [&](arith::CmpIPredicate predicate, Value x, int32_t y) {
     number = selectRow(b, arith::CmpIOp::create(b, predicate, x, createI32(b, y)), number);
   };
   keepWhere(arith::CmpIPredicate::slt, place, texts * all);
-  keepWhere(arith::CmpIPredicate::sge, row, static_cast<int32_t>(getFirst()));
-  keepWhere(arith::CmpIPredicate::eq, rest, 0);
+  keepWhere(arith::CmpIPredicate::sge, row, first);
+  keepWhere(arith::CmpIPredicate::eq, rest, first % every);
   if (getPadded()) {
     Value padding =
         pass.elementAt(emitter.bind(paddingInput, emitter.getTensorType(getResult())), 0);
@@ -383,9 +384,10 @@ template <typename T> static void evaluate(ContrastBackwardOp op, Evaluator<T> &
 template <typename T> static void evaluate(CountedRowsOp op, Evaluator<T> &evaluator) {
   int64_t texts = sluice::getBatch(op) / static_cast<int64_t>(op.getParts());
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
-    bool isCounted = b < texts && p >= static_cast<int64_t>(op.getFirst()) &&
-                     p % static_cast<int64_t>(op.getEvery()) == 0 &&
-                     !(op.getPadded() && evaluator.getSetting().isPadding(b, p));
+    bool isCounted =
+        b < texts && p >= static_cast<int64_t>(op.getFirst()) &&
+        (p - static_cast<int64_t>(op.getFirst())) % static_cast<int64_t>(op.getEvery()) == 0 &&
+        !(op.getPadded() && evaluator.getSetting().isPadding(b, p));
     return std::vector<T>{isCounted ? T(1) : T(0)};
   });
 }
