@@ -72,7 +72,7 @@ LogicalResult driver::mergeVariants(ModuleOp merged, std::vector<ImportedVariant
     if (!mergeSymbols(*variant.module, merged)) {
       return failure();
     }
-    for (StringRef name : {"gradient", "evaluate", "predict"}) {
+    for (StringRef name : {"gradient", "count", "evaluate", "predict"}) {
       auto entry = variant.module->lookupSymbol<func::FuncOp>(name);
       if (!entry || (variant.shape > 0 && name == "predict")) {
         continue;

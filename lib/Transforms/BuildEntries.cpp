@@ -469,6 +469,10 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
         builder.closeLosses(func);
       }
     }
+    auto count = module.lookupSymbol<func::FuncOp>("count");
+    if (count && drawsByUpdate(module)) {
+      drawByUpdate(count);
+    }
     for (StringRef name : {"predict", "step"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
         if (failed(requireResults(func, /*several=*/false))) {

@@ -3,6 +3,7 @@
 // Reverse-mode differentiation of the model dialect through the differentiable interface.
 #include "sluice/Dialect/Sluice/Fusion.h"
 #include "sluice/Dialect/Sluice/Gradients.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Sluice.h"
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Transforms/Levels.h"
@@ -231,6 +232,31 @@ LogicalResult completeObjective(func::FuncOp func) {
   return success();
 }
 
+/// Builds @count, which stores the sums of weights of a batch: an update of several batches divides
+/// its losses by the sums over all of them, which the host computes first.
+void buildCount(func::FuncOp gradient) {
+  auto sums = llvm::to_vector(gradient.getOps<WeightSumOp>());
+  if (sums.empty()) {
+    return;
+  }
+  OpBuilder b(gradient);
+  b.setInsertionPointAfter(gradient);
+  auto count = cast<func::FuncOp>(b.clone(*gradient));
+  count.setName("count");
+  count.setType(b.getFunctionType(count.getArgumentTypes(), {}));
+  Block &block = count.getBody().front();
+  block.getTerminator()->setOperands({});
+  SmallVector<Operation *> all(llvm::make_pointer_range(block));
+  for (Operation *op : llvm::reverse(all)) {
+    if (isa<ObjectiveOp>(op) || isOpTriviallyDead(op)) {
+      op->erase();
+    }
+  }
+  for (WeightSumOp sum : sums) {
+    sum.setGiven(true);
+  }
+}
+
 struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
   void runOnOperation() override {
     if (failed(verifyModel(getOperation())) ||
@@ -260,6 +286,9 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
     gradient.setName("gradient");
     for (auto objective : gradient.getOps<ObjectiveOp>()) {
       objective.setBatches(batchesOfUpdate(getOperation()));
+    }
+    if (batchesOfUpdate(getOperation()) > 1) {
+      buildCount(gradient);
     }
     if (failed(ReverseMode(gradient).run())) {
       signalPassFailure();

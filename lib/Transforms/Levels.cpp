@@ -189,10 +189,11 @@ static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringR
 //===----------------------------------------------------------------------===//
 
 /// Verifies that in an update of several batches each row draws its numbers once: exactly the ops
-/// of @gradient that draw must be marked.
+/// of @gradient and @count that draw must be marked.
 static LogicalResult verifyDraws(Operation *dispatch, StringRef entry) {
   auto module = dispatch->getParentOfType<ModuleOp>();
-  bool expected = entry == "gradient" && drawsByUpdate(module) && dispatch::drawsNumbers(dispatch);
+  bool expected = (entry == "gradient" || entry == "count") && drawsByUpdate(module) &&
+                  dispatch::drawsNumbers(dispatch);
   if (dispatch::drawsByUpdate(dispatch) == expected) {
     return success();
   }

@@ -42,11 +42,11 @@ public:
     scalars() = {length, rows, 2, 11};
     write();
     for (const char *entry :
-         {"prepare", "gradient", "accumulate", "update", "evaluate", "predict"}) {
+         {"prepare", "count", "gradient", "accumulate", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
     for (int64_t factor : device->plan().factors) { // the main factor has no entries of such names
-      for (const char *entry : {"gradient", "evaluate", "predict"}) {
+      for (const char *entry : {"count", "gradient", "evaluate", "predict"}) {
         runEntry(entryOfFactor(entry, factor));
       }
     }

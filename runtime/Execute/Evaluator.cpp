@@ -26,9 +26,9 @@ static std::optional<double> computeBits(double nats, std::optional<int64_t> uni
                : std::nullopt;
 }
 
-double FileScore::bitsPerToken() const { return *computeBits(nats, tokens); }
+double FileScore::bitsPerToken() const { return *computeBits(nats, chunks.value_or(tokens)); }
 std::optional<double> FileScore::bitsPerByte() const { return computeBits(nats, bytes); }
-double EvaluationResult::bitsPerToken() const { return *computeBits(nats, tokens); }
+double EvaluationResult::bitsPerToken() const { return *computeBits(nats, countUnits()); }
 std::optional<double> EvaluationResult::bitsPerByte() const { return computeBits(nats, bytes); }
 std::optional<double> EvaluationResult::bitsPerCharacter() const {
   return computeBits(nats, characters);
@@ -36,7 +36,9 @@ std::optional<double> EvaluationResult::bitsPerCharacter() const {
 double EvaluationResult::wordPerplexity() const {
   return std::exp(nats / static_cast<double>(words));
 }
-double EvaluationResult::perplexity() const { return std::exp(nats / static_cast<double>(tokens)); }
+double EvaluationResult::perplexity() const {
+  return std::exp(nats / static_cast<double>(countUnits()));
+}
 
 std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride) {
   std::vector<Window> windows;
@@ -57,19 +59,45 @@ struct LossSum {
   int64_t rows = 0;
 };
 
+/// Returns the number of rows of `counted` that the model counts among the rows that text `row` of
+/// a finished batch scores, from `first` on.
+int64_t countRows(Executor &executor, const CountedLoss &counted, size_t row, const Window &window,
+                  int64_t first) {
+  std::span<const float> counts = executor.outputRow(counted.rows, static_cast<int64_t>(row));
+  int64_t rows = 0;
+  for (int64_t p = std::max(window.firstScored, first); p < window.length; ++p) {
+    rows += counts[static_cast<size_t>(p)] > 0 ? 1 : 0;
+  }
+  return rows;
+}
+
 /// Adds the scored rows of a finished batch of windows to the sums of each loss.
 void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
   const std::vector<LossFacts> &losses = executor.plan().losses;
   for (size_t i = 0; i < losses.size(); ++i) {
+    const CountedLoss *counted = executor.plan().findCounted(losses[i].name);
     for (size_t row = 0; row < batch.size(); ++row) {
       std::span<const float> nats = executor.outputRow(losses[i].rows, static_cast<int64_t>(row));
       int64_t first = std::max(batch[row].firstScored, losses[i].first);
       for (int64_t p = first; p < batch[row].length; ++p) {
         sums[i].nats += nats[static_cast<size_t>(p)];
-        ++sums[i].rows;
+        sums[i].rows += counted ? 0 : 1;
       }
+      sums[i].rows += counted ? countRows(executor, *counted, row, batch[row], first) : 0;
     }
   }
+}
+
+/// Adds the rows of a finished batch that the model's loss is a mean over, if the model counts
+/// them; returns their number.
+int64_t addChunks(Executor &executor, std::span<const Window> batch, EvaluationResult &result) {
+  const CountedLoss *counted = executor.plan().findCounted();
+  int64_t chunks = 0;
+  for (size_t row = 0; counted && row < batch.size(); ++row) {
+    chunks += countRows(executor, *counted, row, batch[row], executor.plan().model.first);
+  }
+  result.chunks = counted ? std::optional(result.chunks.value_or(0) + chunks) : std::nullopt;
+  return chunks;
 }
 
 /// Checks for a loss on labels or distributions that were not given. The head's loss is always
@@ -86,12 +114,20 @@ bool lacksLabels(const Plan &plan, const LossFacts &facts, const LabelFiles *lab
 
 void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelFiles *labels,
               EvaluationResult &result) {
+  if (sums.empty() && result.chunks) { // the only loss
+    result.counted[executor.plan().findCounted()->loss] = *result.chunks;
+  }
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (lacksLabels(executor.plan(), executor.plan().losses[i], labels)) {
+    const LossFacts &loss = executor.plan().losses[i];
+    bool isCounted = executor.plan().findCounted(loss.name);
+    if (isCounted) {
+      result.counted[loss.name] = sums[i].rows;
+    }
+    if (lacksLabels(executor.plan(), loss, labels) || (isCounted && sums[i].rows == 0)) {
       continue;
     }
     double rows = static_cast<double>(std::max<int64_t>(1, sums[i].rows));
-    result.losses.emplace_back(executor.plan().losses[i].name, sums[i].nats / rows);
+    result.losses.emplace_back(loss.name, sums[i].nats / rows);
   }
 }
 
@@ -255,7 +291,12 @@ void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, in
   result.words += countWords(file.bytes, static_cast<size_t>(from), static_cast<size_t>(to));
 }
 
-void requireFinite(const EvaluationResult &result) {
+/// Requires a loss of at least one row, and finite losses.
+void requireLoss(const EvaluationResult &result) {
+  if (result.chunks == 0) {
+    throw UserError("expected text in which a chunk follows another one in the same window, as a "
+                    "chunk is chosen from those before it, found none; give a longer text");
+  }
   if (!std::isfinite(result.nats)) {
     throw NotFiniteError(
         "the model's losses are not finite; use the weights of an earlier checkpoint");
@@ -318,7 +359,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
       size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
     }
     std::vector<Window> windows = cutWindows(size, options.window, options.stride);
-    FileScore own{files[file].path, 0, -result.tokens, {}, {}};
+    FileScore own{files[file].path, 0, -result.tokens, {}, {}, {}};
     for (size_t first = 0; first < windows.size();) {
       size_t last = first + 1;
       while (last < windows.size() && last - first < batchRows &&
@@ -335,6 +376,8 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
       double nats = scoreBatch(executor, files[file], batch, label, losses, result.tokens);
       result.nats += nats;
       own.nats += nats;
+      int64_t chunks = addChunks(executor, batch, result);
+      own.chunks = result.chunks ? std::optional(own.chunks.value_or(0) + chunks) : std::nullopt;
       addLosses(executor, batch, sums);
       first = last;
       if (progress) {
@@ -357,7 +400,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   judgeCharacters(result, model);
   dropUnits(result, executor.plan());
   addMeans(executor, sums, options.labels, result);
-  requireFinite(result);
+  requireLoss(result);
   return result;
 }
 
@@ -410,6 +453,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
         losses(nats);
       }
     }
+    addChunks(executor, items, result);
     addLosses(executor, items, sums);
     if (progress) {
       progress(static_cast<double>(first + static_cast<int64_t>(items.size())) /
@@ -420,7 +464,7 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   judgeCharacters(result, executor.plan().model);
   dropUnits(result, executor.plan());
   addMeans(executor, sums, nullptr, result);
-  requireFinite(result);
+  requireLoss(result);
   return result;
 }
 

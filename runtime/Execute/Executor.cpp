@@ -26,7 +26,7 @@ Executor::Executor(std::shared_ptr<const Artifact> artifact, int threads)
     : Executor(makeCpuDevice(std::move(artifact), threads)) {}
 Executor::Executor(std::unique_ptr<Device> device)
     : InputView(std::move(device)), scoredRows(std::make_unique<ScoredRows>()),
-      weightSums(std::make_unique<WeightSums>()) {
+      weightSums(std::make_unique<WeightSums>()), countedRows(std::make_unique<CountedRows>()) {
   chooseFactor({});
   if (plan().inputs.contains(lengthsName)) { // all rows, until lines are written
     std::ranges::fill(inputs().lengths, plan().model.context);
@@ -133,24 +133,35 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
-  bool hasPadding = plan().inputs.contains(paddingName);
-  bool counts = batches > 1 && (hasPadding || !getNumberNames(plan()).empty());
+  bool hasPadding = plan().inputs.contains(paddingName), hasCounted = !plan().counted.empty();
+  bool counts = batches > 1 && (hasPadding || hasCounted || !getNumberNames(plan()).empty());
+  auto prepare = [&](int64_t i) {
+    std::span<int64_t> numbers = inputs().drawRows;
+    std::iota(numbers.begin(), numbers.end(), i * plan().model.batch);
+    fill(i); // may number lines by their place in the epoch
+  };
   for (int64_t i = 0; counts && i < batches; ++i) {
-    fill(i);
+    prepare(i);
     if (hasPadding) {
       scoredRows->add(*this, i > 0);
     }
     weightSums->add(*this, i > 0);
+    if (hasCounted) {
+      scalarI64("first_row") = i * plan().model.batch;
+      run("count");
+      countedRows->add(*this, i > 0);
+    }
   }
   for (int64_t i = 0; i < batches; ++i) {
-    std::span<int64_t> numbers = inputs().drawRows;
-    std::iota(numbers.begin(), numbers.end(), i * plan().model.batch);
-    fill(i); // may number lines by their place in the epoch
+    prepare(i);
     if (batches == 1) {
       run("gradient");
       break;
     }
     scoredRows->store(*this, batches);
+    if (hasCounted) {
+      countedRows->store(*this);
+    }
     scalarI64("first_row") = i * plan().model.batch;
     run("gradient");
     run("accumulate");

@@ -146,8 +146,9 @@ void InputView::sendInputs(const std::string &entry) {
   auto send = [&](const std::string &name, size_t bytes) {
     device->upload({plan().inputs.at(name).offset, static_cast<int64_t>(bytes)});
   };
-  bool isScored = entry == "gradient" || entry == "evaluate";
-  if (std::span<int64_t> draws = inputs().drawRows; entry == "gradient" && !draws.empty()) {
+  bool isTrained = entry == "gradient" || entry == "count",
+       isScored = isTrained || entry == "evaluate";
+  if (std::span<int64_t> draws = inputs().drawRows; isTrained && !draws.empty()) {
     device->upload(
         {plan().scalars.at("draw_rows").offset, static_cast<int64_t>(draws.size_bytes())});
   }

@@ -49,7 +49,11 @@ void WeightSums::add(InputView &view, bool isMore) {
     size_t dot = name.rfind('.');
     int64_t first = std::stoll(name.substr(dot + 1));
     const BatchInputs all = view.inputs();
-    const auto &numbers = all.numbers.at(name.substr(prefix.size(), dot - prefix.size()));
+    auto given = all.numbers.find(name.substr(prefix.size(), dot - prefix.size()));
+    if (given == all.numbers.end()) {
+      continue; // the model computes it
+    }
+    const auto &numbers = given->second;
     double &sum = sums[name];
     sum = isMore ? sum : 0;
     for (int64_t row = 0; row < rows; ++row) {
@@ -58,6 +62,21 @@ void WeightSums::add(InputView &view, bool isMore) {
       }
     }
     view.setScalarF32(name, sum > 0 ? static_cast<float>(sum) : 1.0F);
+  }
+}
+
+void CountedRows::add(InputView &view, bool isMore) {
+  for (const CountedLoss &loss : view.plan().counted) {
+    double &sum = sums[loss.loss];
+    sum = (isMore ? sum : 0) + view.scalarF32(loss.sum);
+  }
+}
+
+void CountedRows::store(InputView &view) const {
+  for (const CountedLoss &loss : view.plan().counted) {
+    double sum = sums.at(loss.loss);
+    view.setScalarF32(loss.sum, static_cast<float>(sum));
+    view.setScalarF32(loss.divisor, sum > 0 ? static_cast<float>(sum) : 1.0F);
   }
 }
 

@@ -31,4 +31,17 @@ private:
   std::map<std::string, double> sums;
 };
 
+/// Numbers of rows that the model counts, over the batches of an update.
+class CountedRows {
+public:
+  /// Reads the numbers of a batch, after the entry `count` ran. With `isMore`, adds them to the
+  /// previous ones.
+  void add(InputView &view, bool isMore);
+  /// Sets the scalars that the losses of all batches are divided by.
+  void store(InputView &view) const;
+
+private:
+  std::map<std::string, double> sums;
+};
+
 } // namespace sluice::runtime

@@ -59,7 +59,7 @@ void readShapes(const StrictJson &json, Plan &plan) {
                     "and with entries");
     }
     if (!isFirst) {
-      each.at("entries").keys({"gradient", "evaluate"});
+      each.at("entries").keys({"gradient", "evaluate"}, {"count"});
     }
     plan.shapes.push_back(std::move(shape));
   }

@@ -89,10 +89,22 @@ std::vector<int64_t> Plan::sortedFactors() const {
   return sorted;
 }
 
+const CountedLoss *Plan::findCounted(const std::string &loss) const {
+  if (losses.empty()) { // the only loss
+    return counted.empty() ? nullptr : &counted.front();
+  }
+  const std::string &name = loss.empty() ? losses.front().name : loss;
+  auto found = std::ranges::find(counted, name, &CountedLoss::loss);
+  return found == counted.end() ? nullptr : &*found;
+}
+
 std::vector<std::pair<std::string, int64_t>> Plan::entriesOfUpdate() const {
   std::vector<std::pair<std::string, int64_t>> all{{"gradient", accumulate}, {"update", 1}};
+  if (!counted.empty() && accumulate > 1) {
+    all.insert(all.begin(), {"count", accumulate});
+  }
   if (accumulate > 1) {
-    all.insert(all.begin() + 1, {"accumulate", accumulate});
+    all.insert(all.end() - 1, {"accumulate", accumulate});
   }
   return all;
 }
@@ -164,10 +176,11 @@ public:
   explicit PlanReader(StrictJson root) : root(std::move(root)) {}
 
   Plan read() {
-    root.keys(
-        {"format", "version", "model", "proof", "targets", "training", "memory", "constants",
-         "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries", "buffers"},
-        {"generation", "given", "losses", "segments", "factors", "shapes", "buckets", "facts"});
+    root.keys({"format", "version", "model", "proof", "targets", "training", "memory", "constants",
+               "scalars", "inputs", "outputs", "tensors", "gradients", "kernels", "entries",
+               "buffers"},
+              {"generation", "given", "losses", "counted", "segments", "factors", "shapes",
+               "buckets", "facts"});
     root.at("format").matchChoice({"sluice-plan"});
     root.at("version").integer(4, 4);
     readModel(root.at("model"));
@@ -184,6 +197,9 @@ public:
     readRegions(root.at("outputs"), plan.outputs);
     if (root.has("losses")) {
       readLosses(root.at("losses"));
+    }
+    if (root.has("counted")) {
+      readCounted(root.at("counted"));
     }
     if (root.has("segments")) { // before the launches over rows of segments
       readSegments(root.at("segments"));
@@ -297,6 +313,16 @@ private:
     return stage;
   }
 
+  void readCounted(const StrictJson &json) {
+    for (const StrictJson &loss : json.array()) {
+      loss.keys({"loss", "rows", "sum", "divisor"});
+      plan.counted.push_back({loss.at("loss").string(),
+                              nameIn(plan.outputs, loss.at("rows"), "an output", Type::f32),
+                              nameIn(plan.scalars, loss.at("sum"), "a scalar", Type::f32),
+                              nameIn(plan.scalars, loss.at("divisor"), "a scalar", Type::f32)});
+    }
+  }
+
   Variant readVariant(const StrictJson &json) const {
     json.keys({"symbol", "items", "scratch_bytes"}, {"workspace_bytes", "counters", "phases"});
     Variant variant{json.at("symbol").string(), json.at("items").integer(0, mostItems),
@@ -339,7 +365,7 @@ private:
   }
 
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "prepare", "gradient", "accumulate", "update", "evaluate",
+    json.keys({}, {"initialize", "prepare", "gradient", "count", "accumulate", "update", "evaluate",
                    "predict", "prefill", "step", "reset"});
     readLaunches(json, "");
     if (json.has("accumulate") != (plan.accumulate > 1)) {
@@ -374,7 +400,7 @@ private:
           factor == plan.factors.front()) {
         json.fail("entries of other factors than the main one", showJson(name));
       }
-      entries.keys({"gradient", "evaluate", "predict"});
+      entries.keys({"gradient", "evaluate", "predict"}, {"count"});
       readLaunches(entries, entryOfFactor("", factor));
       plan.factors.push_back(factor);
     }

@@ -36,6 +36,10 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
                             ": with its weights the loss is " + std::to_string(loss) +
                             ", expected a finite number");
     }
+    const CountedLoss *counted = context.plan.findCounted();
+    if (counted && context.executor.scalarF32(counted->sum) == 0) {
+      continue;
+    }
     sum += weight * readHeadLoss(context.executor);
     weights += weight;
   }

@@ -133,8 +133,10 @@ void TrainingLoop::sayBest() const {
 void TrainingLoop::advance() {
   Json metrics = tryStep();
   bool last = context.state.step == context.goal, isBest = false;
-  context.watch.addStep(context.state.step, metrics["loss"],
-                        /*continues=*/!last && !context.options.stopOnDivergence);
+  if (!metrics["loss"].is_null()) { // the update may have had no row with a loss
+    context.watch.addStep(context.state.step, metrics["loss"],
+                          /*continues=*/!last && !context.options.stopOnDivergence);
+  }
   bool stops = context.options.stopOnDivergence && context.watch.isDiverged();
   bool evaluated = context.heldOut.isThere() &&
                    (last || context.state.step % context.options.evaluateEvery == 0);

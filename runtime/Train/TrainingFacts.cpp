@@ -69,19 +69,28 @@ bool trainsOnTokens(const Plan &plan) {
   return plan.trainsOnTokens ? *plan.trainsOnTokens : trainsOnTokensByText(plan.model);
 }
 
+/// Returns a mean of the last update; null if the model counts its rows and counted none.
+static Json getMean(Executor &executor, const std::string &loss, double mean) {
+  const CountedLoss *counted = executor.plan().findCounted(loss);
+  return counted && executor.scalarF32(counted->sum) == 0 ? Json(nullptr) : Json(mean);
+}
+
 Json describeStep(Executor &executor, int64_t step, double objective, double norm, bool isText) {
   const Plan &plan = executor.plan();
   Json losses = Json::object(); // by name, if there are several
   for (const LossFacts &each : plan.losses) {
-    losses[each.name] = executor.scalarF32(each.mean);
+    losses[each.name] = getMean(executor, each.name, executor.scalarF32(each.mean));
   }
-  double loss = losses.empty() ? objective : losses[plan.losses.front().name].get<double>();
+  Json loss = losses.empty() ? getMean(executor, "", objective) : losses[plan.losses.front().name];
   Json metrics = {{"step", step},
                   {"loss", loss},
                   {"learning_rate", executor.scalarF32("learning_rate")},
                   {"grad_norm", norm}};
   if (trainsOnTokens(plan)) {
-    metrics[isText ? "bits_per_byte" : "bits_per_token"] = loss / std::numbers::ln2;
+    metrics[isText ? "bits_per_byte" : "bits_per_token"] = loss.get<double>() / std::numbers::ln2;
+  }
+  for (const CountedLoss &each : plan.counted) {
+    metrics["chunks"][each.loss] = static_cast<int64_t>(executor.scalarF32(each.sum));
   }
   for (const GroupFacts &group : plan.groups) { // computed as by the optimizer's kernel
     metrics["group_rates"][group.match] =
@@ -135,7 +144,7 @@ void addShortening(Json &metrics, const char *key, const Json &losses, const Pla
 }
 
 void addEvaluation(Json &metrics, const EvaluationResult &result, const Plan &plan) {
-  metrics["eval_loss"] = result.nats / static_cast<double>(result.tokens);
+  metrics["eval_loss"] = result.nats / static_cast<double>(result.countUnits());
   std::optional<double> bits = result.bitsPerByte();
   if (bits) {
     metrics["eval_bits_per_byte"] = *bits;
@@ -145,6 +154,9 @@ void addEvaluation(Json &metrics, const EvaluationResult &result, const Plan &pl
     metrics["eval_perplexity"] = result.perplexity();
   }
   metrics["eval_tokens"] = result.tokens;
+  if (!result.counted.empty()) {
+    metrics["eval_chunks"] = result.counted;
+  }
   if (result.characters) {
     metrics["eval_bits_per_character"] = *result.bitsPerCharacter();
     metrics["eval_characters"] = *result.characters;

@@ -165,4 +165,44 @@ succeeds "is rejected" grep -q 'expected a model that predicts tokens, found one
 exits 2 "contrast: logits" "$sluice" logits "${scored[@]}" --data "$work/held-out.txt" -o "$work/rows.npy"
 cp "$work/err" "$work/printed"
 succeeds "are rejected" grep -q 'expected a model that predicts tokens, found one that ends in a contrast' "$work/printed"
+
+# Windows of 32 bytes begin every 28th byte. The same window twice has each candidate twice; the order of windows changes nothing.
+python3 - "$work" << 'PYTHON'
+import sys
+one, other = "the cat sat on the mat and on", "the dog ran to the sea or the"
+for name, text in {"once": one[:28] + one[:5], "twice": one[:28] * 2 + one[:5], "ordered": one[:28] + other[:28] + one[:5],
+                   "reversed": other[:28] + one[:28] + one[:5], "constant": "x" * 400, "rows": "a bc d ef gh ijk l mnop " * 40}.items():
+    open(f"{sys.argv[1]}/{name}.txt", "w").write(text)
+PYTHON
+for name in once twice ordered reversed; do
+  succeeds "contrast: eval of a text $name" "$sluice" eval "${scored[@]}" --data "$work/$name.txt" --json
+  cp "$work/out" "$work/$name.json"
+done
+holds "chunks are counted" 'f[0]["chunks"] == {"next": 7} and f[1]["chunks"] == {"next": 14}' "$work/once.json" "$work/twice.json"
+holds "twice the candidates cost log 2" 'abs(f[1]["nats"] / 14 - f[0]["nats"] / 7 - 0.69314718) < 1e-5' "$work/once.json" "$work/twice.json"
+holds "the order of candidates costs rounding" 'abs(f[0]["nats"] - f[1]["nats"]) < 1e-5 * f[0]["nats"]' "$work/ordered.json" "$work/reversed.json"
+
+# The mean is over the chunks of an update, whatever its number of batches.
+for count in 1 2; do
+  cat > "$work/words-$count.json" << EOF
+{ "sluice": 1, "vocabulary": 256, "context": 24, "batch": 2, "width": 8,
+  "stages": [{ "op": "embedding" }, { "op": "boundaries", "name": "words", "rule": "whitespace" }, { "op": "shorten", "segments": "words", "to": "words" },
+             { "op": "recurrence" }, { "op": "contrast", "candidates": "words" }],
+  "training": { "accumulate": $count, "learning_rate": 1e-20, "clip": 0, "schedule": { "kind": "constant", "warmup": 0 } } }
+EOF
+  succeeds "contrast: compile, $count batches an update" "$sluice" compile "$work/words-$count.json" -t cpu-avx2 -o "$work/words-$count.sla"
+  train=("$sluice" train "$work/words-$count.sla" --cpu-target cpu-avx2 --save-every 9)
+  for text in rows training constant; do
+    succeeds "contrast: train on $text" "${train[@]}" --data "$work/$text.txt" --out "$work/$text-$count" --steps $((3 - count)) --log-every 1
+  done
+done
+holds "equal batches have the gradient of one" 'abs(f[0][0]["grad_norm"] / f[1][0]["grad_norm"] - 1) < 1e-5 and f[0][0]["chunks"]["next"] * 2 == f[1][0]["chunks"]["next"]' \
+  "$work/rows-1/metrics.jsonl" "$work/rows-2/metrics.jsonl"
+holds "batches count by their chunks" \
+  'abs(sum(m["loss"] * m["chunks"]["next"] for m in f[0]) / f[1][0]["chunks"]["next"] / f[1][0]["loss"] - 1) < 1e-5' \
+  "$work/training-1/metrics.jsonl" "$work/training-2/metrics.jsonl"
+holds "no chunk, no loss" 'f[0][0]["loss"] is None and f[0][0]["chunks"]["next"] == 0 and f[0][0]["grad_norm"] == 0' "$work/constant-2/metrics.jsonl"
+exits 2 "contrast: eval without chunks" "$sluice" eval "$work/words-1.sla" --weights "$work/rows-1" --data "$work/constant.txt"
+cp "$work/err" "$work/printed"
+succeeds "is rejected" grep -q 'a chunk is chosen from those before it, found none; give a longer text' "$work/printed"
 finish

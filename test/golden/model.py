@@ -528,24 +528,18 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
         return sums / (degrees[:, :, None] * degrees[:, None, :]).sqrt() @ x
 
     def contrast(self, stage, s, v, factor):
-        """-log softmax over all rows v of the batch at row j + 1 for row j of s. Of groups a mean with the tokens of group j + 1 as
-        weights; of segments the mean over texts of the mean over a text's segments."""
+        """The mean of -log softmax over all rows v of the batch at row j + 1 for row j of s, over the pairs of rows j and j + 1 in
+        the texts that have losses. A group is a row if its first token is scored, a segment if it ends."""
         batch, rows = s.shape[:2]
-        scored, counts = batch // (stage.get("extra_batches", 0) + 1), torch.full((batch,), rows)
+        scored, lengths = batch // (stage.get("extra_batches", 0) + 1), self.scored.sum(1)
+        counts = -(-lengths // factor)
         if stage["of"]:
             counts = torch.tensor([len(ends) for ends in self.ends[stage["of"]]])
         valid = torch.arange(rows) < counts[:, None]
         products = torch.einsum("bpd,cqd->bpcq", s, v).masked_fill(~valid, -math.inf).flatten(2)
         losses = -F.log_softmax(products, 2)
-        total, shift = 0, stage.get("shift", factor - 1)
-        for b in range(scored):
-            own = [losses[b, j, b * rows + j + 1] for j in range(counts[b] - 1)]
-            groups = [(t - shift - 1) // factor for t in range(shift + 1, self.context)]
-            if stage["of"]:
-                total = total + sum(own) / max(len(own), 1)
-            else:
-                total = total + sum(own[j] for j in groups if j < len(own)) / len(groups)
-        return total / scored
+        pairs = [losses[b, j, b * rows + j + 1] for b in range(scored) for j in range(counts[b] - 1)]
+        return sum(pairs) / max(len(pairs), 1)
 
     def ask(self, loss, logits):
         """Stores the logits of a loss for boundaries; predictors that waited for them learn."""

@@ -99,6 +99,9 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"leak_allowed", executor.plan().verdict != "proved"},
                                  {"proof", executor.plan().verdict},
                                  {"weights", weights.string()}};
+  if (!result.counted.empty()) {
+    json["chunks"] = result.counted;
+  }
   json["files"] = nlohmann::ordered_json::array();
   for (const FileScore &file : result.files) {
     json["files"].push_back({{"file", file.file.string()},
@@ -149,8 +152,9 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
     std::cout << format("all %zu files:\n", result.files.size());
   }
   if (!executor.plan().entries.contains("predict")) {
-    std::cout << format("nats per row    %.4f\nscored tokens   %lld\n",
-                        result.nats / static_cast<double>(result.tokens),
+    std::cout << format("nats per chunk  %.4f\nscored chunks   %lld\nscored tokens   %lld\n",
+                        result.nats / static_cast<double>(result.countUnits()),
+                        static_cast<long long>(result.countUnits()),
                         static_cast<long long>(result.tokens));
     return;
   }
@@ -174,7 +178,11 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
   }
   for (const auto &[name, nats] : result.losses) {
     if (!executor.plan().findSegmentFacts(name)) {
-      std::cout << format("loss %-10s %.4f nats\n", showPath(name).c_str(), nats);
+      auto chunks = result.counted.find(name);
+      std::cout << format("loss %-10s %.4f nats", showPath(name).c_str(), nats)
+                << (chunks == result.counted.end()
+                        ? "\n"
+                        : format(", %lld chunks\n", static_cast<long long>(chunks->second)));
     }
   }
   std::cout << describeShortening(measureShortening(executor.plan(), result.lossesByName()));

@@ -25,8 +25,9 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
     return metrics.contains(key) ? metrics[key].get<double>() : 0.0;
   };
   std::string text =
-      format("step %lld/%lld  loss %.4f", static_cast<long long>(metrics["step"].get<int64_t>()),
-             static_cast<long long>(steps), value("loss"));
+      format("step %lld/%lld  ", static_cast<long long>(metrics["step"].get<int64_t>()),
+             static_cast<long long>(steps)) +
+      (metrics["loss"].is_null() ? "no loss" : format("loss %.4f", value("loss")));
   if (metrics.contains("bits_per_byte")) { // else the loss uses other labels than the text's
     text += format("  bits/byte %.4f", value("bits_per_byte"));
   } else if (metrics.contains("bits_per_token")) {
@@ -43,8 +44,14 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
   }
   const nlohmann::json losses = metrics.value("losses", nlohmann::json::object());
   for (const auto &[name, mean] : losses.items()) {
-    text +=
-        plan.findSegmentFacts(name) ? "" : format("  %s %.4f", name.c_str(), mean.get<double>());
+    text += plan.findSegmentFacts(name) ? ""
+            : mean.is_null()            ? "  no " + name
+                                        : format("  %s %.4f", name.c_str(), mean.get<double>());
+  }
+  const nlohmann::json chunks = metrics.value("chunks", nlohmann::json::object());
+  for (const auto &[name, count] : chunks.items()) {
+    text += format("  %lld chunks", count.get<long long>()) +
+            (chunks.size() > 1 || !losses.empty() ? " of " + name : "");
   }
   text += describeFactors(metrics, "shortening_factor");
   if (metrics.contains("tokens_per_s")) {

@@ -58,6 +58,9 @@ def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
     order and one `sluice.store_gradient` per trained parameter. Gradients of a value with several
     readers are added in reverse order of the readers. Ops that only the forward pass needs are
     erased. The objective is the last op, because its losses may come from the backward pass.
+    If an update has several batches and a loss has weights that the model computes,
+    `@count` stores their sum in one batch (`sluice.weight_sum`), and `@gradient` reads the sum over
+    all batches.
   }];
   let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];

@@ -128,78 +128,117 @@ static Value createFactor(StageContext &c, Value x, StringRef part) {
   return c.createMap(type, x, [](ArrayRef<ScalarValue> v) { return v[0]; });
 }
 
-/// Creates the rows of closed segments, each at the tokens that follow it, the losses of segments
-/// against the next ones, and their means over each text.
-static std::pair<Value, Value> createSegmentContrast(StageContext &c, Value rows, Value factor,
-                                                     Value candidates, int64_t parts) {
+namespace {
+
+/// Converts a contrast: losses of rows that choose among candidates, each at one token of the row
+/// that it should choose, and 1 at these tokens.
+class ContrastConversion {
+public:
+  ContrastConversion(StageContext &context, spec::ContrastOp op)
+      : c(context), op(op), number(c.getSequence(c.getFactor(), 0, c.b.getF32Type())) {
+    bool isTrained = c.purpose == Purpose::Train;
+    parts = isTrained ? static_cast<int64_t>(op.getExtraBatches()) + 1 : 1;
+  }
+
+  Value convert();
+
+private:
+  void createSegmentLosses();
+  void createGroupLosses();
+  void createLosses(Value valid);
+  Value createCounted(int64_t first, int64_t every, int64_t parts);
+
+  StageContext &c;
+  spec::ContrastOp op;
+  SequenceType number;
+  int64_t parts;                  ///< the texts of the first of this many parts have losses
+  Value rows, factor, candidates; ///< `factor`: rows in the type of factors of products
+  Value scored;                   ///< rows that score the next token
+  Value losses, counted;          ///< one number per token
+  int64_t first = 0;              ///< first token that may have a loss
+};
+
+} // namespace
+
+/// Creates losses of rows, on their scale.
+void ContrastConversion::createLosses(Value valid) {
+  c.setName("losses");
+  losses = sluice::ContrastOp::create(c.b, number, factor, candidates, valid, parts);
+}
+
+Value ContrastConversion::createCounted(int64_t first, int64_t every, int64_t parts) {
+  return CountedRowsOp::create(c.b, c.getTokenSequence(0), first, every, parts, c.hasLines());
+}
+
+/// Creates the rows of closed segments at the tokens that follow them, and the loss of each segment
+/// that another one follows at the last token of the following one.
+void ContrastConversion::createSegmentLosses() {
   const Segmentation &of = c.segmentations.at(getSegmentsName(c.type));
   c.setName("spread");
   SequenceType finer = c.getTokenSequence(c.getWidth());
   finer = SequenceType::get(c.b.getContext(), finer.getScale(), finer.getWidth(),
                             cast<SequenceType>(rows.getType()).getElement());
-  Value scored = SpreadSegmentsOp::create(c.b, finer, rows, of.counts, of.ends, /*by=*/1);
+  scored = SpreadSegmentsOp::create(c.b, finer, rows, of.counts, of.ends, /*by=*/1);
   c.setName("ones");
-  Value ones = c.createConstants(of.bits, 1);
+  Value ones = c.createConstants(of.bits, 1); // texts of segments are no lines
   c.setName("closed");
   Value closed =
       SelectSegmentsOp::create(c.b, withScale(c, of.bits, rows), ones, of.counts, of.ends);
-  c.setName("losses");
-  SequenceType number = c.getSequence(1, 0, c.b.getF32Type());
-  Value losses = sluice::ContrastOp::create(c.b, number, factor, candidates, closed, parts);
-  c.setName("next");
-  Value next = c.materialize("next", c.createShift(c.createRepeated(losses, closed), 1));
-  c.setName("mean");
-  auto createTotal = [&](Value x) {
-    return c.createColumnSum(TotalOp::create(c.b, x.getType(), x));
+  createLosses(closed);
+  auto moveToTokens = [&](StringRef name, Value x) {
+    c.setName(name);
+    x = c.materialize(name, c.createShift(x, 1));
+    return c.createColumnSum(createTokenNumbers(c, x));
   };
-  Value sum = createTotal(createTokenNumbers(c, next)), count = createTotal(of.bits);
-  return {scored, c.createMap({sum, count}, [&](ArrayRef<ScalarValue> v) {
-            ScalarValue one = c.createNumber(1); // the first segment has no loss
-            return v[0] * c.createNumber(static_cast<double>(parts)) / max(v[1] - one, one);
-          })};
+  losses = moveToTokens("next", c.createRepeated(losses, closed));
+  counted = moveToTokens("counted", closed);
+  if (parts > 1) {
+    c.setName("counted.texts");
+    counted = c.createProduct(counted, createCounted(0, 1, parts));
+  }
 }
 
-/// Creates the rows of groups that score tokens, and the losses of groups against the next ones,
-/// each at the tokens of the next group.
-static std::pair<Value, Value> createGroupContrast(StageContext &c, spec::ContrastOp op, Value rows,
-                                                   Value factor, Value candidates, int64_t parts) {
-  int64_t shift = op.getShiftOrDefault();
-  Value scored = createTokenRows(c, rows, shift);
-  c.setName("losses");
-  SequenceType number = c.getSequence(c.getFactor(), 0, c.b.getF32Type());
-  Value losses = sluice::ContrastOp::create(c.b, number, factor, candidates, Value(), parts);
+/// Creates the rows of groups that score tokens, and the loss of each group that another one
+/// follows at the first token of the following one.
+void ContrastConversion::createGroupLosses() {
+  scored = createTokenRows(c, rows, op.getShiftOrDefault());
+  Value valid;
+  if (c.hasLines()) { // a group whose first token is padding is not valid
+    c.setName("valid");
+    Value column = RepeatColumnsOp::create(c.b, c.getTokenSequence(1), createCounted(0, 1, 1));
+    valid = ShortenOp::create(c.b, c.getSequence(c.getFactor(), 1, c.b.getF32Type()), column,
+                              c.getFactor(), dispatch::ReduceKind::Max);
+  }
+  createLosses(valid);
+  first = c.getFactor();
+  c.setName("counted");
+  counted = createCounted(first, c.getFactor(), parts);
   c.setName("column");
   SequenceType column = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
-  losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), shift + 1, "losses.");
-  c.setName("scaled");
-  losses = c.createMap(losses, [&](ArrayRef<ScalarValue> v) {
-    return v[0] * c.createNumber(static_cast<double>(parts));
-  });
-  return {scored, c.createColumnSum(losses)};
+  losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), first, "losses.");
+  c.setName("losses.tokens");
+  losses = c.createProduct(c.createColumnSum(losses), counted);
 }
 
-/// Creates losses against rows of a stream, and declares that these rows score the next token: no
-/// row may read a token of its target. The texts that only give candidates have losses of 0.
-static Value convertContrast(StageContext &c, spec::ContrastOp op) {
-  Value x = c.getValue(op.getInput());
-  if (c.purpose == Purpose::Predict) {
-    return x;
-  }
-  Value rows = c.materialize("rows", x),
-        candidates = c.materialize("candidates", c.getValue(op.getCandidates()));
-  Value factor = createFactor(c, rows, "rows.factor");
+/// Declares that the rows score the next token: no row may read a token of its target. The texts
+/// that only give candidates have losses of 0.
+Value ContrastConversion::convert() {
+  rows = c.materialize("rows", c.getValue(op.getInput()));
+  candidates = c.materialize("candidates", c.getValue(op.getCandidates()));
+  factor = createFactor(c, rows, "rows.factor");
   candidates = createFactor(c, candidates, "candidates.factor");
-  bool isTrained = c.purpose == Purpose::Train;
-  int64_t parts = isTrained ? static_cast<int64_t>(op.getExtraBatches()) + 1 : 1;
-  bool hasSegments = c.type.getAxis() == spec::AxisKind::segments;
-  auto [scored, losses] = hasSegments ? createSegmentContrast(c, rows, factor, candidates, parts)
-                                      : createGroupContrast(c, op, rows, factor, candidates, parts);
+  c.type.getAxis() == spec::AxisKind::segments ? createSegmentLosses() : createGroupLosses();
   c.setName("contrast");
-  int64_t first = hasSegments ? 0 : op.getShiftOrDefault() + 1;
   losses = CrossEntropyOp::create(c.b, losses.getType(), scored, losses, c.getTokens(), Value(), 1,
                                   first, llvm::APFloat(0.0F), "");
-  c.terms.push_back({losses, op.getLossName().str(), op.getFactor(), first});
+  c.terms.push_back(
+      {losses, op.getLossName().str(), op.getFactor(), first, /*weights=*/"", counted});
   return losses;
+}
+
+static Value convertContrast(StageContext &c, spec::ContrastOp op) {
+  return c.purpose == Purpose::Predict ? c.getValue(op.getInput())
+                                       : ContrastConversion(c, op).convert();
 }
 
 void spec_to_sluice::populateLossConversions(StageConversions &conversions) {

@@ -5,6 +5,7 @@
 #include "Tables.h"
 #include "sluice/Conversion/AssignWeights.h"
 #include "sluice/Conversion/Passes.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Spec/VerifyModel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -133,28 +134,35 @@ static Value convertStages(StageContext &c, const StageConversions &conversions)
   return last;
 }
 
-/// Ends a scoring function: creates the objective of all terms, the head's first.
+/// Ends a scoring function: creates the objective of all terms, the head's first. Returns the
+/// losses, and then the weights that the model computes.
 static SmallVector<Value> createObjective(StageContext &c) {
   std::rotate(c.terms.begin(), c.terms.end() - 1, c.terms.end());
-  SmallVector<Value> losses;
+  SmallVector<Value> losses, counted;
   SmallVector<Attribute> names, weights;
   SmallVector<double> factors;
   SmallVector<int64_t> first;
   for (const LossTerm &term : c.terms) {
     losses.push_back(term.losses);
     names.push_back(c.b.getStringAttr(term.name));
-    weights.push_back(c.b.getStringAttr(term.weights));
+    std::string name = term.weights;
+    if (term.counted) {
+      c.setName("counted");
+      name = term.name + countedSuffix.str();
+      WeightSumOp::create(c.b, term.counted, name, term.first);
+      counted.push_back(term.counted);
+    }
+    weights.push_back(c.b.getStringAttr(name));
     factors.push_back(term.factor);
     first.push_back(term.first);
   }
-  bool isWeighted =
-      llvm::any_of(c.terms, [](const LossTerm &term) { return !term.weights.empty(); });
-  bool hasInputs = llvm::any_of(c.model.getBody().getOps<spec::InputOp>(),
-                                [](spec::InputOp input) { return input.isTokens(); });
+  bool isWeighted = llvm::any_of(
+      weights, [](Attribute name) { return !cast<StringAttr>(name).getValue().empty(); });
   c.setName("objective");
   // Lines of named inputs end before their rows do.
-  ObjectiveOp::create(c.b, losses, c.b.getArrayAttr(names), factors, first, hasInputs,
+  ObjectiveOp::create(c.b, losses, c.b.getArrayAttr(names), factors, first, c.hasLines(),
                       /*batches=*/1, isWeighted ? c.b.getArrayAttr(weights) : ArrayAttr());
+  llvm::append_range(losses, counted);
   return losses;
 }
 

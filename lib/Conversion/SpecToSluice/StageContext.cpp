@@ -88,6 +88,11 @@ Value StageContext::getTokens(StringRef input) {
   return function.getArgument(0);
 }
 
+bool StageContext::hasLines() {
+  return llvm::any_of(model.getBody().getOps<spec::InputOp>(),
+                      [](spec::InputOp input) { return input.isTokens(); });
+}
+
 const Segmentation &StageContext::getSegmentation(Value segmentation) {
   StringAttr name = cast<spec::SegmentationType>(segmentation.getType()).getName();
   return segmentations.at(name.getValue());

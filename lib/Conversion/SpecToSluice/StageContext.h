@@ -60,6 +60,7 @@ struct LossTerm {
   double factor;
   int64_t first;            ///< first row that counts
   std::string weights = {}; ///< name of the numbers that multiplied its rows
+  mlir::Value counted = {}; ///< 1 in rows that its mean counts, which the model computes, else 0
 };
 
 /// A function under construction. Parameters are found by symbol in the module and read once.
@@ -86,6 +87,8 @@ struct StageContext {
   mlir::Value getValue(mlir::Value stream) const { return streams.lookup(stream); }
   /// Returns the function's first argument, or the argument of a named input.
   mlir::Value getTokens(llvm::StringRef input = "");
+  /// Returns true if texts are lines, which may end before the rows of their batch.
+  bool hasLines();
   const Segmentation &getSegmentation(mlir::Value segmentation);
 
   /// Reads a parameter as f32, or as `element`; null if the model has no such symbol.

@@ -7,6 +7,7 @@
 // of positions (shift, upsample, unfold, last) costs nothing: its consumer's bytes include it.
 // Saved bytes: operands and results that the op's backward op reads.
 #include "Cost.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/MaskBounds.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -217,6 +218,7 @@ Cost CrossEntropyOp::getCost() {
 }
 
 Cost ObjectiveOp::getCost() { return cost(*this, 0); }
+Cost WeightSumOp::getCost() { return cost(*this, 0); }
 Cost MeanGradientOp::getCost() { return cost(*this, 0); }
 
 /// Four contractions: logits twice, because they are not stored, dx and dW.

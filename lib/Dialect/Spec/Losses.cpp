@@ -168,24 +168,24 @@ LogicalResult ContrastOp::verify() {
            << describeStream(cut.getInput()) << (cut.beginsSegments() ? " that bits begin" : "")
            << "; contrast others";
   }
-  if (!hasSegments && getShiftOrDefault() + 1 >= static_cast<int64_t>(model.getLength())) {
-    return emitKeyError(*this, "shift") << "expected a shift below " << model.getLength() - 1
-                                        << ", so that a row within the context has a loss, found "
-                                        << getShiftOrDefault() << "; make the context larger";
-  }
   if (!hasSegments && static_cast<int64_t>(model.getLength()) <= input.getFactor()) {
     return emitKeyError(*this, "candidates") << "expected a context above " << input.getFactor()
                                              << ", so that a second group can be chosen, found "
                                              << model.getLength() << "; make the context larger";
   }
+  if (!hasSegments && getShiftOrDefault() >= input.getFactor()) {
+    return emitKeyError(*this, "shift")
+           << "expected a shift of at most " << input.getFactor() - 1
+           << ", as a row may read no token of the next group, which it chooses, found "
+           << getShiftOrDefault() << "; leave it out";
+  }
   auto parts = static_cast<int64_t>(getExtraBatches()) + 1;
-  bool hasLines = llvm::any_of(model.getBody().getOps<InputOp>(),
-                               [](InputOp given) { return given.ownsAxis(); });
-  if (parts > 1 && hasLines) {
+  auto training = model.getBody().getOps<TrainingOp>();
+  if (parts > 1 && !training.empty() && (*training.begin()).getBatchTokens()) {
     return emitKeyError(*this, "extra_batches")
-           << "expected no extra batches in a model with named inputs, whose lines differ in "
-              "length, found "
-           << parts - 1 << "; leave it out";
+           << "expected no extra batches with \"batch_tokens\", whose batches differ in their "
+              "numbers of lines, found "
+           << parts - 1 << "; leave one of them out";
   }
   if (static_cast<int64_t>(model.getBatch()) % parts != 0) {
     return emitKeyError(*this, "extra_batches")

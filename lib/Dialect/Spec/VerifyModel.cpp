@@ -52,6 +52,12 @@ static LogicalResult verifyEntropy(BoundariesOp cut, const Losses &losses) {
                                      << quote(mainLossName) << " of the head, for \"loss\", found "
                                      << quote(*cut.getLoss()) << "; give such a stage that name";
   }
+  if (isa<ContrastOp>(asked)) {
+    return emitKeyError(cut, "loss")
+           << "expected the loss of a head or of a loss stage, over tokens, for \"loss\", found "
+           << quote(*cut.getLoss()) << " of the contrast at " << describePlace(asked->getLoc())
+           << ", whose softmax is over rows; name another";
+  }
   if (cut->isBeforeInBlock(asked) && !cut.getPredictor()) {
     return emitKeyError(cut, "loss")
            << "expected the name of an earlier loss stage for \"loss\" without a \"predictor\", "

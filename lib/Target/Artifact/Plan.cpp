@@ -7,6 +7,7 @@
 #include "StepReads.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Names.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Step.h"
 #include "sluice/Target/Artifact.h"
 
@@ -372,6 +373,24 @@ static json::Array lossesToJson(ModuleOp module) {
   return losses;
 }
 
+/// Returns the losses whose rows the model counts. The rows are outputs after the losses.
+static json::Array countedToJson(ModuleOp module) {
+  json::Array list;
+  auto records = getFact<plan::PlanDialect::LossesAttrHelper>(module);
+  for (Attribute record : records ? records.getValue() : ArrayRef<Attribute>()) {
+    auto loss = cast<DictionaryAttr>(record);
+    if (auto counted = loss.getAs<StringAttr>("counted")) {
+      auto getName = [](StringRef place) { return place.substr(place.find(':') + 1).str(); };
+      int64_t first = loss.getAs<IntegerAttr>("first").getInt();
+      list.push_back(json::Object{{"loss", loss.getAs<StringAttr>("name").getValue()},
+                                  {"rows", plan::lossesName(records.size() + list.size())},
+                                  {"sum", getName(countedScalar(counted))},
+                                  {"divisor", getName(weightsScalar(counted, first))}});
+    }
+  }
+  return list;
+}
+
 /// Returns each axis of segments that an entry computes, in module order: outer axes come first.
 static json::Array segmentsToJson(ModuleOp module, const MemoryPlan &memory) {
   json::Array segments;
@@ -591,6 +610,9 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   }
   if (json::Array losses = lossesToJson(module); losses.size() > 1) {
     plan["losses"] = std::move(losses);
+  }
+  if (json::Array counted = countedToJson(module); !counted.empty()) {
+    plan["counted"] = std::move(counted);
   }
   if (json::Array segments = segmentsToJson(module, memory); !segments.empty()) {
     plan["segments"] = std::move(segments);

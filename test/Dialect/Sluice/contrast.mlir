@@ -16,6 +16,10 @@ module attributes {sluice.batch = 4 : i64, sluice.context = 9 : i64} {
     %dx, %dv = sluice.contrast_backward %x, %v, %g, %b {parts = 2 : i64}
         : (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 0, f32>, !sluice.seq<@s1, 1, f32>)
             -> (!sluice.seq<@s1, 5, f32>, !sluice.seq<@s1, 5, f32>)
+    // CHECK:         %[[W:.*]] = sluice.counted_rows {every = 4 : i64, first = 4 : i64, padded, parts = 2 : i64} : <@s1, 0, f32>
+    // CHECK:         sluice.weight_sum %[[W]] as "next.counted" from 4 {given} : <@s1, 0, f32>
+    %w = sluice.counted_rows {first = 4 : i64, every = 4 : i64, parts = 2 : i64, padded} : !sluice.seq<@s1, 0, f32>
+    sluice.weight_sum %w as "next.counted" from 4 {given} : !sluice.seq<@s1, 0, f32>
     return
   }
 }

@@ -5,6 +5,7 @@
 
 #include "../../../lib/Dialect/Sluice/Reference/Numbers.h"
 #include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include "sluice/Dialect/Sluice/Reference.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -13,6 +14,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 using namespace mlir;
 
@@ -168,6 +170,19 @@ static std::vector<double> evaluateResult(reference::Evaluator<T> &evaluator,
   return {numbers.begin(), numbers.end()};
 }
 
+/// Returns the sum of weights that the model computes; none if the host provides them.
+template <typename T>
+static std::optional<double> sumCounted(reference::Evaluator<T> &evaluator, func::FuncOp function,
+                                        StringRef name) {
+  for (auto sum : function.getOps<WeightSumOp>()) {
+    if (sum.getName() == name) {
+      std::vector<T> weights = evaluator.getSequence(sum.getWeights());
+      return std::accumulate(weights.begin(), weights.end(), 0.0);
+    }
+  }
+  return std::nullopt;
+}
+
 /// The sum of factors times means over the scored rows.
 template <typename T>
 static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp function,
@@ -176,8 +191,10 @@ static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp 
   double result = 0;
   for (auto [number, losses, factor, first] :
        llvm::enumerate(objective.getLosses(), objective.getFactors(), objective.getFirst())) {
-    bool isWeighted = objective.getWeights() &&
-                      !cast<StringAttr>((*objective.getWeights())[number]).getValue().empty();
+    StringRef name = objective.getWeights()
+                         ? cast<StringAttr>((*objective.getWeights())[number]).getValue()
+                         : StringRef();
+    bool isWeighted = !name.empty();
     std::vector<T> numbers = evaluator.getSequence(losses);
     double sum = 0, scored = 0;
     for (size_t i = 0; i < numbers.size(); ++i) {
@@ -187,6 +204,7 @@ static double computeObjective(reference::Evaluator<T> &evaluator, func::FuncOp 
       double counts = isWeighted ? reference::weightAt<double>(row, p) : 1;
       scored += !isPadding && p >= first ? counts : 0;
     }
+    scored = sumCounted(evaluator, function, name).value_or(scored);
     result += factor * sum / (scored > 0 ? scored : 1.0);
   }
   return result;

@@ -15,8 +15,12 @@ constexpr llvm::StringRef labelsInput = "input:labels.";
 /// Prefix of the places where the host provides the numbers of a named input, f32 [B, T] or [B, T,
 /// width].
 constexpr llvm::StringRef numbersInput = "input:numbers.";
-/// Returns the place of the sum of a loss's weights, which the host provides: over the scored rows
-/// from `first`, in all batches of an update.
+/// Returns the place of the sum of a loss's weights, which the host provides or `sluice.weight_sum`
+/// computes: over the scored rows from `first`, in all batches of an update.
 std::string weightsScalar(llvm::StringRef name, int64_t first);
+/// Follows the name of a loss in the name of weights that the model computes.
+constexpr llvm::StringRef countedSuffix = ".counted";
+/// Returns the place of the sum of weights that the model computes.
+std::string countedScalar(llvm::StringRef name);
 
 } // namespace sluice

@@ -154,6 +154,55 @@ def Sluice_ContrastBackwardOp : Sluice_BackwardOp<"contrast_backward", [FusesAs<
   let extraClassDeclaration = [{ bool readsLength(unsigned) { return true; } }];
 }
 
+def Sluice_CountedRowsOp : Sluice_ForwardOp<"counted_rows", [FusesAs<"Alone">]> {
+  let summary = "y[p] = 1 in rows that the mean of a contrast counts, else 0";
+  let description = [{
+    These are the rows p >= `first` whose number `every` divides, in the first B / `parts` texts of
+    a batch of B. With `padded` the host specifies padding rows, which are not counted.
+
+    Example:
+
+    ```mlir
+    %weights = sluice.counted_rows {first = 4 : i64, every = 4 : i64, parts = 2 : i64}
+        : !sluice.seq<@bytes, 0, f32>
+    ```
+
+    Constraints:
+    - S-179: the result is one f32 per row of a scale of factor 1, `first` is at least 0, `every` at
+      least 1, and `parts` at least 1 and a divisor of the batch.
+  }];
+  let arguments = (ins DefaultValuedAttr<I64Attr, "0">:$first,
+                       DefaultValuedAttr<I64Attr, "1">:$every,
+                       DefaultValuedAttr<I64Attr, "1">:$parts, UnitAttr:$padded);
+  let results = (outs Sluice_Sequence:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Sluice_WeightSumOp
+    : Sluice_Op<"weight_sum", [FusesAs<"Alone">, DeclareOpInterfaceMethods<CostInterface>,
+                               DeclareOpInterfaceMethods<ReferenceInterface>]> {
+  let summary = "Stores the sum of weights that the model computes, for the mean of a loss";
+  let description = [{
+    The losses that `sluice.objective` lists with the weights `name` are divided by this sum, or by
+    1 where it is 0. Device scalars `weights.NAME.FIRST` and `counted.NAME` have the divisor and the
+    sum. With `given` the host provides both: it runs @count on each batch of an update of several
+    batches before their gradients, and adds the sums.
+
+    Example:
+
+    ```mlir
+    sluice.weight_sum %weights as "next.contrast" from 4 : !sluice.seq<@bytes, 0, f32>
+    ```
+
+    Constraints:
+    - S-180: weights are one f32 per row, and the name is not empty.
+  }];
+  let arguments = (ins Sluice_Sequence:$weights, StrAttr:$name, I64Attr:$first, UnitAttr:$given);
+  let assemblyFormat = "$weights `as` $name `from` $first attr-dict `:` type($weights)";
+  let hasVerifier = 1;
+}
+
 def Sluice_UpdateOp : Sluice_ForwardOp<"update", [FusesAs<"Rows">]> {
   let summary = "y[p] = the number of the current update, from 1, for every p";
   let description = [{

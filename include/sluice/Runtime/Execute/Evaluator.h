@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,7 @@ struct FileScore {
   int64_t tokens = 0;
   std::optional<int64_t> bytes;      ///< of the scored tokens; empty if their text is unknown
   std::optional<int64_t> characters; ///< empty if the bytes are unknown or not valid UTF-8
+  std::optional<int64_t> chunks;     ///< see EvaluationResult
 
   double bitsPerToken() const;
   std::optional<double> bitsPerByte() const;
@@ -42,6 +44,9 @@ void checkPredicts(const Plan &plan, const std::string &artifact);
 struct EvaluationResult {
   double nats = 0;    // sum over scored tokens
   int64_t tokens = 0; // number of scored tokens
+  /// Number of scored chunks, of which the losses are a mean, if the model ends in a contrast.
+  std::optional<int64_t> chunks;
+  std::map<std::string, int64_t> counted; ///< scored chunks of each contrast by its name
   int64_t window = 0, stride = 0;
   int64_t first = 0; // first scored row of a window
   /// Number of bytes of the scored tokens. Empty for token ids, whose text is unknown.
@@ -62,6 +67,8 @@ struct EvaluationResult {
   std::vector<std::pair<std::string, double>> losses;
 
   nlohmann::json lossesByName() const;
+  /// Returns the number of losses: of chunks, or of tokens.
+  int64_t countUnits() const { return chunks.value_or(tokens); }
   double bitsPerToken() const;
   /// Returns the total bits of the scored tokens divided by the number of their bytes.
   std::optional<double> bitsPerByte() const;

@@ -17,6 +17,7 @@ namespace sluice::runtime {
 
 class ScoredRows;
 class WeightSums;
+class CountedRows;
 
 /// Returns the number of processors that this process may use, at least 1.
 int availableThreads();
@@ -61,8 +62,8 @@ public:
   void run(const std::string &entry);
   /// Performs update `step` of the weights from full batches. For each batch i it calls `fill(i)`,
   /// which writes the inputs, and may choose the batch's size before, and runs the entry
-  /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the padding
-  /// of all batches must be counted first, `fill` is called one additional time per batch.
+  /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
+  /// rows of all batches must be counted first, `fill` is called one additional time per batch.
   void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
@@ -104,6 +105,7 @@ private:
   size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
+  std::unique_ptr<CountedRows> countedRows;
 };
 
 } // namespace sluice::runtime

@@ -266,6 +266,14 @@ struct LossFacts {
   std::string target; // numbers that the loss compares with; empty: the tokens
 };
 
+/// A loss whose mean is over rows that the model counts: rows that choose among others.
+struct CountedLoss {
+  std::string loss;    // its name; "next" where it is the only one
+  std::string rows;    // output that holds 1 for each counted row, else 0
+  std::string sum;     // scalar that holds their number in an update, or in the evaluated batch
+  std::string divisor; // scalar that the sum of losses is divided by: the number, or 1 if it is 0
+};
+
 /// Segments with data-dependent boundaries, cut from the rows of another scale.
 struct SegmentFacts {
   std::string axis;
@@ -301,6 +309,7 @@ struct Plan {
   std::optional<bool> trainsOnTokens;
   std::optional<SpecFacts> facts; // absent for model IR and in artifacts of earlier versions
   std::vector<LossFacts> losses;  // the head's loss first; empty if it is the only one
+  std::vector<CountedLoss> counted;
   std::vector<SegmentFacts> segments;
   MemoryFacts memory;
   int64_t constantsOffset = 0, constantsBytes = 0;
@@ -326,6 +335,9 @@ struct Plan {
   int64_t batchTokens = 0; // most tokens of a batch of lines by length; 0: batches of any lines
   int64_t accumulate = 1;  // batches whose gradients are summed for an update
 
+  /// Returns the facts of a loss whose rows the model counts; null for other losses. An empty name
+  /// is the model's loss.
+  const CountedLoss *findCounted(const std::string &loss = "") const;
   /// Returns the number of texts that generate at once; 0 if the model has no decode step.
   int64_t generationRows() const { return generation ? generation->rows : 0; }
   /// Returns the segments whose share the named loss measures; null if there are none.

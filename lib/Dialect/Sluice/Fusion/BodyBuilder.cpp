@@ -126,7 +126,11 @@ Value BodyBuilder::getVector(Value parameter) {
 }
 
 Value BodyBuilder::getScalar(StringRef place, Type type) {
-  OpBuilder outside(scope);
+  // Dispatches precede the terminator: a scalar that one of them stores is read after it.
+  Block *dispatches = scope->getBlock();
+  bool isStored = llvm::any_of(dispatches->getOps<plan::StoreOp>(),
+                               [&](plan::StoreOp store) { return store.getPlace() == place; });
+  OpBuilder outside(isStored ? dispatches->getTerminator() : scope);
   type = type ? type : outside.getI64Type();
   Value tensor =
       plan::BindOp::create(outside, scope->getLoc(), RankedTensorType::get({}, type), place);

@@ -164,22 +164,76 @@ static StringRef getTargetToken(Value losses) {
   return soft ? soft.getTarget() : StringRef();
 }
 
+/// Returns the op that sums the weights `name`; null if the host provides them.
+static WeightSumOp findWeightSum(ObjectiveOp op, StringRef name) {
+  for (auto sum : op->getBlock()->getOps<WeightSumOp>()) {
+    if (sum.getName() == name) {
+      return sum;
+    }
+  }
+  return {};
+}
+
 /// Records name, factor and first row of each loss for the artifact.
 static void recordLosses(ObjectiveOp op) {
   Builder b(op.getContext());
   SmallVector<Attribute> records;
-  for (auto [losses, name, factor, first] :
-       llvm::zip_equal(op.getLosses(), op.getNames(), op.getFactors(), op.getFirst())) {
+  for (auto [i, losses, name, factor, first] :
+       llvm::enumerate(op.getLosses(), op.getNames(), op.getFactors(), op.getFirst())) {
     SmallVector<NamedAttribute> facts{b.getNamedAttr("name", name),
                                       b.getNamedAttr("factor", b.getF64FloatAttr(factor)),
                                       b.getNamedAttr("first", b.getI64IntegerAttr(first))};
     if (StringRef target = getTargetToken(losses); !target.empty()) {
       facts.push_back(b.getNamedAttr("target", b.getStringAttr(target)));
     }
+    if (WeightSumOp sum = findWeightSum(op, getWeightNames(op, i))) {
+      facts.push_back(b.getNamedAttr("counted", sum.getNameAttr()));
+    }
     records.push_back(b.getDictionaryAttr(facts));
   }
   setFact<plan::PlanDialect::LossesAttrHelper>(op->getParentOfType<ModuleOp>(),
                                                b.getArrayAttr(records));
+}
+
+/// Finishes a dispatch of scalars, f32.
+static dispatch::RowsOp finishScalars(MeansBody &body, ArrayRef<Value> results, StringRef name) {
+  dispatch::YieldOp::create(body.b, results);
+  ImplicitLocOpBuilder &b = body.emitter.b;
+  SmallVector<Type> types(results.size(), RankedTensorType::get({}, b.getF32Type()));
+  SmallVector<Attribute> accesses(
+      results.size(), dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Scalar));
+  auto op = dispatch::RowsOp::create(
+      b, types, body.operands, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
+      b.getArrayAttr(body.accesses), b.getArrayAttr(accesses), UnitAttr(),
+      b.getDenseI64ArrayAttr(SmallVector<int64_t>(results.size(), -1)), b.getStringAttr(name),
+      StringAttr(), UnitAttr());
+  op.getBody().takeBody(body.region);
+  return op;
+}
+
+LogicalResult WeightSumOp::verify() {
+  SequenceType type = getWeights().getType();
+  if (type.getWidth() != 0 || !type.getElement().isF32() || getName().empty()) {
+    return emitOpError("S-180: expected weights of one f32 per row and a name, found ")
+           << type << " and \"" << getName() << '"';
+  }
+  return success();
+}
+
+LogicalResult WeightSumOp::emitDispatches(DispatchEmitter &emitter) {
+  if (getGiven()) {
+    return success();
+  }
+  MeansBody body(emitter);
+  Value sum = body.sum(getWeights(), /*padded=*/false);
+  Value none = arith::ConstantOp::create(body.b, body.b.getF32FloatAttr(0)),
+        one = arith::ConstantOp::create(body.b, body.b.getF32FloatAttr(1));
+  Value isNone = arith::CmpFOp::create(body.b, arith::CmpFPredicate::OEQ, sum, none);
+  Value divisor = arith::SelectOp::create(body.b, isNone, one, sum);
+  auto op = finishScalars(body, {divisor, sum}, "sum of weights");
+  plan::StoreOp::create(emitter.b, weightsScalar(getName(), getFirst()), op.getResult(0));
+  plan::StoreOp::create(emitter.b, countedScalar(getName()), op.getResult(1));
+  return success();
 }
 
 LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
@@ -214,17 +268,8 @@ LogicalResult ObjectiveOp::emitDispatches(DispatchEmitter &emitter) {
   if (means.size() > 1) {
     results.append(means);
   }
-  dispatch::YieldOp::create(body.b, results);
   ImplicitLocOpBuilder &b = emitter.b;
-  SmallVector<Type> types(results.size(), RankedTensorType::get({}, b.getF32Type()));
-  SmallVector<Attribute> accesses(
-      results.size(), dispatch::AccessAttr::get(b.getContext(), dispatch::AccessKind::Scalar));
-  auto op = dispatch::RowsOp::create(
-      b, types, body.operands, dispatch::DomainAttr::get(b.getContext(), 1, 1, 0),
-      b.getArrayAttr(body.accesses), b.getArrayAttr(accesses), UnitAttr(),
-      b.getDenseI64ArrayAttr(SmallVector<int64_t>(results.size(), -1)),
-      b.getStringAttr("mean loss"), StringAttr(), UnitAttr());
-  op.getBody().takeBody(body.region);
+  auto op = finishScalars(body, results, "mean loss");
   plan::StoreOp::create(b, "scalar:loss", op.getResult(0));
   for (size_t i = 1; i < results.size(); ++i) {
     StringRef name = cast<StringAttr>(getNames()[i - 1]).getValue();

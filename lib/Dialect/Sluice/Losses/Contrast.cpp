@@ -95,6 +95,32 @@ LogicalResult ContrastOp::buildBackward(OpBuilder &b, ArrayRef<Value> results,
 }
 
 //===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+LogicalResult CountedRowsOp::verify() {
+  SequenceType type = getResult().getType();
+  auto first = static_cast<int64_t>(getFirst()), every = static_cast<int64_t>(getEvery()),
+       parts = static_cast<int64_t>(getParts());
+  if (type.getWidth() != 0 || !type.getElement().isF32() || sluice::getFactor(*this, type) != 1 ||
+      first < 0 || every < 1 || parts < 1 || sluice::getBatch(*this) % parts != 0) {
+    return emitOpError("S-179: expected one f32 per row of factor 1, a first row of at least 0, "
+                       "and parts that divide the batch of ")
+           << sluice::getBatch(*this) << ", found " << type << ", row " << first << ", every "
+           << every << " and " << parts << " parts";
+  }
+  return success();
+}
+
+/// The op has no operands.
+std::optional<IntegerSet> CountedRowsOp::getRelation(unsigned) { return std::nullopt; }
+AffineExpr CountedRowsOp::getLatest(unsigned) { return {}; }
+Cost CountedRowsOp::getCost() { return facts::cost(*this, 0); }
+LogicalResult CountedRowsOp::buildBackward(OpBuilder &, ArrayRef<Value>, MutableArrayRef<Value>) {
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Lowering
 //===----------------------------------------------------------------------===//
 
@@ -146,6 +172,14 @@ struct HeadOperands {
 
 } // namespace
 
+/// Returns the number of each row of the batch, i32 [B, T].
+static Value bindPlaces(DispatchEmitter &emitter, dispatch::DomainAttr domain) {
+  int64_t batch = domain.getBatch(), positions = domain.getPositions();
+  return emitter.bind(
+      "constant:places." + std::to_string(batch) + "." + std::to_string(positions),
+      RankedTensorType::get({batch, positions}, IntegerType::get(domain.getContext(), 32)));
+}
+
 template <typename Op>
 HeadOperands::HeadOperands(Op op, DispatchEmitter &emitter)
     : domain(emitter.getRowDomain(op.getRows())), input(emitter.get(op.getRows())) {
@@ -157,9 +191,7 @@ HeadOperands::HeadOperands(Op op, DispatchEmitter &emitter)
                                 domain.getPositions(), domain.getFactor(), false, domain.getAxis());
   auto numbers = RankedTensorType::get({all}, b.getF32Type());
   auto byText = RankedTensorType::get({domain.getBatch(), domain.getPositions()}, b.getF32Type());
-  places = emitter.bind("constant:places." + std::to_string(domain.getBatch()) + "." +
-                            std::to_string(domain.getPositions()),
-                        byText.clone(b.getI32Type()));
+  places = bindPlaces(emitter, domain);
   SequenceType rows = op.getRows().getType();
   DensePass copy(emitter);
   Value row = copy.row(op.getCandidates());
@@ -199,6 +231,32 @@ Value HeadOperands::selectQueries(DensePass &pass, Value row) const {
       arith::CmpIOp::create(pass.b, arith::CmpIPredicate::slt, pass.elementAt(places, 0),
                             createI32(pass.b, static_cast<int32_t>(scored)));
   return selectRow(pass.b, isQuery, row);
+}
+
+LogicalResult CountedRowsOp::emitDispatches(DispatchEmitter &emitter) {
+  dispatch::DomainAttr domain = emitter.getRowDomain(getResult());
+  auto all = static_cast<int32_t>(domain.getPositions()),
+       texts = static_cast<int32_t>(domain.getBatch() / static_cast<int64_t>(getParts()));
+  Value places = bindPlaces(emitter, domain);
+  DensePass pass(emitter);
+  ImplicitLocOpBuilder &b = pass.b;
+  Value place = pass.elementAt(places, 0),
+        row = arith::RemSIOp::create(b, place, createI32(b, all)),
+        rest = arith::RemSIOp::create(b, row, createI32(b, static_cast<int32_t>(getEvery())));
+  Value number = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+  auto keepWhere = [&](arith::CmpIPredicate predicate, Value x, int32_t y) {
+    number = selectRow(b, arith::CmpIOp::create(b, predicate, x, createI32(b, y)), number);
+  };
+  keepWhere(arith::CmpIPredicate::slt, place, texts * all);
+  keepWhere(arith::CmpIPredicate::sge, row, static_cast<int32_t>(getFirst()));
+  keepWhere(arith::CmpIPredicate::eq, rest, 0);
+  if (getPadded()) {
+    Value padding =
+        pass.elementAt(emitter.bind(paddingInput, emitter.getTensorType(getResult())), 0);
+    Value one = arith::ConstantOp::create(b, b.getF32FloatAttr(1));
+    number = arith::MulFOp::create(b, number, arith::SubFOp::create(b, one, padding));
+  }
+  return pass.finish(number, getResult());
 }
 
 LogicalResult ContrastOp::emitDispatches(DispatchEmitter &emitter) {
@@ -322,5 +380,16 @@ template <typename T> static void evaluate(ContrastBackwardOp op, Evaluator<T> &
   });
 }
 
+template <typename T> static void evaluate(CountedRowsOp op, Evaluator<T> &evaluator) {
+  int64_t texts = sluice::getBatch(op) / static_cast<int64_t>(op.getParts());
+  evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
+    bool isCounted = b < texts && p >= static_cast<int64_t>(op.getFirst()) &&
+                     p % static_cast<int64_t>(op.getEvery()) == 0 &&
+                     !(op.getPadded() && evaluator.getSetting().isPadding(b, p));
+    return std::vector<T>{isCounted ? T(1) : T(0)};
+  });
+}
+
+SLUICE_REFERENCE(CountedRowsOp)
 SLUICE_REFERENCE(ContrastOp)
 SLUICE_REFERENCE(ContrastBackwardOp)

@@ -17,6 +17,8 @@ std::string sluice::weightsScalar(StringRef name, int64_t first) {
   return ("scalar:weights." + name + "." + Twine(first)).str();
 }
 
+std::string sluice::countedScalar(StringRef name) { return ("scalar:counted." + name).str(); }
+
 LogicalResult LabelsOp::verify() {
   SequenceType tokens = getTokens().getType(), type = getResult().getType();
   if (!isa<BlockArgument>(getTokens()) || tokens.getScale() != type.getScale() ||

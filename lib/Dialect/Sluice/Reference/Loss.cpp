@@ -4,8 +4,11 @@
 // Head and cross-entropy.
 #include "Numbers.h"
 #include "Reference.h"
+#include "sluice/Dialect/Sluice/Labels.h"
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 
 using namespace mlir;
 using namespace sluice;
@@ -122,6 +125,21 @@ template <typename T> static void evaluate(CrossEntropyBackwardOp op, Evaluator<
 /// The objective is not a value of the model.
 template <typename T> static void evaluate(ObjectiveOp, Evaluator<T> &) {}
 
+/// The sum is not a value of the model: ops that divide by it compute it.
+template <typename T> static void evaluate(WeightSumOp, Evaluator<T> &) {}
+
+/// Returns the sum of weights that the model computes; none if the host provides them.
+template <typename T>
+static std::optional<T> sumCounted(MeanGradientOp op, Evaluator<T> &evaluator) {
+  for (auto sum : op->getBlock()->getOps<WeightSumOp>()) {
+    if (sum.getName() == op.getWeights()) {
+      std::vector<T> weights = evaluator.getSequence(sum.getWeights());
+      return std::accumulate(weights.begin(), weights.end(), T(0));
+    }
+  }
+  return std::nullopt;
+}
+
 /// The evaluator has one batch: the other batches of an update are assumed to be the same.
 template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &evaluator) {
   int64_t scored = evaluator.getPositions(op.getResult()) - static_cast<int64_t>(op.getFirst());
@@ -135,14 +153,15 @@ template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &eval
   count *= static_cast<int64_t>(op.getBatches());
   T total = static_cast<T>(std::max<int64_t>(count, 1));
   if (!op.getWeights().empty()) {
-    total = 0;
-    for (int64_t b = 0; b < evaluator.getSetting().rows; ++b) {
+    std::optional<T> counted = sumCounted(op, evaluator);
+    total = counted.value_or(T(0));
+    for (int64_t b = 0; !counted && b < evaluator.getSetting().rows; ++b) {
       for (auto p = static_cast<int64_t>(op.getFirst()); p < evaluator.getPositions(op.getResult());
            ++p) {
-        total += weightAt<T>(b, p) * static_cast<T>(op.getBatches());
+        total += weightAt<T>(b, p);
       }
     }
-    total = total == 0 ? T(1) : total;
+    total = total == 0 ? T(1) : total * static_cast<T>(op.getBatches());
   }
   evaluator.define(op.getResult(), [&](int64_t b, int64_t p) {
     T share = op.getFactor().convertToFloat() / total;
@@ -151,6 +170,7 @@ template <typename T> static void evaluate(MeanGradientOp op, Evaluator<T> &eval
 }
 
 SLUICE_REFERENCE(ObjectiveOp)
+SLUICE_REFERENCE(WeightSumOp)
 SLUICE_REFERENCE(MeanGradientOp)
 SLUICE_REFERENCE(CrossEntropyOp)
 SLUICE_REFERENCE(CrossEntropyBackwardOp)
