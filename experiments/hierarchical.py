@@ -10,8 +10,8 @@ Specs: `models/papers/haed-*`, every width but the embedding's scaled by 128/356
   on the second half, as many steps each, against end to end on all training data. Both arms get the same processor time.
 
 One thread. Processor seconds of a step are measured first, in three interleaved rounds; the steps of all runs follow from them. The
-learning rate is the one of three with the lowest mean training loss over both arms, in the last fifth of a run with a third of the steps
-and seed 0. Seeds 1 to 5 are the pairs.
+learning rate of all arms is the one of three with the lowest mean training loss over the arms of the first claim, in the last fifth of a run
+with a third of the steps and seed 0. Seeds 1 to 5 are the pairs.
 
 Criterion, fixed before any run: that of lab.py. A finished run is not repeated, so an interrupted experiment continues.
 
@@ -39,6 +39,7 @@ ROUNDS, SHORT, LONG = 3, 2, 8  # steps of the runs whose difference is the cost 
 CLAIMS = {"transformer": ("hred-transformer", "hred", "a transformer over chunks is better than an LSTM"),
           "implicit": ("iem-2", "iem-baseline", "half of the training by an implicit embedding matrix is better than none")}
 PHASE_1 = "iem-1"
+RATE_CLAIM = "transformer"  # its arms choose the learning rate
 
 
 def scale(width):
@@ -147,16 +148,18 @@ def train_arm(folder, data, arm, rate, steps, seed, training):
     return *found, [before, seconds]
 
 
-def choose_rate(folder, claim, data, steps, training):
-    """The rate for both arms, and the mean training losses that decide."""
+def choose_rate(data, seconds, training):
+    """The rate of all arms, and the mean training losses that decide."""
+    folder = FOLDER / RATE_CLAIM / data
     path = folder / "rates.json"
     if not path.exists():
+        steps = choose_steps(RATE_CLAIM, measure_costs(RATE_CLAIM, data, training), seconds)
         short = {row: max(1, count // 3) for row, count in steps.items()}
         means = {}
         for rate in RATES:
-            runs = [train_arm(folder / "rates", data, arm, rate, short, 0, training)[2] for arm in CLAIMS[claim][:2]]
+            runs = [train_arm(folder / "rates", data, arm, rate, short, 0, training)[2] for arm in CLAIMS[RATE_CLAIM][:2]]
             means[rate] = [statistics.mean(losses[-max(1, len(losses) // 5):]) for losses in runs]
-            print(f"hierarchical: {claim}, {data}: rate {rate:g}: training losses {means[rate]}", flush=True)
+            print(f"hierarchical: {data}: rate {rate:g}: training losses {means[rate]}", flush=True)
         path.write_text(json.dumps(means) + "\n")
     means = json.loads(path.read_text())
     return float(min(means, key=lambda rate: sum(means[rate]))), means
@@ -174,7 +177,7 @@ def compare(claim, data, seconds, training, held_out):
     folder.mkdir(parents=True, exist_ok=True)
     costs = measure_costs(claim, data, training)
     steps = choose_steps(claim, costs, seconds)
-    rate, rates = choose_rate(folder, claim, data, steps, training)
+    rate, rates = choose_rate(data, seconds, training)
     print(f"hierarchical: {claim}, {data}: seconds of a step {costs}, steps {steps}, rate {rate:g}", flush=True)
     first, second, text = CLAIMS[claim]
     results = {arm: {"bits_per_byte": [], "seconds": []} for arm in (first, second)}
