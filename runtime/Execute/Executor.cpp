@@ -3,6 +3,7 @@
 
 #include "LossDenominators.h"
 #include "SegmentRoom.h"
+#include "SharedUpdate.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Device/CPU/CpuDevice.h"
 #include "sluice/Runtime/Plan/BatchShapes.h"
@@ -150,12 +151,34 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
       run("gradient");
       break;
     }
-    scoredRows->store(*this, batches);
-    scalarI64("first_row") = i * plan().model.batch;
-    run("gradient");
-    run("accumulate");
+    auto number = [&](int64_t batch) { scalarI64("first_row") = batch * plan().model.batch; };
+    if (!shared || shared->computes(i)) {
+      scoredRows->store(*this, batches);
+      number(i);
+      run("gradient");
+    }
+    if (!shared) {
+      run("accumulate");
+    } else if (shared->endsRound(i)) {
+      shared->sum(i, [&](int64_t batch) {
+        number(batch);
+        run("accumulate");
+      });
+    }
+  }
+  if (shared) {
+    shared->gather();
   }
   run("update");
+}
+
+void Executor::shareUpdates(ProcessGroup &group) {
+  if (!device->sharesMemory()) {
+    throw UserError("expected --device cpu for several processes, found " + describeDevice() +
+                    "; start sluice without a launcher");
+  }
+  shared = std::make_unique<SharedUpdate>(
+      *this, std::span(device->host(), static_cast<size_t>(plan().memory.arenaBytes)), group);
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

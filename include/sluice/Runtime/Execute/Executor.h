@@ -15,7 +15,9 @@
 
 namespace sluice::runtime {
 
+class ProcessGroup;
 class ScoredRows;
+class SharedUpdate;
 class WeightSums;
 
 /// Returns the number of processors that this process may use, at least 1.
@@ -64,6 +66,10 @@ public:
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the padding
   /// of all batches must be counted first, `fill` is called one additional time per batch.
   void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
+  /// Lets `runUpdate` compute only every P-th batch, in a group of P processes. Each process calls
+  /// `fill` for all batches. `runUpdate` then throws PeerError, and UpdateBroken before the weights
+  /// change. Throws UserError if the device is no CPU, or if P does not divide the batches.
+  void shareUpdates(ProcessGroup &group);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
@@ -104,6 +110,7 @@ private:
   size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
+  std::unique_ptr<SharedUpdate> shared; ///< null: all batches are computed here
 };
 
 } // namespace sluice::runtime
