@@ -130,7 +130,15 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill) {
+void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                         ProcessGroup *group) {
+  if (group && !shared) {
+    if (!device->sharesMemory()) {
+      throw UserError("expected --device cpu for several processes, found " + describeDevice());
+    }
+    shared = std::make_unique<SharedUpdate>(
+        *this, std::span(device->host(), static_cast<size_t>(plan().memory.arenaBytes)), *group);
+  }
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
@@ -170,15 +178,6 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
     shared->gather();
   }
   run("update");
-}
-
-void Executor::shareUpdates(ProcessGroup &group) {
-  if (!device->sharesMemory()) {
-    throw UserError("expected --device cpu for several processes, found " + describeDevice() +
-                    "; start sluice without a launcher");
-  }
-  shared = std::make_unique<SharedUpdate>(
-      *this, std::span(device->host(), static_cast<size_t>(plan().memory.arenaBytes)), group);
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

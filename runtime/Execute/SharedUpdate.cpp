@@ -11,7 +11,7 @@ namespace sluice::runtime {
 SharedUpdate::SharedUpdate(ArenaView &view, std::span<uint8_t> arena, ProcessGroup &group)
     : plan(view.plan()), arena(arena), group(group) {
   if (plan.accumulate % group.size() != 0 || !plan.gradientSumsOffset) {
-    throw UserError(view.artifact().path() + ": expected an update of batches that " +
+    throw UserError(view.artifact().path() + ": expected batches that " +
                     std::to_string(group.size()) + " processes can share, found " +
                     std::to_string(plan.accumulate) + "; compile the spec again");
   }

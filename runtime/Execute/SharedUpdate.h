@@ -13,7 +13,7 @@ namespace sluice::runtime {
 
 /// Process r of P computes the batches r, r + P and on of an update. After each P batches every
 /// process sums a range of the gradients of these batches, in their order, by the entry
-/// `accumulate`: the numbers are those of one process that computes all batches. The entry runs
+/// `accumulate`, and so with the rounding of one process that computes all batches. The entry runs
 /// over all gradients, so sums outside the range are meaningless until `gather`.
 class SharedUpdate {
 public:

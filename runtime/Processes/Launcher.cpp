@@ -82,8 +82,8 @@ public:
 private:
   static void *require(void *request, const char *action, int64_t peer) {
     if (!request) {
-      throw LostPeerError(peer, std::string(": MPI failed to ") + action +
-                                    " it; look at the network and at free memory");
+      throw LostPeerError("rank " + std::to_string(peer) + ": MPI failed to " + action +
+                          " it; look at the network and at free memory");
     }
     return request;
   }
@@ -106,8 +106,9 @@ std::optional<Launcher> findLauncher(const std::function<const char *(const char
     return Launcher{"mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", number("OMPI_COMM_WORLD_RANK"),
                     number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")};
   }
-  if (hasSlurm) {
-    return Launcher{"Slurm", "SLURM_NTASKS", number("SLURM_PROCID"), number("SLURM_NTASKS")};
+  if (hasSlurm) { // srun sets the first variable, and scripts of sbatch have only the second
+    const char *size = has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    return Launcher{"Slurm", size, number("SLURM_PROCID"), number(size)};
   }
   if (has("PMI_SIZE")) { // Slurm's PMI was found above
     return Launcher{"a launcher of MPICH",     "PMI_SIZE",
@@ -135,7 +136,8 @@ std::unique_ptr<Messenger> joinByMpi(const Launcher &launcher) {
     throw UserError(describe(launcher) + ": expected MPI to find them, found that it has " +
                     std::to_string(messenger->size()) +
                     "; use the launcher of the Open MPI that sluice was built with, or srun "
-                    "--mpi=pmix, or start sluice without a launcher");
+                    "--mpi=pmix; for one process unset " +
+                    launcher.variable);
   }
   return messenger;
 }

@@ -5,12 +5,11 @@
 #include <array>
 #include <cstring>
 #include <sched.h>
+#include <set>
 #include <thread>
 
 namespace sluice::runtime {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// The message of `agree`.
 struct IntentMessage {
@@ -43,7 +42,7 @@ ProcessGroup::~ProcessGroup() {
 /// Polls: sleeping processes leave the processor to the others on the same machine.
 void ProcessGroup::wait(std::vector<Transfer> transfers) {
   constexpr std::chrono::microseconds busy(2000), pause(100);
-  Clock::time_point start = Clock::now();
+  auto start = std::chrono::steady_clock::now();
   while (!transfers.empty()) {
     size_t before = transfers.size();
     try {
@@ -52,17 +51,24 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
       over = lost = true;
       throw;
     }
-    Clock::duration waited = Clock::now() - start;
+    auto waited = std::chrono::steady_clock::now() - start;
     if (transfers.empty() || transfers.size() < before) {
       continue;
     }
     if (waited > limit) {
       over = lost = true;
-      throw LostPeerError(transfers.front().peer,
-                          " has not answered rank " + std::to_string(rank()) + " for " +
-                              std::to_string(limit.count()) +
-                              " s; look for a stopped process or a broken network. If a step, an "
-                              "evaluation or a save may take longer, give a higher --wait-limit");
+      std::set<int64_t> silent;
+      for (const Transfer &each : transfers) {
+        silent.insert(each.peer);
+      }
+      std::string ranks = silent.size() == 1 ? "rank " : "ranks ";
+      for (int64_t peer : silent) {
+        ranks += (peer == *silent.begin() ? "" : ", ") + std::to_string(peer);
+      }
+      throw LostPeerError(ranks + (silent.size() == 1 ? " has" : " have") + " not answered rank " +
+                          std::to_string(rank()) + " for " + std::to_string(limit.count()) +
+                          " s; look for a stopped process or a broken network. If a step, an "
+                          "evaluation or a save may take longer, give a higher --wait-limit");
     }
     if (waited < busy) {
       ::sched_yield();
@@ -110,7 +116,8 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
     agreement.texts.emplace_back(message.text.data(), static_cast<size_t>(message.bytes));
     if (agreement.intent == Intent::Fail && !over) {
       over = true;
-      throw PeerError(std::ssize(agreement.texts) - 1, ": " + agreement.texts.back());
+      throw PeerError("rank " + std::to_string(agreement.texts.size() - 1) + ": " +
+                      agreement.texts.back());
     }
   }
   return agreement;

@@ -45,7 +45,7 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
 }
 
 void writeTrainingCheckpoint(TrainingContext &context) {
-  std::exception_ptr lost; // of another process: these weights are still those of a whole step
+  std::exception_ptr lost; // another process failed; the weights here are valid
   if (context.isShared()) {
     try {
       context.options.group->agree(Intent::Check);

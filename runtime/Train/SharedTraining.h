@@ -6,7 +6,7 @@
 
 namespace sluice::runtime {
 
-/// The text by which rank 0 tells the others to continue from a checkpoint.
+/// The text with which rank 0 asks the other processes to continue from a checkpoint.
 inline constexpr const char *resumeText = "resume";
 
 /// Throws UserError on all processes if one of them has another instruction set, artifact, spec,

@@ -139,7 +139,7 @@ TrainingEnd TrainingLoop::loop() {
                                               std::to_string(context.state.step));
     context.watch.repeatWarning();
     return TrainingEnd::interrupted;
-  } catch (const PeerError &) { // the weights are those of the last whole step
+  } catch (const PeerError &) { // after a whole step: the weights are valid
     saveTraining(context);
     if (context.state.step > 0) {
       context.say("saved a checkpoint after step " + std::to_string(context.state.step));
@@ -251,7 +251,7 @@ nlohmann::json TrainingLoop::step() {
     }
   };
   try {
-    context.executor.runUpdate(number, fill);
+    context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
   }
@@ -309,7 +309,6 @@ TrainingEnd train(Executor &executor, const TrainingOptions &options,
     return TrainingLoop(executor, options, observer).run();
   }
   ProcessGroup &group = *options.group;
-  executor.shareUpdates(group);
   group.isInterrupted = observer.interrupted;
   TrainingEnd end = TrainingLoop(executor, options, observer).run();
   if (isFirst) {

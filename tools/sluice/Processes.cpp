@@ -38,9 +38,15 @@ int64_t launchedRank() {
   return launcher ? launcher->rank : 0;
 }
 
+bool isLaunchedTogether() {
+  std::optional<Launcher> launcher = findLauncher();
+  return launcher && launcher->isParallel();
+}
+
 void requireOneProcess(const std::string &command) {
   std::optional<Launcher> launcher = findLauncher();
-  if (launcher && launcher->size > 1) {
+  bool isScript = launcher && launcher->variable == "SLURM_NTASKS"; // one process, without srun
+  if (launcher && launcher->size > 1 && !isScript) {
     throw UserError("sluice " + command + ": expected one process, found " +
                     std::to_string(launcher->size) + " (" + launcher->variable +
                     "); only sluice train runs under " + launcher->name +
@@ -94,6 +100,11 @@ std::vector<spec::SpecOverride> divideBatches(const Plan &plan,
   }
   int64_t parts = processes / std::gcd(processes, batches);
   if (parts == 1) {
+    if (settings.empty() && !plan.gradientSumsOffset) {
+      throw UserError(
+          "expected a plan with the place of the sums of gradients, found an artifact of "
+          "an earlier version; compile the spec again");
+    }
     return {};
   }
   std::string found = std::to_string(processes) + " processes for ";

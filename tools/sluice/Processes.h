@@ -22,6 +22,9 @@ void addProcessOptions(CLI::App &command, ProcessOptions &options);
 /// Returns the rank in the launcher's environment; 0 without a launcher.
 int64_t launchedRank();
 
+/// Checks for a launcher that started several processes.
+bool isLaunchedTogether();
+
 /// Throws UserError if a launcher started several processes.
 void requireOneProcess(const std::string &command);
 

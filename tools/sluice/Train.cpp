@@ -16,6 +16,10 @@
 #include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace sluice::cli {
 namespace {
 
@@ -321,6 +325,10 @@ void runProcess(TrainFlags &flags, CLI::App &command) {
     runTrain(flags, command);
   } catch (const LostPeerError &) {
     setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
+    if (!group->isFirst()) {                          // rank 0 saves a checkpoint and ends all
+      constexpr int64_t most = 60;
+      std::this_thread::sleep_for(std::chrono::seconds(std::min(flags.processes.waitLimit, most)));
+    }
     throw;
   } catch (const std::bad_alloc &) {
     failTogether(group.get(), "out of memory");

@@ -64,12 +64,11 @@ public:
   /// Performs update `step` of the weights from full batches. For each batch i it calls `fill(i)`,
   /// which writes the inputs, and may choose the batch's size before, and runs the entry
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the padding
-  /// of all batches must be counted first, `fill` is called one additional time per batch.
-  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
-  /// Lets `runUpdate` compute only every P-th batch, in a group of P processes. Each process calls
-  /// `fill` for all batches. `runUpdate` then throws PeerError, and UpdateBroken before the weights
-  /// change. Throws UserError if the device is no CPU, or if P does not divide the batches.
-  void shareUpdates(ProcessGroup &group);
+  /// of all batches must be counted first, `fill` is called one additional time per batch. In a
+  /// `group` of P processes, each computes every P-th batch, and `fill` fills all; throws PeerError
+  /// and, if a signal ends the update before the weights change, UpdateBroken.
+  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                 ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
@@ -110,7 +109,7 @@ private:
   size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
-  std::unique_ptr<SharedUpdate> shared; ///< null: all batches are computed here
+  std::unique_ptr<SharedUpdate> shared; ///< null without a group
 };
 
 } // namespace sluice::runtime

@@ -31,16 +31,14 @@ public:
   virtual void finish() = 0;
 };
 
-/// Thrown on all processes of a job after one of them failed.
+/// Thrown on all processes of a job after one of them failed. The message names its rank.
 class PeerError : public JobError {
 public:
-  PeerError(int64_t rank, const std::string &text)
-      : JobError("rank " + std::to_string(rank) + text), rank(rank) {}
-
-  const int64_t rank; ///< of the process that failed
+  using JobError::JobError;
 };
 
-/// A process did not answer within the time limit.
+/// Processes did not answer within the time limit. The message names the ranks of all of these:
+/// some may wait for the others.
 class LostPeerError : public PeerError {
 public:
   using PeerError::PeerError;
