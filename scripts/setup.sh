@@ -10,7 +10,7 @@ packages=(
   clang-22 lld-22 llvm-22-dev libmlir-22-dev mlir-22-tools cmake ninja-build python3
   nlohmann-json3-dev libcli11-dev libssl-dev libpng-dev zlib1g-dev libzstd-dev libjemalloc-dev libsentencepiece-dev
 )
-testing=(llvm-22-tools libclang-rt-22-dev z3 libgtest-dev libboost-context-dev neovim)
+testing=(llvm-22-tools libclang-rt-22-dev z3 libgtest-dev libboost-context-dev neovim libopenmpi-dev openmpi-bin)
 for argument; do
   case $argument in
     --program) testing=() ;;

@@ -3,6 +3,7 @@
 
 #include "LossDenominators.h"
 #include "SegmentRoom.h"
+#include "SharedUpdate.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Device/CPU/CpuDevice.h"
 #include "sluice/Runtime/Plan/BatchShapes.h"
@@ -130,7 +131,15 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill) {
+void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                         ProcessGroup *group) {
+  if (group && !shared) {
+    if (!device->sharesMemory()) {
+      throw UserError("expected --device cpu for several processes, found " + describeDevice());
+    }
+    shared = std::make_unique<SharedUpdate>(
+        *this, std::span(device->host(), static_cast<size_t>(plan().memory.arenaBytes)), *group);
+  }
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
@@ -159,13 +168,26 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
       run("gradient");
       break;
     }
-    scoredRows->store(*this, batches);
-    if (hasCounted) {
-      countedRows->store(*this);
+    auto number = [&](int64_t batch) { scalarI64("first_row") = batch * plan().model.batch; };
+    if (!shared || shared->computes(i)) {
+      scoredRows->store(*this, batches);
+      if (hasCounted) {
+        countedRows->store(*this);
+      }
+      number(i);
+      run("gradient");
     }
-    scalarI64("first_row") = i * plan().model.batch;
-    run("gradient");
-    run("accumulate");
+    if (!shared) {
+      run("accumulate");
+    } else if (shared->endsRound(i)) {
+      shared->sum(i, [&](int64_t batch) {
+        number(batch);
+        run("accumulate");
+      });
+    }
+  }
+  if (shared) {
+    shared->gather();
   }
   run("update");
 }

@@ -332,11 +332,14 @@ protected:
   }
 
   void readGradients(const StrictJson &json) {
-    json.keys({"offset", "bytes", "buckets"});
+    json.keys({"offset", "bytes", "buckets"}, {"sums"});
     plan.gradientsBytes = json.at("bytes").integer(0, mostArenaBytes);
     plan.gradientsOffset = range(json.at("offset"), plan.gradientsBytes);
     for (const StrictJson &bucket : json.at("buckets").array()) {
       plan.buckets.push_back(bucket.integer(0, plan.gradientsBytes));
+    }
+    if (json.has("sums")) {
+      plan.gradientSumsOffset = range(json.at("sums"), plan.gradientsBytes);
     }
   }
 

@@ -2,11 +2,13 @@
 #include "SaveTraining.h"
 
 #include "Interruption.h"
+#include "SharedTraining.h"
 #include "TrainingFacts.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 
 namespace sluice::runtime {
 
@@ -47,12 +49,24 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
 }
 
 void writeTrainingCheckpoint(TrainingContext &context) {
+  std::exception_ptr lost; // another process failed; the weights here are valid
+  if (context.isShared()) {
+    try {
+      context.options.group->agree(Intent::Check);
+      compareWeights(context);
+    } catch (const PeerError &) {
+      lost = std::current_exception();
+    }
+  }
   try {
     saveCheckpoint(context.options.run, context.executor, context.state,
                    std::max<int64_t>(context.options.keep, 2));
     context.unproven = true;
   } catch (const NotFiniteError &error) {
     context.stopNotFinite("after step " + std::to_string(context.state.step) + ": " + error.what());
+  }
+  if (lost) {
+    std::rethrow_exception(lost);
   }
 }
 

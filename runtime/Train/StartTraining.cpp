@@ -35,7 +35,7 @@ static void writeRecord(const TrainingContext &context) {
     replaceFile(context.options.run / runTokenizer, encoder->toFile());
   }
   writeRunRecord(context.options.run, context.record);
-  replaceFile(context.options.run / "spec.json", asBytes(context.plan.model.spec));
+  replaceFile(context.options.run / "spec.json", asBytes(context.spec()));
 }
 
 /// Adds settings of this call to the record.
@@ -92,6 +92,9 @@ void beginTraining(TrainingContext &context) {
   context.executor.scalarI64("seed") = context.state.seed;
   context.executor.run("initialize");
   takeWeights(context);
+  if (!context.isFirst()) {
+    return;
+  }
   context.record.specHash = context.options.artifactSpecHash.empty()
                                 ? context.state.specHash
                                 : context.options.artifactSpecHash;
@@ -199,9 +202,6 @@ static void goBack(const TrainingContext &context) {
 }
 
 void resumeTraining(TrainingContext &context) {
-  if (adoptNewestCheckpoint(context.options.run)) {
-    context.say("the file \"latest\" is missing: the run continues from its newest checkpoint");
-  }
   // Checks the spec before the tensors, so that another spec is not reported as damage.
   TrainingState saved = readTrainingState(context.options.run, context.options.from);
   context.record = context.told.value_or(RunRecord());
@@ -219,6 +219,10 @@ void resumeTraining(TrainingContext &context) {
   context.state.dataHash = hadData ? context.state.dataHash : now.dataHash;
   context.executor.scalarI64("seed") = context.state.seed;
   findUnfinished(context);
+  context.meet(); // the other processes have read the run's files
+  if (!context.isFirst()) {
+    return;
+  }
   bool isDone = context.state.step >= context.goal && !context.unfinished;
   if (!isDone) {
     context.describeRecord();

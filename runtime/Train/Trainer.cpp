@@ -5,6 +5,7 @@
 #include "MeasureTraining.h"
 #include "RunFolder.h"
 #include "SaveTraining.h"
+#include "SharedTraining.h"
 #include "StartTraining.h"
 #include "TrainingFacts.h"
 #include "sluice/Runtime/Train/Metrics.h"
@@ -31,6 +32,8 @@ public:
 
 private:
   TrainingEnd loop();
+  /// Runs steps with the other processes, as rank 0 decides.
+  TrainingEnd follow();
   /// Runs a step, and then its evaluation, sample, metrics and checkpoint.
   void advance();
   /// Runs a step. If its data has changed, saves a checkpoint of the previous steps.
@@ -52,7 +55,7 @@ private:
 } // namespace
 
 TrainingEnd TrainingLoop::run() {
-  if (!checkRunFolder(context.options.run, context.options.resume, context.plan.model.spec) &&
+  if (!checkRunFolder(context.options.run, context.options.resume, context.spec()) &&
       context.options.from) {
     throw UserError(context.options.run.string() + ": expected a run with the checkpoint of step " +
                     std::to_string(*context.options.from) +
@@ -61,13 +64,24 @@ TrainingEnd TrainingLoop::run() {
   if (context.observer.begins) {
     context.observer.begins();
   }
+  if (context.options.group) {
+    compareProcesses(context);
+    if (!context.isFirst()) {
+      return follow();
+    }
+  }
   bool isNew = !isThere(context.options.run);
   makeFolder(context.options.run);
   RunLock lock(context.options.run);
   // Checked again: another process may have trained this run before this process took the lock.
-  bool goesOn =
-      checkRunFolder(context.options.run, context.options.resume, context.plan.model.spec);
+  bool goesOn = checkRunFolder(context.options.run, context.options.resume, context.spec());
   removeUnfinishedSaves(context.options.run);
+  if (goesOn && adoptNewestCheckpoint(context.options.run)) {
+    context.say("the file \"latest\" is missing: the run continues from its newest checkpoint");
+  }
+  if (context.options.group) {
+    context.options.group->agree(Intent::Continue, goesOn ? resumeText : "");
+  }
   if (goesOn) {
     resumeTraining(context);
     return loop();
@@ -86,12 +100,36 @@ TrainingEnd TrainingLoop::run() {
   return end;
 }
 
+TrainingEnd TrainingLoop::follow() {
+  ProcessGroup &group = *context.options.group;
+  bool goesOn = group.agree().texts.front() == resumeText;
+  goesOn ? resumeTraining(context) : beginTraining(context);
+  for (;;) {
+    switch (group.agree().intent) {
+    case Intent::Check:
+      compareWeights(context);
+      break;
+    case Intent::Finish:
+      return TrainingEnd::finished;
+    case Intent::Interrupt:
+      return TrainingEnd::interrupted;
+    default:
+      try {
+        step();
+      } catch (const Interrupted &) {
+        break; // rank 0 saves and ends the job
+      }
+    }
+  }
+}
+
 TrainingEnd TrainingLoop::loop() {
   try {
     finishEvaluation(context);
     lastLog = std::chrono::steady_clock::now();
     while (context.state.step < context.goal && !isOutOfPatience()) {
       context.endIfInterrupted();
+      context.meet();
       advance();
     }
   } catch (const Interrupted &) {
@@ -101,6 +139,12 @@ TrainingEnd TrainingLoop::loop() {
                                               std::to_string(context.state.step));
     context.watch.repeatWarning();
     return TrainingEnd::interrupted;
+  } catch (const PeerError &) { // after a whole step: the weights are valid
+    saveTraining(context);
+    if (context.state.step > 0) {
+      context.say("saved a checkpoint after step " + std::to_string(context.state.step));
+    }
+    throw;
   }
   pruneCheckpoints(context.options.run, context.options.keep);
   sayBest();
@@ -172,7 +216,10 @@ void TrainingLoop::advance() {
 nlohmann::json TrainingLoop::tryStep() {
   try {
     return step();
-  } catch (const DataError &) {
+  } catch (const DataError &error) {
+    if (context.options.group) {
+      context.options.group->fail(error.what());
+    }
     saveTraining(context);
     if (context.state.step > 0) {
       context.say("saved a checkpoint after step " + std::to_string(context.state.step));
@@ -189,9 +236,11 @@ nlohmann::json TrainingLoop::step() {
   DataPosition next = context.state.position;
   RowCounts rows;
   int64_t tokens = 0;
-  context.executor.runUpdate(number, [&](int64_t batch) {
+  auto fill = [&](int64_t batch) {
     if (batch > 0) {
-      context.endIfInterrupted();
+      if (!context.options.group) { // processes end a step together
+        context.endIfInterrupted();
+      }
       context.showPart("of the batches",
                        static_cast<double>(batch) / static_cast<double>(context.plan.accumulate),
                        /*isStep=*/true);
@@ -202,7 +251,12 @@ nlohmann::json TrainingLoop::step() {
       rows.add(context.plan, context.executor.inputs(), context.executor.scalarI64("rows"));
       tokens += filled.tokens;
     }
-  });
+  };
+  try {
+    context.executor.runUpdate(number, fill, context.options.group);
+  } catch (const UpdateBroken &) {
+    throw Interrupted();
+  }
   double objective = context.executor.scalarF32("loss"),
          norm = context.executor.scalarF32("grad_norm");
   if (context.executor.scalarI32("finite") != 1) {
@@ -249,10 +303,21 @@ void TrainingLoop::measureSpeed(Json &metrics) {
 TrainingEnd train(Executor &executor, const TrainingOptions &options,
                   const TrainingObserver &observer) {
   checkOptions(options);
-  if (options.resume) {
+  bool isFirst = !options.group || options.group->isFirst();
+  if (options.resume && isFirst) {
     completeRollBack(options.run, observer.message);
   }
-  return TrainingLoop(executor, options, observer).run();
+  if (!options.group) {
+    return TrainingLoop(executor, options, observer).run();
+  }
+  ProcessGroup &group = *options.group;
+  group.isInterrupted = observer.interrupted;
+  TrainingEnd end = TrainingLoop(executor, options, observer).run();
+  if (isFirst) {
+    group.agree(end == TrainingEnd::finished ? Intent::Finish : Intent::Interrupt);
+  }
+  group.end();
+  return end;
 }
 
 } // namespace sluice::runtime

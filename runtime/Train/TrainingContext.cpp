@@ -54,7 +54,7 @@ TrainingContext::TrainingContext(Executor &executor, const TrainingOptions &opti
   state.seed = seed();
   state.dataHash = data ? data->hash() : "";
   state.batchTokens = plan.batchTokens;
-  state.specHash = sha256Hex(plan.model.spec);
+  state.specHash = sha256Hex(spec());
   if (const auto &encoder = options.data.reading.encoder) {
     state.tokenizer = encoder->hash();
   }

@@ -26,6 +26,18 @@ struct TrainingContext {
     DataPosition next;  // position of the next batch
     int64_t tokens = 0; // predicted tokens; of a batch of texts, with padding
   };
+  /// Checks for the process that writes the run's files.
+  bool isFirst() const { return !options.group || options.group->isFirst(); }
+  /// Checks for several processes that still wait for one another.
+  bool isShared() const { return options.group && !options.group->isOver(); }
+  /// Waits until all processes are here.
+  void meet() const {
+    if (options.group) {
+      options.group->agree();
+    }
+  }
+  /// Returns the run's spec.
+  const std::string &spec() const { return options.spec.empty() ? plan.model.spec : options.spec; }
   /// Writes the batch at a position to the inputs.
   FilledBatch fillBatch(DataPosition position) const;
 

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CommandLine.h"
 
+#include "Processes.h"
 #include "sluice/Support/EditDistance.h"
 #include "sluice/Support/Text.h"
 
@@ -218,6 +219,10 @@ void checkValues(CLI::App &command) {
 CLI::Validator drawnSeed(const std::string &flag) {
   return {[flag](std::string &text) {
             if (CLI::detail::to_lower(text) == "random") {
+              if (isLaunchedTogether()) {
+                return std::string("expected a number, as each process would draw another seed, "
+                                   "found random; give a number");
+              }
               text = std::to_string(std::random_device()());
               std::cerr << "sluice: " << flag << " random: " << flag << " " << text
                         << " repeats this" << std::endl;

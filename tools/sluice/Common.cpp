@@ -2,6 +2,7 @@
 #include "Common.h"
 
 #include "CommandLine.h"
+#include "Failures.h"
 #include "sluice/Runtime/Data/TokenIds.h"
 #include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
@@ -165,20 +166,17 @@ std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &lo
 void warnOfLeak(const Artifact &artifact) {
   const std::string &verdict = artifact.plan().verdict;
   if (verdict != "proved") {
-    std::cerr << "sluice: warning: " << showPath(artifact.path())
-              << (verdict == "not-proved"
+    printMessage("warning: " + showPath(artifact.path()) +
+                 (verdict == "not-proved"
                       ? " was compiled with --allow-leak and is not proved causal: whether its "
                         "predictions read what they predict is not known, so losses may come out "
                         "too low"
                       : " was compiled with --allow-leak: its predictions may read what they "
-                        "predict, so losses come out too low and mean nothing for generated text")
-              << std::endl;
+                        "predict, so losses come out too low and mean nothing for generated text"));
   }
 }
 
-void printNotice(const std::string &text) {
-  std::cerr << "sluice: " << showMessage(text) << std::endl;
-}
+void printNotice(const std::string &text) { printMessage(text); }
 
 void addForce(CLI::App &command, bool &force) {
   command.add_flag("--force", force,

@@ -19,6 +19,8 @@ namespace sluice::cli {
 namespace {
 
 std::string lastWords;
+std::string messageRank; ///< "rank 2: " of several processes
+bool isMessageMuted = false;
 
 constexpr const char *defect = "; this is a defect of sluice, please report it";
 
@@ -86,8 +88,21 @@ void explainFault(int signal) {
 constexpr const char *threadsRemedy =
     "; raise the limits on processes and files (ulimit -u, ulimit -n) or free memory";
 
+void setMessageRank(int64_t rank, bool isMuted) {
+  messageRank = rank > 0 ? "rank " + std::to_string(rank) + ": " : "";
+  isMessageMuted = isMuted;
+}
+
+void printMessage(const std::string &message) {
+  if (!isMessageMuted) {
+    std::cerr << "sluice: " << messageRank << showMessage(message) << std::endl;
+  }
+}
+
 void printError(std::string_view message) {
-  std::cerr << "sluice: error: " << showMessage(message) << std::endl;
+  if (!isMessageMuted) {
+    std::cerr << "sluice: error: " << messageRank << showMessage(message) << std::endl;
+  }
 }
 
 int explainException() {

@@ -2,6 +2,7 @@
 // Exit paths of the program on failure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,12 @@ namespace sluice::cli {
 /// Prints "sluice: error: MESSAGE" on stderr, and escapes characters that a terminal could
 /// interpret as commands.
 void printError(std::string_view message);
+
+/// Sets the rank of this process among several, which messages then name, and whether they are not
+/// printed.
+void setMessageRank(int64_t rank, bool isMuted);
+/// Prints "sluice: MESSAGE" on stderr likewise.
+void printMessage(const std::string &message);
 
 /// Prints the message of the current exception on stderr and returns the exit status: 1 if the job
 /// or the machine failed, 2 for bad input, 3 for a defect.

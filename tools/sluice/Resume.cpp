@@ -18,9 +18,9 @@ namespace {
 
 /// Flags of one call, or whose values are elsewhere in the run's record and its checkpoints.
 constexpr std::array callFlags = {
-    "--help", "--resume",       "--out",     "--steps",    "--epochs",         "--seed",
-    "--set",  "--match",        "--weights", "--from",     "--weights-prefix", "--ignore",
-    "--step", "--kernel-cache", "--force",   "--tokenizer"};
+    "--help", "--resume",       "--out",     "--steps",     "--epochs",         "--seed",
+    "--set",  "--match",        "--weights", "--from",      "--weights-prefix", "--ignore",
+    "--step", "--kernel-cache", "--force",   "--tokenizer", "--wait-limit",     "--log-ranks"};
 constexpr std::array heldOutFlags = {"--eval-data", "--eval-input", "--eval-labels"};
 constexpr std::array namedFlags = {"--input", "--labels", "--eval-input", "--eval-labels"};
 

@@ -3,6 +3,8 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "Failures.h"
+#include "Processes.h"
 #include "Recompile.h"
 #include "Resume.h"
 #include "Signals.h"
@@ -13,6 +15,10 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 #include "sluice/Support/Text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
 
 namespace sluice::cli {
 namespace {
@@ -28,6 +34,7 @@ struct TrainFlags {
   std::string images, tokenizer;
   bool raw = false;
   DeviceOptions device;
+  ProcessOptions processes;
   TrainingOptions options;
   std::string weights;
   int64_t steps = 0, seed = -1;
@@ -142,14 +149,28 @@ std::unique_ptr<Executor> openForTraining(TrainFlags &flags) {
   }
   written.insert(written.end(), own.begin(), own.end());
   std::vector<spec::SpecOverride> settings = parseTrainingSettings(written);
-  if (settings.empty()) {
+  if (!settings.empty()) {
+    checkSettings(plan, settings);
+  }
+  std::vector<spec::SpecOverride> division;
+  if (const ProcessGroup *group = flags.options.group) {
+    division = divideBatches(plan, settings, group->size());
+  }
+  if (settings.empty() && division.empty()) {
     return openExecutor(artifact, flags.device);
   }
-  checkSettings(plan, settings);
-  printNotice("compiling the artifact's spec again, with " + listSettings(written));
-  flags.options.artifactSpecHash = hash;
+  if (!settings.empty()) {
+    printNotice("compiling the artifact's spec again, with " + listSettings(written));
+    flags.options.artifactSpecHash = hash;
+  }
   driver::CompileRequest request;
   request.settings = settings;
+  if (!division.empty()) { // in memory alone: the run has the spec without it
+    printNotice("compiling the artifact's spec again, for batches of " + division.front().value +
+                (division.front().value == "1" ? " row" : " rows"));
+    flags.options.spec = spec::withSettings(plan.model.spec, plan.model.name + ".json", settings);
+    request.settings.insert(request.settings.end(), division.begin(), division.end());
+  }
   if (plan.memory.budget) { // checked with the artifact's rows of generation
     request.memoryBudget = plan.memory.budget->bytes;
     request.generationRows = std::max<int64_t>(1, plan.generationRows());
@@ -178,9 +199,36 @@ std::optional<ScheduleEnd> findScheduleEnd(const Plan &plan) {
 void fillResumed(TrainFlags &flags, CLI::App &command) {
   ResumeCall call{flags.artifact, flags.out, flags.resumed};
   settleResumedRun(call);
-  completeRollBack(flags.out, printNotice); // before its record is parsed
+  if (ProcessGroup *group = flags.options.group) {
+    if (group->isFirst()) {
+      completeRollBack(flags.out, printNotice);
+    }
+    group->agree();
+  } else {
+    completeRollBack(flags.out, printNotice); // before its record is parsed
+  }
   if (std::string words = fillFromRecord(command, call); !words.empty()) {
     printNotice("resuming with the run's" + words);
+  }
+}
+
+/// Checks flags that have a meaning for one process alone.
+void checkShared(const TrainFlags &flags) {
+  if (flags.device.device != "cpu") {
+    refuse("--device cpu for several processes",
+           "--device " + flags.device.device + "; start sluice without a launcher");
+  }
+  for (const auto &[flag, files] :
+       {std::pair("--data", &flags.data), std::pair("--eval-data", &flags.heldOut),
+        std::pair("--input", &flags.inputs), std::pair("--eval-input", &flags.heldOutInputs)}) {
+    refuseStreams(flag, *files);
+  }
+}
+
+/// Reports a failure to the other processes, if any. Rank 0 prints it.
+void failTogether(ProcessGroup *group, const std::string &message) {
+  if (group) {
+    group->fail(message);
   }
 }
 
@@ -190,6 +238,13 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
     fillResumed(flags, command);
   }
   checkFlags(flags);
+  ProcessGroup *group = flags.options.group;
+  bool isFirst = !group || group->isFirst();
+  if (group) {
+    checkShared(flags);
+    shareThreads(flags.device);
+    flags.options.version = SLUICE_VERSION;
+  }
   checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // not part of another run
   flags.options.run = flags.out;
   flags.options.weights = flags.weights;
@@ -213,19 +268,27 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   std::unique_ptr<Executor> executor = openForTraining(flags);
   flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   noteEscapes("--sample-prompt", flags.options.samplePrompt);
-  flags.options.command = describeCommand(command, flags.artifact,
-                                          {{"--data", flags.data},
-                                           {"--input", flags.inputs},
-                                           {"--labels", flags.labels},
-                                           {"--eval-data", flags.heldOut},
-                                           {"--eval-input", flags.heldOutInputs},
-                                           {"--eval-labels", flags.heldOutLabels}},
-                                          flags.out);
+  if (isFirst) {
+    flags.options.command = describeCommand(command, flags.artifact,
+                                            {{"--data", flags.data},
+                                             {"--input", flags.inputs},
+                                             {"--labels", flags.labels},
+                                             {"--eval-data", flags.heldOut},
+                                             {"--eval-input", flags.heldOutInputs},
+                                             {"--eval-labels", flags.heldOutLabels}},
+                                            flags.out);
+  }
+  if (group) {
+    printNotice("one of " + std::to_string(group->size()) + " processes, with " +
+                executor->describeDevice());
+  }
   Progress progress;
   TrainProgress lines(progress, executor->plan());
   std::optional<SignalShield> shield;
   TrainingObserver observer;
-  observer.message = [&](const std::string &text) { progress.plainLine(text); };
+  observer.message = [&](const std::string &text) {
+    isFirst ? progress.plainLine(text) : printNotice(text);
+  };
   observer.begins = catchSignals;
   observer.interrupted = [] { return caughtSignal() != 0; };
   observer.saving = [&](bool begins) {
@@ -235,18 +298,45 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
       shield.reset();
     }
   };
-  observer.part = [&](int64_t step, int64_t steps, const std::string &what, double share,
-                      bool isStep) { lines.showPart(step, steps, what, share, isStep); };
-  observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
-    lines.showStep(metrics, steps);
-  };
+  if (isFirst) {
+    observer.part = [&](int64_t step, int64_t steps, const std::string &what, double share,
+                        bool isStep) { lines.showPart(step, steps, what, share, isStep); };
+    observer.step = [&](const nlohmann::json &metrics, int64_t steps) {
+      lines.showStep(metrics, steps);
+    };
+  }
   if (train(*executor, flags.options, observer) == TrainingEnd::interrupted) {
-    if (isFolder(flags.out) && newestCheckpoint(flags.out) >= 0) {
+    if (isFirst && isFolder(flags.out) && newestCheckpoint(flags.out) >= 0) {
       progress.plainLine("continue with: " + describeResume(flags.out));
     }
-    throw ExitStatus{128 + caughtSignal()};
+    constexpr int interrupted = 130; // the signal came to another process
+    throw ExitStatus{caughtSignal() == 0 ? interrupted : 128 + caughtSignal()};
   }
-  progress.plainLine("the run is in " + flags.out);
+  if (isFirst) {
+    progress.plainLine("the run is in " + flags.out);
+  }
+}
+
+/// Trains alone, or with the other processes of a launcher.
+void runProcess(TrainFlags &flags, CLI::App &command) {
+  std::unique_ptr<ProcessGroup> group = joinProcesses(flags.processes);
+  flags.options.group = group.get();
+  try {
+    runTrain(flags, command);
+  } catch (const LostPeerError &) {
+    setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
+    if (!group->isFirst()) {                          // rank 0 saves a checkpoint and ends all
+      constexpr int64_t most = 60;
+      std::this_thread::sleep_for(std::chrono::seconds(std::min(flags.processes.waitLimit, most)));
+    }
+    throw;
+  } catch (const std::bad_alloc &) {
+    failTogether(group.get(), "out of memory");
+    throw;
+  } catch (const std::exception &error) {
+    failTogether(group.get(), error.what());
+    throw;
+  }
 }
 
 } // namespace
@@ -383,12 +473,13 @@ void registerTrain(CLI::App &program) {
                    "Seed of initialization, data order and dropout; -1 takes the spec's; random "
                    "draws one, which is printed and kept by the run")
       ->transform(drawnSeed("--seed"));
+  addProcessOptions(*command, flags->processes);
   addDeviceOptions(*command, flags->device);
   command->callback([flags, steps, command] {
     if (steps->count() > 0) {
       flags->options.steps = flags->steps;
     }
-    runTrain(*flags, *command);
+    runProcess(*flags, *command);
   });
 }
 

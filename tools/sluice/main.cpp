@@ -5,6 +5,7 @@
 #include "CommandLine.h"
 #include "Commands.h"
 #include "Failures.h"
+#include "Processes.h"
 #include "sluice/Support/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -59,6 +60,9 @@ void registerCommands(CLI::App &program) {
   cli::registerTokenizer(program);
   for (CLI::App *command : program.get_subcommands(nullptr)) {
     cli::checkValues(*command);
+    if (std::string name = command->get_name(); name != "train") {
+      command->preparse_callback([name](size_t) { cli::requireOneProcess(name); });
+    }
   }
 }
 
@@ -86,6 +90,8 @@ int run(CLI::App &program, int argc, char **argv) {
 int main(int argc, char **argv) {
   occupyStandardStreams();
   cli::installFailureHandlers();
+  int64_t rank = cli::launchedRank();
+  cli::setMessageRank(rank, /*isMuted=*/rank > 0); // all processes have the same command line
   CLI::App program("Compiles, trains and runs multi-scale autoregressive transformers.", "sluice");
   program.option_defaults()->always_capture_default();
   program.require_subcommand(1);

@@ -80,3 +80,13 @@ json::Object sluice::memoryToJson(const MemoryPlan &memory) {
   }
   return object;
 }
+
+json::Object sluice::gradientsToJson(const MemoryPlan &memory) {
+  const MemoryPlace &gradients = memory.places.at("flat:gradients");
+  json::Object object{
+      {"offset", gradients.offset}, {"bytes", gradients.bytes}, {"buckets", json::Array{0}}};
+  if (auto sums = memory.places.find("flat:gradient_sums"); sums != memory.places.end()) {
+    object["sums"] = sums->second.offset;
+  }
+  return object;
+}

@@ -9,4 +9,7 @@ namespace sluice {
 /// Returns the plan's "memory" (docs/plan-and-artifact.md).
 llvm::json::Object memoryToJson(const MemoryPlan &memory);
 
+/// Returns the places of the gradients and, if an update has several batches, of their sums.
+llvm::json::Object gradientsToJson(const MemoryPlan &memory);
+
 } // namespace sluice

@@ -492,7 +492,6 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
   for (const cuda::Target *target : targets.gpus) {
     targetNames.push_back(target->chip.str());
   }
-  const MemoryPlace &gradients = memory.places.at("flat:gradients");
   json::Object given = givenToJson(module, memory);
   json::Object plan{{"format", "sluice-plan"},
                     {"version", 4},
@@ -509,9 +508,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
                     {"inputs", placesToJson(memory, "input:")},
                     {"outputs", placesToJson(memory, "output:")},
                     {"tensors", tensorsToJson(module, memory)},
-                    {"gradients", json::Object{{"offset", gradients.offset},
-                                               {"bytes", gradients.bytes},
-                                               {"buckets", json::Array{0}}}},
+                    {"gradients", gradientsToJson(memory)},
                     {"kernels", std::move(kernelList)},
                     {"entries", std::move(entries)},
                     {"buffers", buffersToJson(memory)}};

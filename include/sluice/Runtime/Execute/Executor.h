@@ -15,7 +15,9 @@
 
 namespace sluice::runtime {
 
+class ProcessGroup;
 class ScoredRows;
+class SharedUpdate;
 class WeightSums;
 class CountedRows;
 
@@ -63,8 +65,11 @@ public:
   /// Performs update `step` of the weights from full batches. For each batch i it calls `fill(i)`,
   /// which writes the inputs, and may choose the batch's size before, and runs the entry
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
-  /// rows of all batches must be counted first, `fill` is called one additional time per batch.
-  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill);
+  /// rows of all batches must be counted first, `fill` is called one additional time per batch. In a
+  /// `group` of P processes, each computes every P-th batch, and `fill` fills all; throws PeerError
+  /// and, if a signal ends the update before the weights change, UpdateBroken.
+  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                 ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
@@ -106,6 +111,7 @@ private:
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
   std::unique_ptr<CountedRows> countedRows;
+  std::unique_ptr<SharedUpdate> shared; ///< null without a group
 };
 
 } // namespace sluice::runtime

@@ -325,6 +325,9 @@ struct Plan {
   std::map<std::string, GivenInput> given;
   std::vector<Tensor> tensors;
   int64_t gradientsOffset = 0, gradientsBytes = 0;
+  /// Sums of the gradients of an update's batches, of the same size; absent for an update of one
+  /// batch and in artifacts of earlier versions.
+  std::optional<int64_t> gradientSumsOffset;
   std::vector<int64_t> buckets;
   std::vector<PlanKernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;

@@ -4,6 +4,7 @@
 
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Runtime/Execute/HeldOut.h"
+#include "sluice/Runtime/Processes/ProcessGroup.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/RunRecord.h"
 
@@ -28,6 +29,12 @@ struct OpenedData;
 
 struct TrainingOptions {
   Path run;
+  /// The processes that train together. Rank 0 alone evaluates and writes the run's files; the
+  /// others read them. Null: one process.
+  ProcessGroup *group = nullptr;
+  std::string version; ///< of the program; processes of a group need the same
+  /// The run's spec, if the executor's has smaller batches; empty: the executor's.
+  std::string spec;
   SourceFiles data, heldOut; // `data` may be empty for 0 steps
   /// Total number of steps, counted from the start of the run; 0: only the initial weights are
   /// saved. Empty: the number that the run was given before, or else the number in the spec.

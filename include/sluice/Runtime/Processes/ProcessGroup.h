@@ -1,0 +1,118 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The processes of one job, which agree on their next action before they exchange data.
+#pragma once
+
+#include "sluice/Support/Error.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// Point-to-point messages between the processes of a job. Messages between two processes arrive in
+/// order.
+class Messenger {
+public:
+  virtual ~Messenger() = default;
+
+  virtual int64_t rank() const = 0;
+  virtual int64_t size() const = 0;
+  /// Begin a transfer; the memory must stay valid until `test` returns true for the result.
+  virtual void *send(std::span<const uint8_t> bytes, int64_t to) = 0;
+  virtual void *receive(std::span<uint8_t> bytes, int64_t from) = 0;
+  /// Returns whether a transfer is complete; the request is then released.
+  virtual bool test(void *request) = 0;
+  /// Ends the communication of all processes, which all call it.
+  virtual void finish() = 0;
+};
+
+/// Thrown on all processes of a job after one of them failed. The message names its rank.
+class PeerError : public JobError {
+public:
+  using JobError::JobError;
+};
+
+/// Processes did not answer within the time limit. The message names the ranks of all of these:
+/// some may wait for the others.
+class LostPeerError : public PeerError {
+public:
+  using PeerError::PeerError;
+};
+
+/// Thrown on all processes if a signal ends an update before the weights change.
+struct UpdateBroken {};
+
+/// The next action of a process, in ascending priority.
+enum class Intent : int64_t {
+  Continue,  ///< the next step, or the next exchange of a step
+  Check,     ///< compare the weights
+  Break,     ///< end this step without an update
+  Finish,    ///< end the job
+  Interrupt, ///< end the job after a signal
+  Fail       ///< end the job after an error
+};
+
+/// A group of processes with the ranks 0 to size - 1. All of them call `agree` in the same order,
+/// and `exchange` only after they agreed to continue. So no failure of one process leaves the
+/// others waiting. Not thread-safe.
+class ProcessGroup {
+public:
+  /// Each wait for other processes ends after `limit`.
+  ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup &) = delete;
+  ProcessGroup &operator=(const ProcessGroup &) = delete;
+
+  int64_t rank() const { return messenger->rank(); }
+  int64_t size() const { return messenger->size(); }
+  bool isFirst() const { return rank() == 0; }
+
+  /// Set by the job: returns whether this process received a signal.
+  std::function<bool()> isInterrupted;
+
+  struct Agreement {
+    Intent intent;                  ///< of the highest priority
+    std::vector<std::string> texts; ///< by rank, each at most `mostText` bytes
+  };
+  static constexpr size_t mostText = 1000;
+
+  /// Exchanges intents and texts. Throws PeerError if a process failed, and LostPeerError.
+  Agreement agree(Intent intent = Intent::Continue, const std::string &text = "");
+  /// Reports this process's failure to the others, at the place of their next `agree`. Does nothing
+  /// if the group is over.
+  void fail(const std::string &message) noexcept;
+  /// Ends the group after all processes agreed to end the job.
+  void end();
+  /// Returns true after `end`, after a failure, and after a process was lost.
+  bool isOver() const { return over; }
+
+  struct Outgoing {
+    int64_t to;
+    std::span<const uint8_t> bytes;
+  };
+  struct Incoming {
+    int64_t from;
+    std::span<uint8_t> bytes;
+  };
+  /// Sends and receives until all is complete. Throws LostPeerError.
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received);
+
+private:
+  struct Transfer {
+    void *request;
+    int64_t peer;
+  };
+  void wait(std::vector<Transfer> transfers);
+  Agreement exchangeIntents(Intent intent, const std::string &text);
+
+  std::unique_ptr<Messenger> messenger;
+  std::chrono::seconds limit;
+  bool over = false, lost = false;
+};
+
+} // namespace sluice::runtime

@@ -1,0 +1,194 @@
+#!/usr/bin/env bash
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Training by 2, 3 and 4 processes under mpirun: the bits of one process, resuming with other numbers of processes, rejected input,
+# and processes that are killed, stopped, interrupted, or run out of disk.
+# shellcheck disable=SC2317 # succeeds and exits call these functions
+set -euo pipefail
+. "$(dirname "$0")/support/checks.bash"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # otherwise Open MPI rejects root
+
+write_text "$work/text" 6000 1
+python3 - "$work" << 'PYTHON'
+import random, sys
+draw = random.Random(5)
+lines = ["".join(draw.choice("abcdef") for _ in range(draw.choice((1, 11)))) for _ in range(40)]
+open(sys.argv[1] + "/lines", "w").write("\n".join(lines) + "\n")
+open(sys.argv[1] + "/source", "w").write("\n".join(line[:5] for line in lines) + "\n")
+PYTHON
+
+# write_spec NAME BATCH ACCUMULATE CONTEXT KEYS STAGES
+write_spec() {
+  cat > "$work/$1.json" << SPEC
+{ "sluice": 1, "vocabulary": 256, "context": $4, "batch": $2, "width": 16, "seed": 3,
+  "defaults": { "heads": 2, "feed_forward": 20, "dropout": 0.2, "attention_dropout": 0.2 }, $5
+  "stages": [ $6 ],
+  "training": { "accumulate": $3, "learning_rate": 0.01, "clip": 0.5,
+                "schedule": { "kind": "constant", "warmup": 0, "steps": 4 } } }
+SPEC
+  succeeds "compile $1" "$sluice" compile "$work/$1.json" -o "$work/$1.sla"
+}
+train() { "$sluice" train "$work/$1.sla" --data "$work/text" --threads 1 --log-every 1 --out "$work/$2" "${@:3}"; }
+together() { mpirun --oversubscribe -n "$1" "$sluice" train "${@:2}" --threads 1 --log-every 1; }
+join() { together "$1" "$work/$2.sla" --data "$work/text" --out "$work/$3" "${@:4}"; }
+# same NAME RUN OTHER STEP: two runs have the same checkpoint and the same metrics.
+same() {
+  local name=$1 run=$work/$2/checkpoints/$4 other=$work/$3/checkpoints/$4 file
+  for file in weights.safetensors optimizer.safetensors; do
+    cmp "$run/$file" "$other/$file" > "$work/out" 2>&1 || { fail "$name" "$(cat "$work/out")"; return; }
+  done
+  holds "$name" '[dict(m, tokens_per_s=0) for m in f[0]] == [dict(m, tokens_per_s=0) for m in f[1]]' \
+    "$work/$2/metrics.jsonl" "$work/$3/metrics.jsonl"
+}
+
+# Dropout, drawn bits and ragged segments; 12 batches of a row. The checkpoints of 2, 3 and 4 processes are equal in every byte.
+write_spec words 1 12 20 '' '{ "op": "embedding", "dropout": 0.2 }, { "op": "layer", "to": "x" },
+  { "op": "boundaries", "name": "words", "predictor": 8, "prior": 0.3 }, { "op": "shorten", "segments": "words" },
+  { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" }, { "op": "upsample", "segments": "words", "by": 0 },
+  { "op": "add", "with": "x" }, { "op": "head" }'
+succeeds "one process" train words one --steps 4
+for count in 2 3 4; do
+  succeeds "$count processes" join "$count" words "words-$count" --steps 4
+  same "the bits of $count processes are those of one" one "words-$count" 4
+  succeeds "and so is the state" cmp "$work/one/checkpoints/4/state.json" "$work/words-$count/checkpoints/4/state.json"
+done
+
+# Padded lines of an input; a factor that each step draws, and tied weights.
+write_spec lines 4 3 12 '"inputs": { "source": { "context": 6 } },' '{ "op": "embedding", "to": "text" },
+  { "op": "embedding", "input": "source" }, { "op": "layer", "mask": "bidirectional" }, { "op": "norm", "to": "memory" },
+  { "op": "layer", "from": "text" }, { "op": "layer", "over": "memory" }, { "op": "head" }'
+lines=("$work/lines.sla" --data "$work/lines" --input "source=$work/source" --steps 3 --log-every 1 --threads 1)
+succeeds "one process of lines" "$sluice" train "${lines[@]}" --out "$work/lines-one"
+succeeds "3 processes of lines" mpirun --oversubscribe -n 3 "$sluice" train "${lines[@]}" --out "$work/lines-3"
+same "the bits of lines" lines-one lines-3 3
+write_spec drawn 6 2 21 '' '{ "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1 1@{2,3} 1@1" }, { "op": "head", "tied": true }'
+succeeds "one process of drawn" train drawn drawn-one --steps 3
+succeeds "2 processes of drawn" join 2 drawn drawn-2 --steps 3
+same "the bits of drawn" drawn-one drawn-2 3
+
+# One batch of 12 rows is divided: the bits of one process with three batches of 4, and the spec of the undivided batch.
+stages='{ "op": "embedding" }, { "op": "layer" }, { "op": "norm" }, { "op": "head" }'
+write_spec whole 12 1 21 '' "$stages"
+write_spec parts 4 3 21 '' "$stages"
+succeeds "the undivided batch" train whole whole-one --steps 1
+succeeds "three batches" train parts parts-one --steps 3
+succeeds "3 processes divide a batch" join 3 whole whole-3 --steps 3
+same "the bits of three batches" parts-one whole-3 3
+succeeds "the run has the artifact's spec" cmp "$work/whole.json" "$work/whole-3/spec.json"
+holds "the gradient of the undivided batch" 'all(abs(f[0][0][k] - f[1][0][k]) <= 1e-5 * f[0][0][k] for k in ("loss", "grad_norm"))' \
+  "$work/whole-one/metrics.jsonl" "$work/whole-3/metrics.jsonl"
+
+# A run continues with any number of processes.
+succeeds "a run of 2 processes" join 2 words resumed --steps 2
+succeeds "continues with 3" together 3 --resume "$work/resumed" --steps 3
+succeeds "and with one" "$sluice" train --resume "$work/resumed" --steps 4
+same "with the bits of one" one resumed 4
+succeeds "a run that is done" together 2 --resume "$work/resumed"
+
+# Rejected input names the remedy, and starts no training.
+# rejects NAME STATUS TEXT COMMAND...
+rejects() {
+  exits "$2" "$1" "${@:4}"
+  if ! grep -qF -- "$3" "$work/err" "$work/out" || [[ -e $work/none ]]; then
+    fail "$1: message" "$(cat "$work/err" "$work/out")"
+  fi
+}
+rejects "5 processes" 2 'expected a number of processes that divides the rows of an update' join 5 words none --steps 1
+rejects "no library" 2 'install Open MPI' env SLUICE_MPI="$work/none.so" mpirun --oversubscribe -n 2 \
+  "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
+rejects "another MPI" 2 'expected Open MPI, found another MPI' env PMI_SIZE=2 PMI_RANK=0 \
+  "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
+rejects "Slurm without its PMI" 2 'expected MPI to find them, found that it has 1' env SLURM_NTASKS=2 SLURM_PROCID=0 \
+  "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
+rejects "eval by 2 processes" 2 'sluice eval: expected one process, found 2' mpirun --oversubscribe -n 2 \
+  "$sluice" eval "$work/words.sla" --weights "$work/one" --data "$work/text"
+rejects "a stream" 2 'expected files, which all processes can read' together 2 "$work/words.sla" --data - --out "$work/none"
+rejects "a drawn seed" 2 'each process would draw another seed' join 2 words none --seed random
+rejects "a GPU" 2 'expected --device cpu for several processes' join 2 words none --device emulator
+rejects "data that is missing" 2 'no such file' together 2 "$work/words.sla" --data "$work/no-text" --out "$work/none"
+# both NAME TEXT OURS THEIRS: rank 1 gets other arguments than rank 0, words without spaces
+both() {
+  # shellcheck disable=SC2086 # words
+  rejects "$1" 2 "$2" mpirun --oversubscribe -n 1 "$sluice" train $3 : -n 1 "$sluice" train $4
+}
+rest="--out $work/none --threads 1"
+both "two artifacts" 'rank 1: expected the artifact (SHA-256) of rank 0' \
+  "$work/drawn.sla --data $work/text $rest" "$work/words.sla --data $work/text $rest"
+both "two texts" 'rank 1: expected the data (SHA-256) of rank 0' \
+  "$work/drawn.sla --data $work/text $rest" "$work/drawn.sla --data $work/lines $rest"
+if grep -q avx512f /proc/cpuinfo; then
+  succeeds "compile for two instruction sets" "$sluice" compile "$work/parts.json" --target cpu -o "$work/two.sla"
+  rest="$work/two.sla --data $work/text $rest --cpu-target"
+  both "two instruction sets" 'rank 1: expected the instruction set of rank 0, cpu-avx2, found cpu-avx512' "$rest cpu-avx2" "$rest cpu-avx512"
+else
+  echo "no AVX-512: two instruction sets are not tested"
+fi
+
+# Faults: each run of 3 processes ends with a message, and resumes on 3 and on 2 with the bits of one process.
+succeeds "an uninterrupted training" train words long --steps 60
+python3 - "$work" "$sluice" << 'PYTHON' || fail "faults" "see above"
+import filecmp, os, shutil, signal, subprocess, sys, time
+work, sluice = sys.argv[1:]
+failures = 0
+def train(*words, run, count=3, launcher=(), **options):
+    ranks = [sluice, "train", *words, "--threads", "1", "--steps", "60", "--log-every", "1"]
+    return subprocess.Popen(["mpirun", "--oversubscribe", *launcher, "-n", str(count), *ranks],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+def find(run, rank):
+    """Returns the process of a rank."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline") as command, open(f"/proc/{name}/environ") as environment:
+                if command.read().startswith(f"{sluice}\0train\0") and f"OMPI_COMM_WORLD_RANK={rank}\0" in environment.read() \
+                        and run in open(f"/proc/{name}/cmdline").read():
+                    return int(name)
+        except OSError:
+            pass
+    raise SystemExit(f"no rank {rank} of {run}")
+def check(name, holds, output):
+    global failures
+    print("ok" if holds else "FAIL", name)
+    if not holds:
+        failures += 1
+        print(output)
+def wait_for_step(run, process):
+    while process.poll() is None and not (os.path.exists(run + "/metrics.jsonl") and open(run + "/metrics.jsonl").read().count("\n") > 4):
+        time.sleep(0.02)
+def equals(run):
+    return all(filecmp.cmp(f"{run}/checkpoints/60/{name}", f"{work}/long/checkpoints/60/{name}", shallow=False)
+               for name in ("weights.safetensors", "optimizer.safetensors"))
+# fault: name, rank (None: mpirun), signal, exit status, text
+faults = (("killed", 1, signal.SIGKILL, (137,), "process rank 1"),
+          ("stopped", 2, signal.SIGSTOP, (1,), "2 has not answered rank 0 for 2 s|1, 2 have not answered rank 0 for 2 s"),
+          ("interrupted", 1, signal.SIGINT, (130,), "interrupted: saved a checkpoint after step"),
+          ("ended", None, signal.SIGINT, (1, 130, 143), "interrupted: saved a checkpoint after step"))
+for name, rank, number, statuses, text in faults:
+    run = f"{work}/{name}"
+    process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--save-every", "3", "--wait-limit", "2", run=run)
+    wait_for_step(run, process)
+    os.kill(process.pid if rank is None else find(run, rank), number)
+    try:
+        output = process.communicate(timeout=60)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output = "still running after 60 s"
+    check(f"{name}: status and message", process.returncode in statuses and any(each in output for each in text.split("|")), (process.returncode, output))
+    shutil.copytree(run, run + "-2")
+    for count, again in ((3, run), (2, run + "-2")):
+        if count == 3 or name == "killed":
+            output = (process := train("--resume", again, run=again, count=count)).communicate()[0]
+            check(f"{name}: resumes on {count}", process.returncode == 0 and equals(again), output)
+# A full disk, as a limit on the size of rank 0's files: the weights have more bytes than the metrics.
+run = f"{work}/full"
+command = [sluice, "train", f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--threads", "1", "--steps", "60", "--save-every", "3"]
+process = subprocess.run(["mpirun", "--oversubscribe", "-n", "1", "bash", "-c", 'ulimit -f 24; exec "$@"', "bash", *command, ":", "-n", "2", *command],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+check("a full disk", process.returncode == 1 and "sluice: error: " in process.stdout and not os.path.exists(run + "/latest"), process.stdout)
+# Numbers that are not finite on all ranks.
+run = f"{work}/infinite"
+process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--set", "training.learning_rate=1e30", run=run)
+output = process.communicate()[0]
+check("numbers that are not finite", process.returncode == 1 and output.count("expected finite numbers") == 1, (process.returncode, output))
+sys.exit(failures > 0)
+PYTHON
+
+finish

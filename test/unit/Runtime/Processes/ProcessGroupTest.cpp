@@ -1,0 +1,131 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Runtime/Processes/ProcessGroup.h"
+
+#include <cstring>
+#include <deque>
+#include <gtest/gtest.h>
+#include <map>
+#include <mutex>
+#include <thread>
+
+using namespace sluice;
+using namespace sluice::runtime;
+
+namespace {
+
+/// Messages between threads.
+struct Mailboxes {
+  std::mutex mutex;
+  std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<uint8_t>>> sent; ///< by both ranks
+  int finished = 0;
+};
+
+class ThreadMessenger : public Messenger {
+public:
+  ThreadMessenger(Mailboxes &boxes, int64_t own, int64_t count)
+      : boxes(boxes), own(own), count(count) {}
+
+  int64_t rank() const override { return own; }
+  int64_t size() const override { return count; }
+  void *send(std::span<const uint8_t> bytes, int64_t to) override {
+    std::scoped_lock lock(boxes.mutex);
+    boxes.sent[{own, to}].emplace_back(bytes.begin(), bytes.end());
+    return new Request{{}, -1};
+  }
+  void *receive(std::span<uint8_t> bytes, int64_t from) override {
+    return new Request{bytes, from};
+  }
+  bool test(void *opaque) override {
+    auto *request = static_cast<Request *>(opaque);
+    if (request->from >= 0) {
+      std::scoped_lock lock(boxes.mutex);
+      auto &box = boxes.sent[{request->from, own}];
+      if (box.empty()) {
+        return false;
+      }
+      EXPECT_EQ(box.front().size(), request->bytes.size());
+      std::memcpy(request->bytes.data(), box.front().data(), request->bytes.size());
+      box.pop_front();
+    }
+    delete request;
+    return true;
+  }
+  void finish() override {
+    std::scoped_lock lock(boxes.mutex);
+    ++boxes.finished;
+  }
+
+private:
+  struct Request {
+    std::span<uint8_t> bytes;
+    int64_t from;
+  };
+  Mailboxes &boxes;
+  int64_t own, count;
+};
+
+/// Runs `job` as each of three processes. Returns how many of them ended their communication.
+int runTogether(const std::function<void(ProcessGroup &)> &job) {
+  Mailboxes boxes;
+  std::vector<std::thread> threads;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      ProcessGroup group(std::make_unique<ThreadMessenger>(boxes, rank, 3),
+                         std::chrono::seconds(1));
+      job(group);
+    });
+  }
+  for (std::thread &thread : threads) {
+    thread.join();
+  }
+  return boxes.finished;
+}
+
+TEST(ProcessGroup, AgreesOnTheMostUrgentIntent) {
+  int finished = runTogether([](ProcessGroup &group) {
+    auto all = group.agree(Intent::Continue, std::to_string(group.rank()));
+    EXPECT_EQ(all.intent, Intent::Continue);
+    EXPECT_EQ(all.texts, (std::vector<std::string>{"0", "1", "2"}));
+    Intent own = group.rank() == 2 ? Intent::Break : Intent::Continue;
+    EXPECT_EQ(group.agree(own).intent, Intent::Break);
+    group.agree(Intent::Finish);
+    group.end();
+  });
+  EXPECT_EQ(finished, 3);
+}
+
+TEST(ProcessGroup, ReportsAFailureToAll) {
+  int finished = runTogether([](ProcessGroup &group) {
+    group.agree();
+    if (group.rank() == 1) {
+      group.fail("out of memory");
+    } else {
+      try {
+        group.agree();
+        ADD_FAILURE();
+      } catch (const PeerError &error) {
+        EXPECT_STREQ(error.what(), "rank 1: out of memory");
+      }
+      group.fail("later"); // without effect
+    }
+    EXPECT_TRUE(group.isOver());
+  });
+  EXPECT_EQ(finished, 3);
+}
+
+TEST(ProcessGroup, NamesALostProcess) {
+  int finished = runTogether([](ProcessGroup &group) {
+    if (group.rank() == 2) {
+      return; // without a word
+    }
+    try {
+      group.agree();
+      ADD_FAILURE();
+    } catch (const LostPeerError &error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("rank 2 has not answered")) << error.what();
+    }
+  });
+  EXPECT_EQ(finished, 0); // which would wait for it
+}
+
+} // namespace

@@ -1,0 +1,149 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "Processes.h"
+
+#include "CommandLine.h"
+#include "Failures.h"
+#include "sluice/Driver/SpecFacts.h"
+#include "sluice/Runtime/Data/TokenIds.h"
+#include "sluice/Support/Error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <thread>
+#include <unistd.h>
+
+namespace sluice::cli {
+
+using namespace sluice::runtime;
+
+void addProcessOptions(CLI::App &command, ProcessOptions &options) {
+  command
+      .add_option("--wait-limit", options.waitLimit,
+                  "Under mpirun: seconds that a process waits for another one before the job ends "
+                  "with an error; more than a step, an evaluation or a save takes")
+      ->type_name("SECONDS")
+      ->check(wholeNumber(1, 1000000));
+  command
+      .add_option(
+          "--log-ranks", options.logRanks,
+          "Under mpirun: whose messages are printed; first: those of rank 0; all: each with "
+          "its rank")
+      ->check(matchChoice({"first", "all"}));
+}
+
+int64_t launchedRank() {
+  std::optional<Launcher> launcher = findLauncher();
+  return launcher ? launcher->rank : 0;
+}
+
+bool isLaunchedTogether() {
+  std::optional<Launcher> launcher = findLauncher();
+  return launcher && launcher->isParallel();
+}
+
+void requireOneProcess(const std::string &command) {
+  std::optional<Launcher> launcher = findLauncher();
+  bool isScript = launcher && launcher->variable == "SLURM_NTASKS"; // one process, without srun
+  if (launcher && launcher->size > 1 && !isScript) {
+    throw UserError("sluice " + command + ": expected one process, found " +
+                    std::to_string(launcher->size) + " (" + launcher->variable +
+                    "); only sluice train runs under " + launcher->name +
+                    ": start this command without it");
+  }
+}
+
+std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
+  std::optional<Launcher> launcher = findLauncher();
+  if (!launcher || !launcher->isParallel()) {
+    return nullptr;
+  }
+  setMessageRank(launcher->rank, /*isMuted=*/false); // the cause may be on one machine
+  auto group =
+      std::make_unique<ProcessGroup>(joinByMpi(*launcher), std::chrono::seconds(options.waitLimit));
+  setMessageRank(group->rank(), options.logRanks != "all" && !group->isFirst());
+  installFailureHandlers(); // MPI has some of its own
+  if (group->size() == 1) {
+    group->end();
+    return nullptr;
+  }
+  return group;
+}
+
+void shareThreads(DeviceOptions &device) {
+  std::optional<Launcher> launcher = findLauncher();
+  int available = availableThreads();
+  bool isBound = available < ::sysconf(_SC_NPROCESSORS_ONLN); // by the launcher
+  if (device.threads == 0 && launcher && launcher->localSize > 1 && !isBound) {
+    device.threads = std::max(1, available / static_cast<int>(launcher->localSize));
+  }
+}
+
+/// Checks for a stage whose loss depends on the texts of its batch.
+static bool hasContrast(const nlohmann::json &json) {
+  if (json.is_object() && json.value("op", nlohmann::json()) == "contrast") {
+    return true;
+  }
+  return json.is_structured() && std::ranges::any_of(json, hasContrast);
+}
+
+std::vector<spec::SpecOverride> divideBatches(const Plan &plan,
+                                              const std::vector<spec::SpecOverride> &settings,
+                                              int64_t processes) {
+  int64_t batch = plan.model.batch, batches = plan.accumulate, batchTokens = plan.batchTokens;
+  if (!settings.empty()) { // checked before
+    driver::SpecDescription spec = *driver::describeSpecText(plan.model.spec, settings);
+    batch = spec.model.batch;
+    batches = spec.accumulate;
+    batchTokens = spec.batchTokens;
+  }
+  int64_t parts = processes / std::gcd(processes, batches);
+  if (parts == 1) {
+    if (settings.empty() && !plan.gradientSumsOffset) {
+      throw UserError(
+          "expected a plan with the place of the sums of gradients, found an artifact of "
+          "an earlier version; compile the spec again");
+    }
+    return {};
+  }
+  std::string found = std::to_string(processes) + " processes for ";
+  if (batchTokens > 0) {
+    throw UserError(
+        "expected a number of processes that divides \"accumulate\", as batches by length "
+        "have no fixed rows, found " +
+        found + std::to_string(batches) +
+        " batches; give --set training.accumulate=" + std::to_string(std::lcm(batches, processes)) +
+        " with batches of fewer tokens, or another number of processes");
+  }
+  if (batch % parts != 0) {
+    throw UserError(
+        "expected a number of processes that divides the rows of an update, \"batch\" times "
+        "\"accumulate\", found " +
+        found + std::to_string(batch) + " x " + std::to_string(batches) +
+        " rows; start another number of processes");
+  }
+  if (hasContrast(nlohmann::json::parse(plan.model.spec, nullptr, false))) {
+    throw UserError(
+        "expected a number of processes that divides \"accumulate\", as the losses of a "
+        "contrast depend on all rows of a batch, found " +
+        found + std::to_string(batches) + " batches; start another number of processes");
+  }
+  return {{"", {"batch"}, std::to_string(batch / parts)},
+          {"", {"training", "accumulate"}, std::to_string(batches * parts)}};
+}
+
+void refuseStreams(const std::string &flag, const std::vector<std::string> &files) {
+  for (const std::string &file : files) {
+    size_t equals = file.find('=');
+    bool isNamed = flag.ends_with("input") && equals != std::string::npos;
+    Path path = splitTokenPath(isNamed ? file.substr(equals + 1) : file).second;
+    bool isStream = path == "-" || (isThere(path) && !isRegularFile(path) && !isFolder(path));
+    if (isStream) {
+      throw UserError(flag + ": expected files, which all processes can read, found the stream " +
+                      path.string() + "; write it to a file");
+    }
+  }
+}
+
+} // namespace sluice::cli
