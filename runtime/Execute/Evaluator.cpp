@@ -294,7 +294,12 @@ void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, in
 /// Requires a loss of at least one row, and finite losses.
 void requireLoss(const EvaluationResult &result) {
   if (result.chunks == 0) {
-    throw UserError("expected text in which a chunk follows another one in the same window, as a "
+    std::string files = result.files.empty() ? "" : result.files.front().file.string();
+    if (result.files.size() > 1) {
+      files += " and " + std::to_string(result.files.size() - 1) + " more";
+    }
+    throw UserError(files + (files.empty() ? "" : ": ") +
+                    "expected text in which a chunk follows another one in the same window, as a "
                     "chunk is chosen from those before it, found none; give a longer text");
   }
   if (!std::isfinite(result.nats)) {

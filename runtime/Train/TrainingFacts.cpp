@@ -249,11 +249,12 @@ std::vector<std::string> listNotes(const TrainingOptions &options, const Trainin
     notes.push_back("held-out text: " + note);
   }
   if (goal > done && !trainsOnTokens(plan)) {
-    notes.push_back(plan.entries.contains("predict")
-                        ? "the head trains on smoothed labels or a target, so lines of training "
-                          "have no bits per byte; those of held-out text are of its bytes"
-                        : "the model ends in a loss among rows, in nats per row, so lines have no "
-                          "bits per byte");
+    notes.push_back(
+        plan.entries.contains("predict")
+            ? "the head trains on smoothed labels or a target, so lines of training "
+              "have no bits per byte; those of held-out text are of its bytes"
+            : "the model ends in a loss among rows, in nats per chunk, so lines have no "
+              "bits per byte");
   }
   if (heldOut.isThere() && options.keepBest && goal > done) {
     notes.push_back("the checkpoint that is best on the held-out text is kept in addition to the "

@@ -204,5 +204,5 @@ holds "batches count by their chunks" \
 holds "no chunk, no loss" 'f[0][0]["loss"] is None and f[0][0]["chunks"]["next"] == 0 and f[0][0]["grad_norm"] == 0' "$work/constant-2/metrics.jsonl"
 exits 2 "contrast: eval without chunks" "$sluice" eval "$work/words-1.sla" --weights "$work/rows-1" --data "$work/constant.txt"
 cp "$work/err" "$work/printed"
-succeeds "is rejected" grep -q 'a chunk is chosen from those before it, found none; give a longer text' "$work/printed"
+succeeds "is rejected" grep -q 'constant.txt: expected text in which a chunk follows another one' "$work/printed"
 finish

@@ -348,6 +348,8 @@ const RelationCase cases[] = {
     {"entropy", RESCALE("entropy", "", SEQ("s2", 3), SEQ("s2", 1))},
     {"update", "() -> " SEQ("s1", 0) " { %y = sluice.update : " SEQ("s1", 0) " return %y : " SEQ(
                    "s1", 0) " }"},
+    {"counted_rows", "() -> " SEQ("s1", 0) " { %y = sluice.counted_rows {every = 3 : i64} : " SEQ(
+                         "s1", 0) " return %y : " SEQ("s1", 0) " }"},
     {"map_of_tokens",
      "(%t: " TOKENS ") -> " TOKENS " { %y = sluice.map(%t) { ^bb0(%a: i32): "
      "%c = arith.constant 5 : i32 %z = arith.muli %a, %c : i32 "
