@@ -2,7 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares the prediction of sluice plan-scale with training on several processes of one machine.
 
-Usage: benchmarks/processes.py SPEC --data TEXT [--processes P] [--steps N] [--rounds N] [--sluice PROGRAM]
+Usage: benchmarks/plan_scale.py SPEC --data TEXT [--processes P] [--steps N] [--rounds N] [--sluice PROGRAM]
 Needs mpicc and mpirun, and a processor per process that does nothing else. First it measures one process with one thread, on
 the rows of a step and on a P-th of them, and messages between two processes (ping-pong.c), and prints the prediction for P
 processes. Then it measures P processes, in turns with one process. Times are medians of steps; the first two of a run are
