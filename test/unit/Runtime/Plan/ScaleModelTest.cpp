@@ -182,7 +182,7 @@ TEST(ScaleModel, BytesOfBlocks) {
   plan.facts = SpecFacts();
   plan.facts->compute = "bf16";
   plan.facts->residual = "f32";
-  plan.facts->streams = {{"stages.1", StreamFacts::RowAxis::tokens, "", 4, ""}};
+  plan.facts->streams = {{"stages.1", StreamFacts::RowAxis::tokens, "", 4, "", ""}};
   auto add = [&](const char *name, std::vector<int64_t> shape) {
     plan.tensors.push_back({name, std::move(shape), 0, 0, {}, false, false});
   };
