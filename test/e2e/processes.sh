@@ -124,15 +124,14 @@ else
 fi
 
 # Faults: each run of 3 processes ends with a message, and resumes on 3 and on 2 with the bits of one process.
-succeeds "an uninterrupted training" train words long --steps 60
 python3 - "$work" "$sluice" << 'PYTHON' || fail "faults" "see above"
 import filecmp, os, shutil, signal, subprocess, sys, time
 work, sluice = sys.argv[1:]
 failures = 0
-def train(*words, run, count=3, launcher=(), **options):
-    ranks = [sluice, "train", *words, "--threads", "1", "--steps", "60", "--log-every", "1"]
+def train(*words, steps, count=3, launcher=()):
+    ranks = [sluice, "train", *words, "--threads", "1", "--steps", str(steps), "--log-every", "1"]
     return subprocess.Popen(["mpirun", "--oversubscribe", *launcher, "-n", str(count), *ranks],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 def find(run, rank):
     """Returns the process of a rank."""
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -153,30 +152,41 @@ def check(name, holds, output):
 def wait_for_step(run, process):
     while process.poll() is None and not (os.path.exists(run + "/metrics.jsonl") and open(run + "/metrics.jsonl").read().count("\n") > 4):
         time.sleep(0.02)
-def equals(run):
-    return all(filecmp.cmp(f"{run}/checkpoints/60/{name}", f"{work}/long/checkpoints/60/{name}", shallow=False)
+def equals(run, other, step):
+    return all(filecmp.cmp(f"{run}/checkpoints/{step}/{name}", f"{other}/checkpoints/{step}/{name}", shallow=False)
                for name in ("weights.safetensors", "optimizer.safetensors"))
-# fault: name, rank (None: mpirun), signal, exit status, text
-faults = (("killed", 1, signal.SIGKILL, (137,), "process rank 1"),
-          ("stopped", 2, signal.SIGSTOP, (1,), "2 has not answered rank 0 for 2 s|1, 2 have not answered rank 0 for 2 s"),
-          ("interrupted", 1, signal.SIGINT, (130,), "interrupted: saved a checkpoint after step"),
-          ("ended", None, signal.SIGINT, (1, 130, 143), "interrupted: saved a checkpoint after step"))
-for name, rank, number, statuses, text in faults:
+# fault: name, rank (None: mpirun), signal, exit status, texts of which one appears, flags of mpirun and of sluice
+faults = (("killed", 1, signal.SIGKILL, (137,), ("process rank 1",), (), ()),
+          ("stopped", 2, signal.SIGSTOP, (1,), ("rank 2 has not answered rank 0 for 8 s", "ranks 1, 2 have not answered rank 0 for 8 s"),
+           (), ("--wait-limit", "8")),
+          ("interrupted", 1, signal.SIGINT, (130,), ("interrupted: saved a checkpoint after step",), (), ()),
+          ("ended", None, signal.SIGINT, (1, 130, 143), ("interrupted: saved a checkpoint after step",),
+           ("--mca", "odls_base_sigkill_timeout", "3"), ()))
+for name, rank, number, statuses, texts, launcher, flags in faults:
     run = f"{work}/{name}"
-    process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--save-every", "3", "--wait-limit", "2", run=run)
+    process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--save-every", "3", *flags, steps=1000000, launcher=launcher)
     wait_for_step(run, process)
     os.kill(process.pid if rank is None else find(run, rank), number)
     try:
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=120)[0]
     except subprocess.TimeoutExpired:
         process.kill()
-        output = "still running after 60 s"
-    check(f"{name}: status and message", process.returncode in statuses and any(each in output for each in text.split("|")), (process.returncode, output))
+        output = "still running after 120 s"
+    check(f"{name}: status and message", process.returncode in statuses and any(text in output for text in texts), (process.returncode, output))
+    step = int(open(run + "/latest").read()) + 2
     shutil.copytree(run, run + "-2")
+    shutil.copytree(run, run + "-1")
+    subprocess.run([sluice, "train", "--resume", run + "-1", "--threads", "1", "--steps", str(step)], check=True, capture_output=True)
     for count, again in ((3, run), (2, run + "-2")):
         if count == 3 or name == "killed":
-            output = (process := train("--resume", again, run=again, count=count)).communicate()[0]
-            check(f"{name}: resumes on {count}", process.returncode == 0 and equals(again), output)
+            process = train("--resume", again, steps=step, count=count)
+            output = process.communicate()[0]
+            check(f"{name}: resumes on {count}", process.returncode == 0 and equals(again, run + "-1", step), output)
+# The run that was killed has the bits of a run that was not.
+subprocess.run([sluice, "train", f"{work}/words.sla", "--data", f"{work}/text", "--out", f"{work}/whole-run", "--threads", "1",
+                "--steps", open(f"{work}/killed/latest").read().strip()], check=True, capture_output=True)
+step = int(open(f"{work}/killed/latest").read())
+check("killed: the bits of an uninterrupted training", equals(f"{work}/killed", f"{work}/whole-run", step), step)
 # A full disk, as a limit on the size of rank 0's files: the weights have more bytes than the metrics.
 run = f"{work}/full"
 command = [sluice, "train", f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--threads", "1", "--steps", "60", "--save-every", "3"]
@@ -185,7 +195,7 @@ process = subprocess.run(["mpirun", "--oversubscribe", "-n", "1", "bash", "-c", 
 check("a full disk", process.returncode == 1 and "sluice: error: " in process.stdout and not os.path.exists(run + "/latest"), process.stdout)
 # Numbers that are not finite on all ranks.
 run = f"{work}/infinite"
-process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--set", "training.learning_rate=1e30", run=run)
+process = train(f"{work}/words.sla", "--data", f"{work}/text", "--out", run, "--set", "training.learning_rate=1e30", steps=60)
 output = process.communicate()[0]
 check("numbers that are not finite", process.returncode == 1 and output.count("expected finite numbers") == 1, (process.returncode, output))
 sys.exit(failures > 0)
