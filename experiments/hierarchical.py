@@ -94,6 +94,9 @@ def measure_costs(claim, data, training):
                 seconds.append(read_processor_seconds() - before)
             found[row].append((seconds[1] - seconds[0]) / (LONG - SHORT))
     costs = {row: statistics.median(seconds) for row, seconds in found.items()}
+    if claim == "implicit":  # phase 2 and the baseline have the same kernels
+        first, second = CLAIMS[claim][:2]
+        costs[first] = costs[second] = (costs[first] + costs[second]) / 2
     path.write_text(json.dumps(costs) + "\n")
     return costs
 
