@@ -28,7 +28,7 @@ struct FittedSteps {
   double fixed = 0, perRow = 0;
 };
 
-/// Returns the line with the least squares; it does not begin below 0.
+/// Returns the line with the least squares.
 FittedSteps fitSteps(const std::vector<MeasuredStep> &steps) {
   double count = 0, rows = 0, seconds = 0, squares = 0, products = 0;
   for (const MeasuredStep &step : steps) {
@@ -40,8 +40,7 @@ FittedSteps fitSteps(const std::vector<MeasuredStep> &steps) {
     products += own * step.seconds;
   }
   double perRow = (count * products - rows * seconds) / (count * squares - rows * rows);
-  double fixed = (seconds - perRow * rows) / count;
-  return fixed < 0 ? FittedSteps{0, products / squares} : FittedSteps{fixed, perRow};
+  return {(seconds - perRow * rows) / count, perRow};
 }
 
 /// Returns the stream of the stage that a weight belongs to; null if there is none.
@@ -106,31 +105,30 @@ void ScaleModel::countCosts() {
 }
 
 void ScaleModel::calibrate(const std::vector<MeasuredStep> &steps) {
-  const MeasuredStep &largest = *std::ranges::max_element(steps, {}, &MeasuredStep::rows);
-  bool hasSeveral = std::ranges::any_of(
-      steps, [&](const MeasuredStep &step) { return step.rows != largest.rows; });
-  double perRow = cost.forward + cost.backward;
-  double counted = perRow * static_cast<double>(largest.rows) + cost.update +
-                   sumBatches(countBatches(largest.rows), 1);
-  double factor = largest.seconds / counted; // of all parts, unless there is a line
-  double factorOfRow = factor;
-  if (hasSeveral) {
-    FittedSteps line = fitSteps(steps);
-    if (!(line.perRow > 0)) {
-      throw UserError("expected steps of more rows to take longer, found --step with times that do "
-                      "not rise; measure again, on a machine without other work");
-    }
-    factorOfRow = line.perRow / perRow;
-    double update = std::min(line.fixed, cost.update * factor);
-    cost.other = line.fixed - update;
-    cost.update = update;
-  } else {
-    cost.update *= factor;
+  double perRow = cost.forward + cost.backward, products = 0, squares = 0;
+  bool hasSeveral = false; // with different rows
+  for (const MeasuredStep &step : steps) {
+    double counted = perRow * static_cast<double>(step.rows) + cost.update +
+                     sumBatches(countBatches(step.rows), 1);
+    products += counted * step.seconds;
+    squares += counted * counted;
+    hasSeveral |= step.rows != steps.front().rows;
   }
+  double factor = products / squares; // of all parts, by least squares
+  cost.update *= factor;
   cost.sum *= factor;
-  cost.forward *= factorOfRow;
-  cost.backward *= factorOfRow;
   cost.efficiency = machine.flops > 0 ? 1 / factor : 0;
+  FittedSteps line = hasSeveral ? fitSteps(steps) : FittedSteps{0, perRow * factor};
+  if (!(line.perRow > 0)) {
+    throw UserError("expected steps of more rows to take longer, found --step with times that do "
+                    "not rise; measure again, on a machine without other work");
+  }
+  if (line.fixed > cost.update) { // otherwise the line has no room for the update
+    cost.other = line.fixed - cost.update;
+    factor = line.perRow / perRow;
+  }
+  cost.forward *= factor;
+  cost.backward *= factor;
 }
 
 void ScaleModel::divideGradients(int64_t count) {

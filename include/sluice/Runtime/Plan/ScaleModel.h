@@ -39,7 +39,7 @@ struct ScaleCosts {
   double update = 0;                ///< of the optimizer, whose work sharding divides
   double sum = 0;                   ///< of adding the gradients of a batch to their sums
   double other = 0;                 ///< measured, in addition to the above
-  double efficiency = 0; ///< counted by measured seconds of the largest step; 0: not measured
+  double efficiency = 0;            ///< counted by measured seconds; 0: not measured
 };
 
 /// A range of the gradients that one collective reduces.

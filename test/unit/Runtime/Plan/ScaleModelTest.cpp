@@ -166,10 +166,15 @@ TEST(ScaleModel, MeasuredStepsAreMet) {
   ScalePoint whole = two.predict(1), half = two.predict(2);
   EXPECT_NEAR(whole.step, 1.1, 1e-12);
   EXPECT_NEAR(half.compute + half.update, 1.0, 1e-12);
-  EXPECT_NEAR(two.costs().update, 0.197888 * 1.1 / 0.263488, 1e-12);
+  // The plan counts 230.688 and 263.488 ms: the factor of least squares.
+  double factor = (0.230688 * 1.0 + 0.263488 * 1.1) / (0.230688 * 0.230688 + 0.263488 * 0.263488);
+  EXPECT_NEAR(two.costs().update, 0.197888 * factor, 1e-12);
   EXPECT_NEAR(two.costs().update + two.costs().other, 0.9, 1e-12);
-  // A line that begins below 0 is the one through 0.
-  EXPECT_NEAR(calibrated(plan, {{1, 0.1}, {2, 0.4}}).predict(1).step, 4 * 0.9 / 5, 1e-12);
+  // A line that begins below the update: all parts have the factor.
+  ScaleModel steep = calibrated(plan, {{1, 0.1}, {2, 0.4}});
+  factor = (0.214288 * 0.1 + 0.230688 * 0.4) / (0.214288 * 0.214288 + 0.230688 * 0.230688);
+  EXPECT_EQ(steep.costs().other, 0);
+  EXPECT_NEAR(steep.predict(1).step, 0.263488 * factor, 1e-12);
   EXPECT_NE(userError([&] { calibrated(plan, {{2, 1.0}, {4, 0.9}}); }).find("--step"),
             std::string::npos);
 }
