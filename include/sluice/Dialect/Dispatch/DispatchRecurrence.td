@@ -20,9 +20,9 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
     holds one number per row, and a row whose number is greater than 0.5 is cut off from its
     previous row; so are rows `reset_at`, `reset_at` + `reset_every`, ..., if `reset_every` is not
     0. A kernel may rely on `reset_within` n > 0: at most n rows from one such number to the next,
-    or from the first row. With `adjoint`, a row is cut off where its previous row has such a number or is such a row,
-    and operands at other rows than p are zeros where row p has or is. Rows that are not valid are
-    not written.
+    or from the first row. With `adjoint`, a row is cut off where its previous row has such a number
+    or is such a row, and operands at other rows than p are zeros where row p has or is. Rows that
+    are not valid are not written.
 
     In a scheduled domain the rows that are due are computed in their order. The rings of carried
     results keep the previous row.

@@ -32,7 +32,8 @@ def Sluice_RecurrenceOp
     The states before the first row are zeros. They are zeros, too, before a row p that is *reset*:
     one whose number in `reset` is greater than 0.5, or with `reset_every` k > 0 each row `reset_at`
     + i k. Kernels rely on `reset_within` n > 0: at most n rows from one number in `reset` that is
-    greater than 0.5 to the next, or from the first row. With `reversed`, row p + 1 takes the place of row p - 1, and the last row is the first.
+    greater than 0.5 to the next, or from the first row. With `reversed`, row p + 1 takes the place
+    of row p - 1, and the last row is the first.
 
     An LSTM has G = 4 and K = 2, h and c; a gated linear recurrence h[p] = a[p] h[p-1] + b[p] has G
     = 2, K = 1 and no weight.

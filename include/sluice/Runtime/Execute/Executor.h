@@ -65,9 +65,9 @@ public:
   /// Performs update `step` of the weights from full batches. For each batch i it calls `fill(i)`,
   /// which writes the inputs, and may choose the batch's size before, and runs the entry
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
-  /// rows of all batches must be counted first, `fill` is called one additional time per batch. In a
-  /// `group` of P processes, each computes every P-th batch, and `fill` fills all; throws PeerError
-  /// and, if a signal ends the update before the weights change, UpdateBroken.
+  /// rows of all batches must be counted first, `fill` is called one additional time per batch. In
+  /// a `group` of P processes, each computes every P-th batch, and `fill` fills all; throws
+  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
   void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                  ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
