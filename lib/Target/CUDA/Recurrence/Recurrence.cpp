@@ -159,8 +159,10 @@ RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
     row.valid = e.both(row.valid, exists);
     row.position = e.max(e.min(row.position, e.index(domain.getPositions() - 1)), e.index(0));
     row.valid = factor > 0 ? e.both(row.valid, e.less(row.batch, frame.rows)) : row.valid;
-    if (grid.isListed) { // an invalid row may have no memory for its number
+    if (op.getResets()) { // an invalid row has no number: reads the first row's
+      row.batch = e.select(row.valid, row.batch, e.index(0));
       row.position = e.select(row.valid, row.position, e.index(0));
+      row.length = e.select(row.valid, row.length, e.index(1));
     }
   }
   RecurrenceRows::Link link = rows.link(row.batch, row.position, row.length);
