@@ -230,6 +230,7 @@ static driver::SpecDescription describe(const ParsedSpec &spec, const std::strin
   std::string facts;
   llvm::raw_string_ostream(facts) << json::Value(driver::getSpecFacts(spec, 0, {}));
   description.facts = runtime::parseSpecFacts(facts, origin);
+  description.predicts = !model.getBody().getOps<spec::HeadOp>().empty();
   for (auto training : model.getBody().getOps<spec::TrainingOp>()) {
     description.accumulate = training.getAccumulate();
     description.isCyclic = training.getOrder() == spec::DataOrder::cyclic;

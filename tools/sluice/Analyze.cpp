@@ -9,6 +9,7 @@
 #include "sluice/Runtime/Analyze/Analyses.h"
 #include "sluice/Runtime/Analyze/Neighbours.h"
 #include "sluice/Runtime/Data/LinePairs.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/OutputFile.h"
@@ -302,10 +303,12 @@ void runAnalyze(const AnalyzeFlags &flags, const CLI::App &command) {
   if (flags.kind == "neighbours") {
     std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
     warnOfLeak(*artifact);
+    checkPredicts(artifact->plan(), flags.artifact);
     stream = findStream(artifact->plan(), "--stream", flags.stream);
     executor = openStream(*artifact, stream, flags.device);
   } else {
     executor = openExecutor(flags.artifact, flags.device);
+    checkPredicts(executor->plan(), flags.artifact);
   }
   refuseInputs(executor->plan(), "sluice analyze");
   int64_t vocabulary = executor->plan().model.vocabulary;

@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Analyze/AttentionMap.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Data/Sources.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/StartingWeights.h"
 #include "sluice/Support/Error.h"
@@ -174,6 +175,7 @@ void addAttentionFlags(CLI::App &command, AttentionFlags &flags) {
 void analyzeAttention(const AttentionFlags &flags, const AttentionCall &call) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(call.artifact, call.device.target);
   warnOfLeak(*artifact);
+  checkPredicts(artifact->plan(), call.artifact);
   const ModelFacts &model = artifact->plan().model;
   driver::AttentionRequest asked = {findStage(artifact->plan(), flags.layer), flags.part};
   driver::AttentionFacts facts;

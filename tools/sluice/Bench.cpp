@@ -7,6 +7,7 @@
 #include "StageTimes.h"
 #include "Tune.h"
 #include "sluice/Runtime/Data/TextLike.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Runtime/Plan/Ledger.h"
 #include "sluice/Support/Error.h"
@@ -315,6 +316,7 @@ void measureGeneration(Executor &executor, const BenchFlags &flags, const Peak &
 /// Throws UserError if the flags of generation do not fit the artifact.
 void checkGeneration(const BenchFlags &flags, const Executor &executor) {
   const Plan &plan = executor.plan();
+  checkPredicts(plan, flags.artifact);
   if (!plan.generation) {
     if (!flags.positions.empty() || flags.rows != BenchFlags().rows) {
       throw UserError(std::string(flags.positions.empty() ? "--rows" : "--positions") +

@@ -5,6 +5,7 @@
 #include "Common.h"
 #include "CutText.h"
 #include "DataOptions.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
@@ -52,6 +53,7 @@ SegmentedText find(const BoundaryFlags &flags, Progress &progress) {
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   warnOfLeak(*artifact);
   const BoundaryFacts &boundaries = chooseBoundaries(artifact->plan(), flags.name);
+  checkPredicts(artifact->plan(), flags.artifact);
   int64_t vocabulary = artifact->plan().model.vocabulary;
   ByteFile text =
       openTexts({flags.data}, vocabulary, 1, "a token that may end a segment",

@@ -148,6 +148,10 @@ ShownSegments showSegments(const Path &run, const driver::SpecDescription &spec,
   if (spec.facts.boundaries.empty() || most == 0) {
     return shown;
   }
+  if (!spec.predicts) {
+    shown.notes.emplace_back("Boundaries are not shown: the model ends in a contrast.");
+    return shown;
+  }
   try {
     std::optional<RunRecord> record = readRunRecord(run);
     Encoder encoder = findEncoder("", run.string(), model.vocabulary);

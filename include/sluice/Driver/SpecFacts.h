@@ -16,6 +16,7 @@ struct SpecDescription {
   int64_t accumulate = 1;                  ///< batches of an update
   int64_t batchTokens = 0;                 ///< most tokens of a batch of lines by length; else 0
   std::vector<runtime::BatchShape> shapes; ///< of these batches
+  bool predicts = true;                    ///< has a head; else it ends in a contrast
   bool isCyclic = false;                   ///< each epoch shifts every text around its end
 };
 
