@@ -20,7 +20,8 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
     return std::nullopt;
   }
   DataPosition next = context.lastBatch;
-  // Batches of lines by length have different numbers of tokens.
+  // Batches of lines by length have different numbers of tokens, and batches of a contrast of
+  // chunks.
   double sum = 0, weights = 0, weight = 1;
   for (int64_t i = 0; i < context.plan.accumulate && (i == 0 || !context.isInterrupted()); ++i) {
     try {
@@ -38,9 +39,9 @@ static std::optional<double> measureOwnLoss(TrainingContext &context) {
                             ": with its weights the loss is " + std::to_string(loss) +
                             ", expected a finite number");
     }
-    const CountedLoss *counted = context.plan.findCounted();
-    if (counted && context.executor.scalarF32(counted->sum) == 0) {
-      continue;
+    // The entry "evaluate" stores the batch's own number of chunks.
+    if (const CountedLoss *counted = context.plan.findCounted()) {
+      weight = context.executor.scalarF32(counted->sum);
     }
     sum += weight * readHeadLoss(context.executor);
     weights += weight;
