@@ -20,15 +20,20 @@ nlohmann::json EvaluationResult::lossesByName() const {
   }
   return named;
 }
-/// Returns bits per unit; empty if the number of units is unknown.
+/// Returns bits per unit; empty if there is no unit, or their number is unknown.
 static std::optional<double> computeBits(double nats, std::optional<int64_t> units) {
-  return units ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*units))
-               : std::nullopt;
+  return units.value_or(0) > 0
+             ? std::optional(nats / std::numbers::ln2 / static_cast<double>(*units))
+             : std::nullopt;
 }
 
-double FileScore::bitsPerToken() const { return *computeBits(nats, chunks.value_or(tokens)); }
+std::optional<double> FileScore::bitsPerUnit() const {
+  return computeBits(nats, chunks.value_or(tokens));
+}
 std::optional<double> FileScore::bitsPerByte() const { return computeBits(nats, bytes); }
-double EvaluationResult::bitsPerToken() const { return *computeBits(nats, countUnits()); }
+std::optional<double> EvaluationResult::bitsPerUnit() const {
+  return computeBits(nats, countUnits());
+}
 std::optional<double> EvaluationResult::bitsPerByte() const { return computeBits(nats, bytes); }
 std::optional<double> EvaluationResult::bitsPerCharacter() const {
   return computeBits(nats, characters);
@@ -223,6 +228,10 @@ void judgeCharacters(EvaluationResult &result, const ModelFacts &model) {
 
 } // namespace
 
+std::string nameLossUnit(const Plan &plan, bool isText) {
+  return plan.findCounted() ? "chunk" : isText ? "byte" : "token";
+}
+
 void checkPredicts(const Plan &plan, const std::string &artifact) {
   if (!plan.entries.contains("predict")) {
     throw UserError(artifact +
@@ -291,17 +300,7 @@ void addUnits(EvaluationResult &result, FileScore &own, const ByteFile &file, in
   result.words += countWords(file.bytes, static_cast<size_t>(from), static_cast<size_t>(to));
 }
 
-/// Requires a loss of at least one row, and finite losses.
-void requireLoss(const EvaluationResult &result) {
-  if (result.chunks == 0) {
-    std::string files = result.files.empty() ? "" : result.files.front().file.string();
-    if (result.files.size() > 1) {
-      files += " and " + std::to_string(result.files.size() - 1) + " more";
-    }
-    throw UserError(files + (files.empty() ? "" : ": ") +
-                    "expected text in which a chunk follows another one in the same window, as a "
-                    "chunk is chosen from those before it, found none; give a longer text");
-  }
+void requireFinite(const EvaluationResult &result) {
   if (!std::isfinite(result.nats)) {
     throw NotFiniteError(
         "the model's losses are not finite; use the weights of an earlier checkpoint");
@@ -405,7 +404,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   judgeCharacters(result, model);
   dropUnits(result, executor.plan());
   addMeans(executor, sums, options.labels, result);
-  requireLoss(result);
+  requireFinite(result);
   return result;
 }
 
@@ -469,8 +468,21 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
   judgeCharacters(result, executor.plan().model);
   dropUnits(result, executor.plan());
   addMeans(executor, sums, nullptr, result);
-  requireLoss(result);
+  requireFinite(result);
   return result;
+}
+
+void requireChunks(const EvaluationResult &result) {
+  if (result.chunks != 0) {
+    return;
+  }
+  std::string files = result.files.empty() ? "" : result.files.front().file.string();
+  if (result.files.size() > 1) {
+    files += " and " + std::to_string(result.files.size() - 1) + " more";
+  }
+  throw UserError(files + (files.empty() ? "" : ": ") +
+                  "expected text in which a chunk follows another one in the same window, as a "
+                  "chunk is chosen from those before it, found none; give a longer text");
 }
 
 int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first) {

@@ -35,7 +35,7 @@ std::vector<std::string> HeldOut::notes() const {
 }
 
 EvaluationResult HeldOut::scoreEach(Executor &executor, const EvaluationOptions &options,
-                                    const std::function<void(int64_t, double)> &tell,
+                                    const std::function<void(int64_t, std::optional<double>)> &tell,
                                     const std::function<void(double)> &progress) const {
   const std::vector<int64_t> &factors = executor.plan().factors;
   size_t done = 0;
@@ -47,12 +47,12 @@ EvaluationResult HeldOut::scoreEach(Executor &executor, const EvaluationOptions 
   };
   for (size_t i = factors.size(); i-- > 1; ++done) {
     executor.chooseFactor(factors[i]);
-    tell(factors[i], score(executor, options, advance).bitsPerToken());
+    tell(factors[i], score(executor, options, advance).bitsPerUnit());
   }
   executor.chooseFactor({});
   EvaluationResult result = score(executor, options, advance);
   if (!factors.empty()) {
-    tell(factors.front(), result.bitsPerToken());
+    tell(factors.front(), result.bitsPerUnit());
   }
   return result;
 }

@@ -160,7 +160,7 @@ void moveProtocol(Facts &results, Facts &others) {
 /// Removes the unit that all values of a row share and returns it, for the row's name; empty if
 /// there is none.
 std::string takeUnit(std::vector<Fact> &row) {
-  for (const std::string unit : {" bits per byte", " bits per token"}) {
+  for (const std::string unit : {" bits per byte", " bits per token", " bits per chunk"}) {
     bool isCommon = std::all_of(row.begin(), row.end(), [&](const Fact &fact) {
       return fact.value.ends_with(unit) || fact.value == missing;
     });
@@ -306,9 +306,9 @@ std::string makeCurve(const Path &path) {
   RunFiles run(path);
   std::string picture = buildLossChart(run).drawFile();
   if (picture.empty()) {
-    throw UserError(
-        (path / "metrics.jsonl").string() +
-        ": expected bits per byte or per token to draw, found none; log and evaluate more steps");
+    throw UserError((path / "metrics.jsonl").string() +
+                    ": expected bits per byte, token or chunk to draw, found none; log and "
+                    "evaluate more steps");
   }
   return picture;
 }

@@ -270,10 +270,9 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
   if (!evaluation.is_object()) {
     return;
   }
-  bool hasBytes = evaluation.contains("bits_per_byte") && !evaluation["bits_per_byte"].is_null();
+  std::string unit = findLossUnit(evaluation, "bits_per_");
   facts.emplace_back("evaluation",
-                     hasBytes ? showBits(numberIn(evaluation, "bits_per_byte"), "byte")
-                              : showBits(numberIn(evaluation, "bits_per_token"), "token"),
+                     showBits(numberIn(evaluation, ("bits_per_" + unit).c_str()), unit),
                      joinNotes({describeCharacterCounts(evaluation, ""),
                                 "perplexity " + showNumber(numberIn(evaluation, "perplexity"), 3),
                                 showNumber(numberIn(evaluation, "tokens"), 0) + " tokens"}));
@@ -283,13 +282,15 @@ void addEvaluation(Facts &facts, const Json &evaluation) {
 } // namespace
 
 std::string RunFiles::unit() const {
-  return std::ranges::any_of(lines,
-                             [](const Json &line) {
-                               return line.contains("bits_per_token") ||
-                                      line.contains("eval_bits_per_token");
-                             })
-             ? "token"
-             : "byte";
+  for (const char *unit : {"chunk", "token"}) {
+    auto has = [key = std::string("bits_per_") + unit](const Json &line) {
+      return line.contains(key) || line.contains("eval_" + key);
+    };
+    if (std::ranges::any_of(lines, has)) {
+      return unit;
+    }
+  }
+  return "byte";
 }
 
 std::vector<Point> RunFiles::trainingBits() const { return series(("bits_per_" + unit()).c_str()); }
@@ -330,7 +331,9 @@ Facts RunFiles::results() const {
     facts.emplace_back("training loss, last step", showBits(trainingBits().back().y, unit()));
   } else if (std::vector<Point> nats = series("loss"); !nats.empty()) {
     facts.emplace_back("training loss, last step", showNumber(nats.back().y, 4) + " nats",
-                       "against smoothed labels or a target, not the text's " + unit() + "s");
+                       objectIn(lines.back(), "chunks").contains("next")
+                           ? "per chunk" // a contrast of an earlier version
+                           : "against smoothed labels or a target, not the text's " + unit() + "s");
   }
   std::vector<Point> heldOut = heldOutBits();
   if (!heldOut.empty()) {

@@ -39,7 +39,8 @@ struct RunFiles {
   /// Returns "2.3456 bits per character" for the held-out text after a step, or the reason why
   /// there is no such number; empty if the run has neither.
   std::string describeCharacters(double step) const;
-  /// Returns the unit of losses in bits: "byte" of a text, or "token" of token ids.
+  /// Returns the unit of losses in bits: "byte" of a text, "token" of token ids, or "chunk" of a
+  /// contrast.
   std::string unit() const;
   /// Return losses in bits per unit over steps.
   std::vector<Point> trainingBits() const;

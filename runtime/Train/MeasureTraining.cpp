@@ -10,6 +10,7 @@
 #include "sluice/Support/Json.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice::runtime {
 
@@ -21,8 +22,8 @@ static bool evaluateInto(TrainingContext &context, Json &metrics) {
   try {
     result = context.heldOut.scoreEach(
         context.executor, evaluation,
-        [&](int64_t factor, double bits) {
-          metrics["eval_factors"][std::to_string(factor)] = bits;
+        [&](int64_t factor, std::optional<double> bits) {
+          metrics["eval_factors"][std::to_string(factor)] = bits ? Json(*bits) : Json(nullptr);
         },
         [&](double share) {
           context.endIfInterrupted();
@@ -35,6 +36,13 @@ static bool evaluateInto(TrainingContext &context, Json &metrics) {
   addEvaluation(metrics, result, context.plan);
   if (context.heldOutHash.empty()) {
     context.heldOutHash = hashHeldOut(context.heldOut, context.options.evaluateTokens);
+  }
+  if (result.countUnits() == 0) {
+    if (!std::exchange(context.saidNoChunk, true)) {
+      context.say("no held-out chunk follows another one in its window, so evaluations have no "
+                  "loss; give a longer text");
+    }
+    return false;
   }
   return context.watch.addEvaluation(context.state.step, metrics["eval_loss"], context.heldOutHash);
 }

@@ -82,6 +82,15 @@ std::string linesAfter(const Path &path, int64_t step) {
   return later;
 }
 
+std::string findLossUnit(const Json &line, const std::string &prefix) {
+  for (const char *unit : {"chunk", "byte", "token"}) {
+    if (auto bits = line.find(prefix + unit); bits != line.end() && bits->is_number()) {
+      return unit;
+    }
+  }
+  return "";
+}
+
 Json measureShortening(const Plan &plan, const Json &losses) {
   Json factors = Json::object();
   for (const SegmentFacts &segments : plan.segments) {

@@ -2,6 +2,7 @@
 #include "sluice/Runtime/Train/RunLosses.h"
 
 #include "sluice/Runtime/Train/Checkpoint.h"
+#include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/StrictJson.h"
@@ -172,11 +173,16 @@ std::string describeWorseLatest(const Path &run) {
   const std::optional<MeasuredLoss> &last = latest.losses->heldOut.last;
   bool isMeasured =
       best && best->heldOut() && last && best->losses->heldOut.text == latest.losses->heldOut.text;
+  auto isOfChunks = [](const Json &line) {
+    return findLossUnit(line, "eval_bits_per_") == "chunk";
+  };
   if (isMeasured && last->nats - *best->heldOut() > std::abs(*best->heldOut()) / 10) {
     return start + "step " + std::to_string(latest.step) +
-           format(", is far worse than that of step %lld: held-out text had %.4f bits per token "
+           format(", is far worse than that of step %lld: held-out text had %.4f bits per %s "
                   "after step %lld and %.4f after step %lld",
                   static_cast<long long>(best->step), last->nats / std::numbers::ln2,
+                  std::ranges::any_of(readLines(run / "metrics.jsonl"), isOfChunks) ? "chunk"
+                                                                                    : "token",
                   static_cast<long long>(last->step), *best->heldOut() / std::numbers::ln2,
                   static_cast<long long>(best->step)) +
            take(best->step);

@@ -8,6 +8,7 @@
 #include "SharedTraining.h"
 #include "StartTraining.h"
 #include "TrainingFacts.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Runtime/Train/RollBack.h"
 #include "sluice/Support/Error.h"
@@ -169,7 +170,7 @@ void TrainingLoop::sayBest() const {
       isOutOfPatience() && context.state.step < context.goal
           ? describeImpatience(context.state.step, context.goal, context.watch.heldOut().worse)
           : "";
-  text += describeBest(*best, haveIds(context.data->usedFiles()));
+  text += describeBest(*best, nameLossUnit(context.plan, !haveIds(context.data->usedFiles())));
   Path folder = context.options.run / "checkpoints" / std::to_string(best->step);
   context.say(text + (isThere(folder) ? "; " + folder.string() + " has its weights" : ""));
 }

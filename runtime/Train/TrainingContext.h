@@ -68,7 +68,8 @@ struct TrainingContext {
   std::unique_ptr<TrainingSource> data; // null if no step needs data
   RunData files;
   HeldOut heldOut;
-  std::string heldOutHash; // set by the first evaluation
+  std::string heldOutHash;  // set by the first evaluation
+  bool saidNoChunk = false; // an evaluation of this call had no loss
   LossWatch watch;
   RunRecord record;
   std::optional<RunCommand> command; // of this call

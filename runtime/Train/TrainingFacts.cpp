@@ -75,6 +75,10 @@ static Json getMean(Executor &executor, const std::string &loss, double mean) {
   return counted && executor.scalarF32(counted->sum) == 0 ? Json(nullptr) : Json(mean);
 }
 
+static Json toBits(const Json &nats) {
+  return nats.is_null() ? nats : Json(nats.get<double>() / std::numbers::ln2);
+}
+
 Json describeStep(Executor &executor, int64_t step, double objective, double norm, bool isText) {
   const Plan &plan = executor.plan();
   Json losses = Json::object(); // by name, if there are several
@@ -86,8 +90,8 @@ Json describeStep(Executor &executor, int64_t step, double objective, double nor
                   {"loss", loss},
                   {"learning_rate", executor.scalarF32("learning_rate")},
                   {"grad_norm", norm}};
-  if (trainsOnTokens(plan)) {
-    metrics[isText ? "bits_per_byte" : "bits_per_token"] = loss.get<double>() / std::numbers::ln2;
+  if (trainsOnTokens(plan) || plan.findCounted()) {
+    metrics["bits_per_" + nameLossUnit(plan, isText)] = toBits(loss);
   }
   for (const CountedLoss &each : plan.counted) {
     metrics["chunks"][each.loss] = static_cast<int64_t>(executor.scalarF32(each.sum));
@@ -144,14 +148,15 @@ void addShortening(Json &metrics, const char *key, const Json &losses, const Pla
 }
 
 void addEvaluation(Json &metrics, const EvaluationResult &result, const Plan &plan) {
-  metrics["eval_loss"] = result.nats / static_cast<double>(result.countUnits());
-  std::optional<double> bits = result.bitsPerByte();
+  std::optional<double> each = result.bitsPerUnit(), bits = result.bitsPerByte();
+  auto orNull = [&](double number) { return each ? Json(number) : Json(nullptr); };
+  metrics["eval_loss"] = orNull(result.nats / static_cast<double>(result.countUnits()));
   if (bits) {
     metrics["eval_bits_per_byte"] = *bits;
   }
   if (!bits || result.isEncoded) {
-    metrics["eval_bits_per_token"] = result.bitsPerToken();
-    metrics["eval_perplexity"] = result.perplexity();
+    metrics["eval_bits_per_" + nameLossUnit(plan, /*isText=*/false)] = orNull(each.value_or(0));
+    metrics["eval_perplexity"] = orNull(result.perplexity());
   }
   metrics["eval_tokens"] = result.tokens;
   if (!result.counted.empty()) {
@@ -253,7 +258,7 @@ std::vector<std::string> listNotes(const TrainingOptions &options, const Trainin
         plan.entries.contains("predict")
             ? "the head trains on smoothed labels or a target, so lines of training "
               "have no bits per byte; those of held-out text are of its bytes"
-            : "the model ends in a loss among rows, in nats per chunk, so lines have no "
+            : "the model ends in a loss among rows, so lines have bits per chunk in place of "
               "bits per byte");
   }
   if (heldOut.isThere() && options.keepBest && goal > done) {
@@ -274,10 +279,9 @@ std::string describeImpatience(int64_t step, int64_t goal, int64_t worse) {
                 static_cast<long long>(worse));
 }
 
-std::string describeBest(const MeasuredLoss &best, bool hasIds) {
+std::string describeBest(const MeasuredLoss &best, const std::string &unit) {
   return format("the held-out text was best after step %lld, with %.4f bits per %s",
-                static_cast<long long>(best.step), best.nats / std::numbers::ln2,
-                hasIds ? "token" : "byte");
+                static_cast<long long>(best.step), best.nats / std::numbers::ln2, unit.c_str());
 }
 
 std::string nameDataFlags(const SourceFiles &files) {

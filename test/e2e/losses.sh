@@ -151,14 +151,16 @@ spec=$root/models/tiny/contrast.json
 succeeds "contrast: compile" "$sluice" compile "$spec" -t cpu-avx2 -o "$work/rows.sla"
 train=("$sluice" train "$work/rows.sla" --cpu-target cpu-avx2 --data "$work/training.txt")
 succeeds "contrast: train" "${train[@]}" --out "$work/rows" --steps 6
-holds "has a loss without bits" 'f[0][-1]["loss"] > 0 and "bits_per_byte" not in f[0][-1]' "$work/rows/metrics.jsonl"
+holds "has bits per chunk" 'abs(f[0][-1]["bits_per_chunk"] - f[0][-1]["loss"] / math.log(2)) < 1e-9 and "bits_per_byte" not in f[0][-1]' "$work/rows/metrics.jsonl"
 succeeds "contrast: train in two parts" "${train[@]}" --out "$work/parts" --steps 3
 succeeds "contrast: resume" "${train[@]}" --out "$work/parts" --steps 6 --resume
 succeeds "has the same weights" cmp "$work/rows/checkpoints/6/weights.safetensors" "$work/parts/checkpoints/6/weights.safetensors"
 scored=("$work/rows.sla" --cpu-target cpu-avx2 --weights "$work/rows")
 succeeds "contrast: eval" "$sluice" eval "${scored[@]}" --data "$work/held-out.txt" --json
 holds "names the batch, and has no bits per byte" \
-  'f[0]["bits_per_byte"] is None and "its own batch of at most 4 windows" in f[0]["protocol"] and f[0]["stride"] == 28' "$work/out"
+  'f[0]["bits_per_byte"] is f[0]["bits_per_token"] is None and "its own batch of at most 4 windows" in f[0]["protocol"] and f[0]["stride"] == 28' "$work/out"
+holds "has bits per chunk" \
+  'f[0]["bits_per_chunk"] == f[0]["files"][0]["bits_per_chunk"] > 0 and f[0]["files"][0]["chunks"] == f[0]["chunks"]["next"]' "$work/out"
 exits 2 "contrast: generate" "$sluice" generate "${scored[@]}" --prompt "a longer prompt"
 cp "$work/err" "$work/printed"
 succeeds "is rejected" grep -q 'expected a model that predicts tokens, found one that ends in a contrast' "$work/printed"
@@ -201,8 +203,32 @@ holds "equal batches have the gradient of one" 'abs(f[0][0]["grad_norm"] / f[1][
 holds "batches count by their chunks" \
   'abs(sum(m["loss"] * m["chunks"]["next"] for m in f[0]) / f[1][0]["chunks"]["next"] / f[1][0]["loss"] - 1) < 1e-5' \
   "$work/training-1/metrics.jsonl" "$work/training-2/metrics.jsonl"
+holds "a checkpoint weighs batches by their chunks" 'abs(f[0]["losses"]["own"] / f[1][0]["loss"] - 1) < 1e-5' \
+  "$work/training-2/checkpoints/1/state.json" "$work/training-2/metrics.jsonl"
 holds "no chunk, no loss" 'f[0][0]["loss"] is None and f[0][0]["chunks"]["next"] == 0 and f[0][0]["grad_norm"] == 0' "$work/constant-2/metrics.jsonl"
 exits 2 "contrast: eval without chunks" "$sluice" eval "$work/words-1.sla" --weights "$work/rows-1" --data "$work/constant.txt"
 cp "$work/err" "$work/printed"
 succeeds "is rejected" grep -q 'constant.txt: expected text in which a chunk follows another one' "$work/printed"
+words=("$work/words-1.sla" --cpu-target cpu-avx2 --weights "$work/rows-1")
+succeeds "contrast: eval of a file with chunks and one without" "$sluice" eval "${words[@]}" --data "$work/rows.txt" "$work/constant.txt"
+cp "$work/out" "$work/printed"
+succeeds "has bits per chunk" grep -Eq '^ +[0-9.]+ +[0-9]+  .*rows.txt$' "$work/printed"
+succeeds "or none" grep -Eq '^ +- +0  .*constant.txt$' "$work/printed"
+succeeds "contrast: train with held-out text without chunks" "$sluice" train "$work/words-1.sla" --cpu-target cpu-avx2 --data "$work/rows.txt" \
+  --eval-data "$work/constant.txt" --eval-every 1 --patience 1 --out "$work/none" --steps 3
+cat "$work/out" "$work/err" > "$work/printed"
+succeeds "says so once" test "$(grep -c 'no held-out chunk follows' "$work/printed")" = 1
+holds "every evaluation is null" 'len(f[0]) == 3 and all(m["eval_loss"] is m["eval_bits_per_chunk"] is None for m in f[0])' "$work/none/metrics.jsonl"
+succeeds "contrast: report" "$sluice" report "$work/none"
+succeeds "has bits per chunk and no segments" grep -Eq '[0-9.]+ bits per chunk' "$work/none/report.html"
+succeeds "which it says" grep -q 'Boundaries are not shown: the model ends in a contrast' "$work/none/report.html"
+rejects() {
+  exits 2 "contrast: $1" "$sluice" "$@"
+  cp "$work/err" "$work/printed"
+  succeeds "is rejected" grep -q 'words-1.sla: expected a model that predicts tokens, found one that ends in a contrast' "$work/printed"
+}
+rejects boundaries "${words[@]}" --data "$work/rows.txt"
+rejects analyze attention "${words[@]}" --data "$work/rows.txt" --layer x
+rejects analyze neighbours "${words[@]}" --data "$work/rows.txt" --stream words
+rejects bench "$work/words-1.sla" --generate
 finish

@@ -62,7 +62,10 @@ EvaluationResult scoreWith(Executor &executor, const EvalFlags &flags, const Hel
   std::string what = executor.factor() > 0 ? " at factor " + std::to_string(executor.factor()) : "";
   auto draw = [&](double share) { progress.draw(share, "evaluating" + what); };
   auto append = [&](std::span<const float> nats) { losses->append(nats); };
-  return scored.score(executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
+  EvaluationResult result =
+      scored.score(executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
+  requireChunks(result);
+  return result;
 }
 
 /// Returns null for a number that is unknown.
@@ -84,7 +87,8 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                               const HeldOut &scored, const Executor &executor,
                               const Path &weights) {
   nlohmann::ordered_json named(result.lossesByName());
-  nlohmann::ordered_json json = {{"bits_per_token", result.bitsPerToken()},
+  nlohmann::ordered_json none, bits = orNull(result.bitsPerUnit());
+  nlohmann::ordered_json json = {{"bits_per_token", result.chunks ? none : bits},
                                  {"bits_per_byte", orNull(result.bitsPerByte())},
                                  {"bits_per_character", nullptr},
                                  {"characters", nullptr},
@@ -99,6 +103,9 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                                  {"leak_allowed", executor.plan().verdict != "proved"},
                                  {"proof", executor.plan().verdict},
                                  {"weights", weights.string()}};
+  if (result.chunks) {
+    json["bits_per_chunk"] = bits;
+  }
   if (!result.counted.empty()) {
     json["chunks"] = result.counted;
   }
@@ -109,6 +116,10 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
                              {"nats", file.nats},
                              {"tokens", file.tokens},
                              {"characters", orNull(file.characters)}});
+    if (result.chunks) {
+      json["files"].back()["bits_per_chunk"] = orNull(file.bitsPerUnit());
+      json["files"].back()["chunks"] = orNull(file.chunks);
+    }
   }
   if (executor.factor() > 0) {
     json["factor"] = executor.factor();
@@ -131,7 +142,9 @@ nlohmann::ordered_json toJson(const EvaluationResult &result, const EvalFlags &f
   }
   if (!flags.images.empty()) {
     json["images"] = result.items;
-    json["bits_per_dim"] = result.bitsPerToken();
+    if (!result.chunks) {
+      json["bits_per_dim"] = bits;
+    }
   }
   return json;
 }
@@ -142,23 +155,26 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
     std::cout << "factor          " << executor.factor() << "\n";
   }
   if (result.files.size() > 1) {
-    std::cout << (result.bytes ? "bits per byte    tokens  file\n"
-                               : "bits per token   tokens  file\n");
+    std::string unit = nameLossUnit(executor.plan(), result.bytes.has_value());
+    std::cout << format("%-16s %6s  file\n", ("bits per " + unit).c_str(),
+                        result.chunks ? "chunks" : "tokens");
     for (const FileScore &file : result.files) {
-      std::cout << format("%13.4f  %8lld  ", file.bitsPerToken(),
-                          static_cast<long long>(file.tokens))
+      std::optional<double> bits = result.bytes ? file.bitsPerByte() : file.bitsPerUnit();
+      std::cout << format("%13s  %8lld  ", bits ? format("%.4f", *bits).c_str() : "-",
+                          static_cast<long long>(file.chunks.value_or(file.tokens)))
                 << showPath(file.file.native()) << "\n";
     }
     std::cout << format("all %zu files:\n", result.files.size());
   }
   if (!executor.plan().entries.contains("predict")) {
-    std::cout << format("nats per chunk  %.4f\nscored chunks   %lld\nscored tokens   %lld\n",
-                        result.nats / static_cast<double>(result.countUnits()),
-                        static_cast<long long>(result.countUnits()),
-                        static_cast<long long>(result.tokens));
+    std::cout << format(
+        "bits per chunk  %.4f\nnats per chunk  %.4f\nscored chunks   %lld\n"
+        "scored tokens   %lld\n",
+        result.bitsPerUnit().value_or(0), result.nats / static_cast<double>(result.countUnits()),
+        static_cast<long long>(result.countUnits()), static_cast<long long>(result.tokens));
     return;
   }
-  std::cout << format("bits per token  %.4f\n", result.bitsPerToken())
+  std::cout << format("bits per token  %.4f\n", result.bitsPerUnit().value_or(0))
             << (result.bytes
                     ? format("bits per byte   %.4f\n", *result.bitsPerByte())
                     : "nats per token  " +
@@ -174,7 +190,7 @@ void printForPeople(const EvaluationResult &result, const EvalFlags &flags,
                         static_cast<long long>(result.words));
   }
   if (!flags.images.empty()) {
-    std::cout << format("bits per dim    %.4f\n", result.bitsPerToken());
+    std::cout << format("bits per dim    %.4f\n", result.bitsPerUnit().value_or(0));
   }
   for (const auto &[name, nats] : result.losses) {
     if (!executor.plan().findSegmentFacts(name)) {

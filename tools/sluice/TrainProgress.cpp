@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TrainProgress.h"
 
+#include "sluice/Runtime/Train/Metrics.h"
 #include "sluice/Support/Format.h"
 
 namespace sluice::cli {
@@ -20,6 +21,15 @@ std::string describeFactors(const nlohmann::json &metrics, const char *key) {
   return text;
 }
 
+/// "bits/byte 2.3456" after `lead`, of the keys that begin with `prefix`; empty without a number.
+std::string describeBits(const nlohmann::json &metrics, const std::string &prefix,
+                         const std::string &lead) {
+  std::string unit = runtime::findLossUnit(metrics, prefix);
+  return unit.empty()
+             ? ""
+             : lead + format("bits/%s %.4f", unit.c_str(), metrics[prefix + unit].get<double>());
+}
+
 std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &plan) {
   auto value = [&](const char *key) {
     return metrics.contains(key) ? metrics[key].get<double>() : 0.0;
@@ -28,11 +38,7 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
       format("step %lld/%lld  ", static_cast<long long>(metrics["step"].get<int64_t>()),
              static_cast<long long>(steps)) +
       (metrics["loss"].is_null() ? "no loss" : format("loss %.4f", value("loss")));
-  if (metrics.contains("bits_per_byte")) { // else the loss uses other labels than the text's
-    text += format("  bits/byte %.4f", value("bits_per_byte"));
-  } else if (metrics.contains("bits_per_token")) {
-    text += format("  bits/token %.4f", value("bits_per_token"));
-  }
+  text += describeBits(metrics, "bits_per_", "  "); // none if the labels are not the text's
   text += format("  lr %.2e", value("learning_rate"));
   const nlohmann::json rates = metrics.value("group_rates", nlohmann::json::object());
   for (const auto &[match, rate] : rates.items()) {
@@ -58,10 +64,12 @@ std::string describe(const nlohmann::json &metrics, int64_t steps, const Plan &p
     text += format("  %.0f tokens/s", value("tokens_per_s"));
   }
   if (metrics.contains("eval_loss")) {
-    text += metrics.contains("eval_bits_per_byte")
-                ? format("  held out: bits/byte %.4f", value("eval_bits_per_byte"))
-                : format("  held out: bits/token %.4f  perplexity %.2f",
-                         value("eval_bits_per_token"), value("eval_perplexity"));
+    text += "  held out:";
+    text +=
+        metrics["eval_loss"].is_null() ? " no chunk" : describeBits(metrics, "eval_bits_per_", " ");
+    if (!metrics["eval_loss"].is_null() && !metrics.contains("eval_bits_per_byte")) {
+      text += format("  perplexity %.2f", value("eval_perplexity"));
+    }
     if (metrics.contains("eval_characters")) { // else the number does not exist
       text += format("  bits/character %.4f", value("eval_bits_per_character"));
     }

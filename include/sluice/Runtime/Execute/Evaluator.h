@@ -34,9 +34,14 @@ struct FileScore {
   std::optional<int64_t> characters; ///< empty if the bytes are unknown or not valid UTF-8
   std::optional<int64_t> chunks;     ///< see EvaluationResult
 
-  double bitsPerToken() const;
+  /// Returns bits per chunk or per token; empty if the file has no scored chunk.
+  std::optional<double> bitsPerUnit() const;
   std::optional<double> bitsPerByte() const;
 };
+
+/// Returns the unit of the model's loss in bits: "chunk" if it ends in a contrast, else "byte" of a
+/// text or "token" of token ids.
+std::string nameLossUnit(const Plan &plan, bool isText);
 
 /// Throws UserError if the model ends in a loss among rows, and predicts no token.
 void checkPredicts(const Plan &plan, const std::string &artifact);
@@ -67,9 +72,10 @@ struct EvaluationResult {
   std::vector<std::pair<std::string, double>> losses;
 
   nlohmann::json lossesByName() const;
-  /// Returns the number of losses: of chunks, or of tokens.
+  /// Returns the number of losses: of chunks, which may be 0, or of tokens.
   int64_t countUnits() const { return chunks.value_or(tokens); }
-  double bitsPerToken() const;
+  /// Returns bits per chunk or per token; empty if no chunk was scored.
+  std::optional<double> bitsPerUnit() const;
   /// Returns the total bits of the scored tokens divided by the number of their bytes.
   std::optional<double> bitsPerByte() const;
   /// Returns the total bits of the scored bytes divided by the number of characters.
@@ -102,6 +108,9 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
                           const EvaluationOptions &options,
                           const std::function<void(double)> &progress = {},
                           const NumberSink &losses = {});
+
+/// Throws UserError if the model ends in a contrast and no chunk was scored, so there is no loss.
+void requireChunks(const EvaluationResult &result);
 
 /// Returns the number of tokens that `evaluate` scores for a model whose first scored row is
 /// `first`, which is the number of values that its `losses` receives.

@@ -27,10 +27,10 @@ public:
                          const NumberSink &losses = {}) const;
 
   /// Scores the data with each factor that steps draw, and passes the factor and its bits per
-  /// token to the callback. Returns the result of the factor of generation, which stays selected.
-  /// `progress` receives the completed share over all factors after each batch.
+  /// token, or per chunk, to the callback. Returns the result of the factor of generation, which
+  /// stays selected. `progress` receives the completed share over all factors after each batch.
   EvaluationResult scoreEach(Executor &executor, const EvaluationOptions &options,
-                             const std::function<void(int64_t, double)> &tell,
+                             const std::function<void(int64_t, std::optional<double>)> &tell,
                              const std::function<void(double)> &progress = {}) const;
 
 private:

@@ -27,6 +27,11 @@ void appendLine(const Path &path, const nlohmann::json &line);
 /// other lines.
 std::vector<nlohmann::json> readLines(const Path &path, int64_t *damaged = nullptr);
 
+/// Returns the unit of the losses in bits of a line, "chunk", "byte" or "token", whose keys begin
+/// with `prefix`: "bits_per_" or "eval_bits_per_"; empty if the line has no number. A tokenizer's
+/// text has bits per byte and per token.
+std::string findLossUnit(const nlohmann::json &line, const std::string &prefix);
+
 /// Returns the mean tokens per segment by name of segments: the inverse of the share of tokens that
 /// end a segment, which is in `losses` (means by name). Null if there are no segments.
 nlohmann::json measureShortening(const Plan &plan, const nlohmann::json &losses);

@@ -62,7 +62,7 @@ TEST(Evaluator, BigramScoreDoesNotDependOnTheWindows) {
   }
   EXPECT_NEAR(whole.nats, expected, 1e-5 * expected); // the test model's exp is good to 1e-6
   EXPECT_NEAR(whole.bitsPerByte().value(), expected / 332 / std::numbers::ln2, 1e-4);
-  EXPECT_NEAR(whole.perplexity(), std::exp2(whole.bitsPerToken()), 1e-6);
+  EXPECT_NEAR(whole.perplexity(), std::exp2(*whole.bitsPerUnit()), 1e-6);
   for (int64_t window : {1, 5, 16}) {
     for (int64_t stride : {int64_t(1), window}) {
       EXPECT_NEAR(evaluate(executor, files, {window, stride, 0}).nats, whole.nats,

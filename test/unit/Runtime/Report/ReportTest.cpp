@@ -345,8 +345,8 @@ TEST(Report, DrawsTheCurveAsAFile) {
   EXPECT_TRUE(has(picture, ">evaluation: 7.00</text>")) << picture;
   writeFile(run / "metrics.jsonl", "{\"step\":1}\n");
   writeFile(run / "eval.json", "{}");
-  EXPECT_TRUE(
-      has(userError([&] { makeCurve(run.path); }), "expected bits per byte or per token to draw"));
+  EXPECT_TRUE(has(userError([&] { makeCurve(run.path); }),
+                  "expected bits per byte, token or chunk to draw"));
 }
 
 TEST(Report, TablesAndPicturesScrollSeparately) {

@@ -87,6 +87,25 @@ TEST(ProgressLines, EvaluatedStepsAreShown) {
   EXPECT_EQ(screen.lines().size(), 3u); // 1, 4 and 8
 }
 
+TEST(ProgressLines, ContrastHasBitsPerChunk) {
+  sluice::runtime::Plan plan;
+  Screen screen(false);
+  TrainProgress lines(screen.progress, plan);
+  nlohmann::json metrics = {{"step", 1},
+                            {"loss", 1.0},
+                            {"bits_per_chunk", 1.5},
+                            {"eval_loss", nullptr},
+                            {"eval_bits_per_chunk", nullptr}};
+  lines.showStep(metrics, 2);
+  EXPECT_NE(screen.lines()[0].find("  bits/chunk 1.5000  lr"), std::string::npos);
+  EXPECT_TRUE(screen.lines()[0].ends_with("  held out: no chunk")) << screen.lines()[0];
+  metrics["step"] = 2;
+  metrics["eval_loss"] = metrics["eval_bits_per_chunk"] = metrics["eval_perplexity"] = 2.0;
+  lines.showStep(metrics, 2);
+  EXPECT_TRUE(screen.lines()[1].ends_with("  held out: bits/chunk 2.0000  perplexity 2.00"))
+      << screen.lines()[1];
+}
+
 TEST(ProgressLines, RatesOfGroupsAreNamed) {
   sluice::runtime::Plan plan;
   Screen screen(false);
