@@ -582,10 +582,11 @@ std::string describeProtocol(const EvaluationResult &result) {
          "; each token is scored once, in the first window that reaches it; a file's first " +
          (result.first == 0 ? unit + " is"
                             : std::to_string(result.first + 1) + " " + unit + "s are") +
-         " not scored; " +
-         (result.isEncoded ? "tokens are the tokenizer's"
-          : result.bytes   ? "a token is a byte"
-                           : "tokens are the ids of the data");
+         " not scored" +
+         (result.chunks      ? ""
+          : result.isEncoded ? "; tokens are the tokenizer's"
+          : result.bytes     ? "; a token is a byte"
+                             : "; tokens are the ids of the data");
 }
 
 } // namespace sluice::runtime

@@ -158,7 +158,7 @@ succeeds "has the same weights" cmp "$work/rows/checkpoints/6/weights.safetensor
 scored=("$work/rows.sla" --cpu-target cpu-avx2 --weights "$work/rows")
 succeeds "contrast: eval" "$sluice" eval "${scored[@]}" --data "$work/held-out.txt" --json
 holds "names the batch, and has no bits per byte" \
-  'f[0]["bits_per_byte"] is f[0]["bits_per_token"] is None and "its own batch of at most 4 windows" in f[0]["protocol"] and f[0]["stride"] == 28' "$work/out"
+  'f[0]["bits_per_byte"] is f[0]["bits_per_token"] is None and "not scored; a row chooses among the rows of its own batch of at most 4 windows" in f[0]["protocol"] and f[0]["stride"] == 28' "$work/out"
 holds "has bits per chunk" \
   'f[0]["bits_per_chunk"] == f[0]["files"][0]["bits_per_chunk"] > 0 and f[0]["files"][0]["chunks"] == f[0]["chunks"]["next"]' "$work/out"
 exits 2 "contrast: generate" "$sluice" generate "${scored[@]}" --prompt "a longer prompt"
