@@ -293,7 +293,7 @@ private:
           factor == plan.factors.front()) {
         json.fail("entries of other factors than the main one", showJson(name));
       }
-      entries.keys({"gradient", "evaluate", "predict"}, {"count"});
+      entries.keys({"gradient", "evaluate"}, {"count", "predict"});
       readLaunches(entries, entryOfFactor("", factor));
       plan.factors.push_back(factor);
     }

@@ -529,16 +529,17 @@ class Model(Attend, Attention, Blocks, Hashes, Predictors, Recurrences, Segments
 
     def contrast(self, stage, s, v, factor):
         """The mean of -log softmax over all rows v of the batch at row j + 1 for row j of s, over the pairs of rows j and j + 1 in
-        the texts that have losses. A group is a row if all of its tokens are scored, a segment if it ends."""
+        the texts that have losses. A group is a row, from `first`, if all of its tokens are scored, a segment if it ends."""
         batch, rows = s.shape[:2]
         scored, lengths = batch // (stage.get("extra_batches", 0) + 1), self.scored.sum(1)
         counts = lengths // factor
         if stage["of"]:
             counts = torch.tensor([len(ends) for ends in self.ends[stage["of"]]])
-        valid = torch.arange(rows) < counts[:, None]
+        first = stage.get("first", 0)
+        valid = (torch.arange(rows) >= first) & (torch.arange(rows) < counts[:, None])
         products = torch.einsum("bpd,cqd->bpcq", s, v).masked_fill(~valid, -math.inf).flatten(2)
         losses = -F.log_softmax(products, 2)
-        pairs = [losses[b, j, b * rows + j + 1] for b in range(scored) for j in range(counts[b] - 1)]
+        pairs = [losses[b, j, b * rows + j + 1] for b in range(scored) for j in range(max(first - 1, 0), counts[b] - 1)]
         return sum(pairs, 0 * s.sum()) / max(len(pairs), 1)  # gradients are zeros without a pair
 
     def ask(self, loss, logits):

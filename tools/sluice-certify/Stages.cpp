@@ -42,7 +42,7 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
                       "threshold rise spike top epsilon window document_end ratio mode longest from", &D::boundaries, Aside}},
       {"attend", {"over segments heads head_size parts by norm epsilon bias from to", &D::attendCut}},
       {"loss", {"name factor shift first tied bias label_smoothing target weights from", &D::score, Aside | OfTokens}},
-      {"contrast", {"name factor candidates shift extra_batches from", &D::score, Aside | OfTokens}},
+      {"contrast", {"name factor candidates shift first extra_batches from", &D::score, Aside | OfTokens}},
       {"head", {"tied bias label_smoothing target weights shift first from", &D::score, OfTokens}},
     };
     // clang-format on

@@ -145,7 +145,7 @@ public:
 private:
   void createSegmentLosses();
   void createGroupLosses();
-  Value createWholeGroups();
+  Value createWholeGroups(int64_t firstCandidate);
   void createLosses(Value valid);
   Value createCounted(int64_t first, int64_t every, int64_t parts);
 
@@ -199,10 +199,11 @@ void ContrastConversion::createSegmentLosses() {
   }
 }
 
-/// Creates 1 in groups all of whose tokens are in the text, else 0.
-Value ContrastConversion::createWholeGroups() {
+/// Creates 1 in groups, from `firstCandidate`, all of whose tokens are in the text, else 0.
+Value ContrastConversion::createWholeGroups(int64_t firstCandidate) {
   c.setName("whole");
-  Value ones = RepeatColumnsOp::create(c.b, c.getTokenSequence(1), createCounted(0, 1, 1));
+  Value counted = createCounted(firstCandidate * c.getFactor(), 1, 1);
+  Value ones = RepeatColumnsOp::create(c.b, c.getTokenSequence(1), counted);
   SequenceType type = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
   Value share = ShortenOp::create(c.b, type, ones, c.getFactor(), dispatch::ReduceKind::Add,
                                   /*window=*/0, /*mean=*/true);
@@ -214,10 +215,13 @@ Value ContrastConversion::createWholeGroups() {
 /// follows at the last token of the following one.
 void ContrastConversion::createGroupLosses() {
   scored = createTokenRows(c, rows, op.getShiftOrDefault());
-  createLosses(c.getFactor() > 1 || c.hasLines() ? createWholeGroups() : Value());
+  auto candidate = static_cast<int64_t>(op.getFirst());
+  bool areAllValid = c.getFactor() == 1 && !c.hasLines() && candidate == 0;
+  createLosses(areAllValid ? Value() : createWholeGroups(candidate));
   first = c.getFactor();
   c.setName("counted");
-  counted = createCounted(2 * first - 1, first, parts);
+  int64_t firstChosen = std::max<int64_t>(candidate, 1); // no row chooses group 0
+  counted = createCounted((firstChosen + 1) * first - 1, first, parts);
   c.setName("column");
   SequenceType column = c.getSequence(c.getFactor(), 1, c.b.getF32Type());
   losses = createTokenRows(c, RepeatColumnsOp::create(c.b, column, losses), first, "losses.");

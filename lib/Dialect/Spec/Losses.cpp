@@ -168,6 +168,17 @@ LogicalResult ContrastOp::verify() {
            << describeStream(cut.getInput()) << (cut.beginsSegments() ? " that bits begin" : "")
            << "; contrast others";
   }
+  if (hasSegments && getFirst() != 0) {
+    return emitKeyError(*this, "first")
+           << "expected no first candidate among segments, which are all candidates, found "
+           << getFirst() << "; leave it out";
+  }
+  if (auto most = static_cast<int64_t>(model.getLength()) / input.getFactor() - 1;
+      !hasSegments && most > 0 && static_cast<int64_t>(getFirst()) > most) {
+    return emitKeyError(*this, "first")
+           << "expected a first candidate of at most " << most
+           << ", the last group of the context, found " << getFirst() << "; make it smaller";
+  }
   if (!hasSegments && static_cast<int64_t>(model.getLength()) < 2 * input.getFactor()) {
     return emitKeyError(*this, "candidates")
            << "expected a context of at least " << 2 * input.getFactor()

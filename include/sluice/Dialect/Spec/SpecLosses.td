@@ -18,6 +18,8 @@ def Spec_ContrastOp
                               "the stream of candidates, on the scale and of the width of the "
                               "stream">,
            HeadShiftKey,
+           IntegerKey<"first", "first group that is a candidate, for streams of groups", "0", "0",
+                      "", "0">,
            IntegerKey<"extra_batches",
                       "in training, the last n of n + 1 equal parts of the batch give candidates "
                       "alone",
