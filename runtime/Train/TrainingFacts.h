@@ -67,7 +67,7 @@ std::vector<std::string> listNotes(const TrainingOptions &options, const Trainin
 
 /// Describes why a run ends after `step`, before its goal.
 std::string describeImpatience(int64_t step, int64_t goal, int64_t worse);
-/// Describes the evaluation with the minimum loss. With `hasIds`, tokens are not bytes.
+/// Describes the evaluation with the minimum loss, in bits per `unit`.
 std::string describeBest(const MeasuredLoss &best, const std::string &unit);
 
 /// Returns the flags whose files contribute to the hash of the data.
