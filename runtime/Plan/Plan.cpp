@@ -294,6 +294,10 @@ private:
         json.fail("entries of other factors than the main one", showJson(name));
       }
       entries.keys({"gradient", "evaluate"}, {"count", "predict"});
+      if (entries.has("predict") != plan.entries.contains("predict")) {
+        entries.fail("the entry \"predict\" of all factors or of none",
+                     entries.has("predict") ? "one" : "none");
+      }
       readLaunches(entries, entryOfFactor("", factor));
       plan.factors.push_back(factor);
     }

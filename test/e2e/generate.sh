@@ -214,7 +214,7 @@ holds "inspect lists states and rates" \
 holds "and memory by use" 'f[0]["memory"]["by_use"].keys() == {"training", "generation"}' "$work/inspect.json"
 "$sluice" inspect "$work/hourglass.sla" > "$work/inspect"
 succeeds "inspect prints it as text" grep -q 'every token, [0-9]* every 4th token' "$work/inspect"
-"$sluice" bench "$work/hourglass.sla" -n 1 --kernels --generate --rows 3 --positions 8-40 --json > "$work/bench.json"
+"$sluice" bench "$work/hourglass.sla" -n 1 --kernels --by-stage --generate --rows 3 --positions 8-40 --json > "$work/bench.json"
 holds "bench measures generation" \
   '(0 < f[0]["fraction_of_bandwidth"] < 1.5 and f[0]["cached_tokens_per_s"] > 0 and
      0 < f[0]["generation_step_ms"]["tenth"] <= f[0]["generation_step_ms"]["median"])' "$work/bench.json"
