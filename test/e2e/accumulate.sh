@@ -36,13 +36,7 @@ write_spec lines 12 "$draws \"inputs\": { \"source\": { \"context\": 6 } }," '{ 
   { "op": "layer", "from": "text" }, { "op": "loss", "name": "early", "factor": 0.5 },
   { "op": "layer", "over": "memory" }, { "op": "head" }'
 # Lines in batches of only long lines, and of only short ones.
-python3 - "$work" << 'PYTHON'
-import random, sys
-draw = random.Random(5)
-lines = ["".join(draw.choice("abcdef") for _ in range(draw.choice((1, 11)))) for _ in range(40)]
-open(sys.argv[1] + "/lines", "w").write("\n".join(lines) + "\n")
-open(sys.argv[1] + "/source", "w").write("\n".join(line[:5] for line in lines) + "\n")
-PYTHON
+"$root/test/e2e/support/uneven_lines.py" "$work"
 
 # agrees RUN OTHER LIMIT: losses, norms and weights of two runs agree; fails with "differs" if they do.
 agrees() {

@@ -8,13 +8,7 @@ set -euo pipefail
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # otherwise Open MPI rejects root
 
 write_text "$work/text" 6000 1
-python3 - "$work" << 'PYTHON'
-import random, sys
-draw = random.Random(5)
-lines = ["".join(draw.choice("abcdef") for _ in range(draw.choice((1, 11)))) for _ in range(40)]
-open(sys.argv[1] + "/lines", "w").write("\n".join(lines) + "\n")
-open(sys.argv[1] + "/source", "w").write("\n".join(line[:5] for line in lines) + "\n")
-PYTHON
+"$root/test/e2e/support/uneven_lines.py" "$work"
 
 # write_spec NAME BATCH ACCUMULATE CONTEXT KEYS STAGES
 write_spec() {
