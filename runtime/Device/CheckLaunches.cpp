@@ -123,10 +123,12 @@ public:
         kernel(device.plan().kernels[static_cast<size_t>(launch.kernel)]) {}
 
   void run() {
-    // Clears results before writing operands, which may alias them. Elements that a kernel does not
-    // write stay NaN.
-    each(true, [&](size_t, int64_t offset, size_t bytes) {
+    // Sets results before writing operands, which may alias them. Without recorded contents,
+    // elements that a kernel does not write stay NaN.
+    each(true, [&](size_t i, int64_t offset, size_t bytes) {
+      const std::vector<uint8_t> &before = recorded.results[i].before;
       std::memset(device.host() + offset, 0xff, bytes);
+      std::copy_n(before.begin(), std::min(before.size(), bytes), device.host() + offset);
       device.upload({offset, static_cast<int64_t>(bytes)});
     });
     each(false, [&](size_t i, int64_t offset, size_t bytes) {

@@ -20,6 +20,9 @@ namespace {
 
 const std::array<const char *, 4> scalarNames = {"length", "rows", "step", "seed"};
 
+/// True for the entries whose launches run over rings.
+bool isStep(const std::string &entry) { return entry == "prefill" || entry == "step"; }
+
 /// Returns the smallest f32 that is not below `value`.
 float notBelow(double value) {
   auto rounded = static_cast<float>(value);
@@ -127,32 +130,41 @@ private:
       }
     }
     for (const auto &[name, given] : plan.given) {
-      setIds(plan.inputs.at(name), given.vocabulary);
-      if (given.on.empty()) { // others have the counts of another input
-        setCounts(name, given.capacity);
+      for (const std::string &input : {name, "prompt." + name}) { // of a batch, and of one line
+        if (plan.inputs.contains(input)) {
+          setIds(plan.inputs.at(input), given.vocabulary);
+        }
+        if (plan.inputs.contains(input + ".count")) { // others have the counts of another input
+          setCounts(input, given.capacity);
+        }
       }
     }
     if (plan.inputs.contains("tokens.count")) {
       setCounts("tokens", plan.model.context);
     }
     for (const EdgeInput &edges : getEdgeInputs(plan)) {
-      setEdges(edges);
+      for (const char *prefix : {"", "prompt."}) {
+        setEdges(edges, prefix + edgesInput(edges));
+      }
     }
   }
 
   /// Every other row is short.
   void setCounts(const std::string &name, int64_t capacity) {
-    const Plan &plan = device->plan();
-    auto *counts =
-        reinterpret_cast<int64_t *>(device->host() + plan.inputs.at(name + ".count").offset);
-    for (int64_t row = 0; row < plan.model.batch; ++row) {
+    const Region &region = device->plan().inputs.at(name + ".count");
+    auto *counts = reinterpret_cast<int64_t *>(device->host() + region.offset);
+    for (int64_t row = 0; row < region.shape.front(); ++row) {
       counts[row] = row % 2 == 0 ? capacity : capacity / 2;
     }
   }
 
   /// Sets a chain of the first half of the rows, and edges of row 0 to each of them. A line has
   /// fewer words than rows.
-  void setEdges(const EdgeInput &input) {
+  void setEdges(const EdgeInput &input, const std::string &name) {
+    auto found = device->plan().inputs.find(name);
+    if (found == device->plan().inputs.end()) {
+      return;
+    }
     Edges edges;
     for (int64_t row = 1; row < input.rows / (input.connectsWords() ? 8 : 2); ++row) {
       edges.emplace_back(row - 1, row);
@@ -161,10 +173,10 @@ private:
     std::ranges::sort(edges);
     edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
     edges.resize(std::min(edges.size(), static_cast<size_t>(input.capacity)));
-    const Region &region = device->plan().inputs.at(edgesInput(input));
+    const Region &region = found->second;
     auto size = static_cast<size_t>(input.rows + 2 * input.capacity);
     auto *lists = reinterpret_cast<int32_t *>(device->host() + region.offset);
-    for (int64_t row = 0; row < device->plan().model.batch; ++row) {
+    for (int64_t row = 0; row < region.shape.front(); ++row) {
       writeEdgeLists(edges, input.rows, {lists + static_cast<size_t>(row) * size, size});
     }
   }
@@ -208,7 +220,10 @@ private:
       if (!operand.written) {
         current.operands.emplace_back(bytes.begin(), bytes.end());
       } else {
-        current.results.emplace_back();
+        RecordedResult &result = current.results.emplace_back();
+        if (isStep(current.entry)) {
+          result.before.assign(bytes.begin(), bytes.end());
+        }
       }
     });
   }

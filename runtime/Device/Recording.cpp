@@ -12,7 +12,7 @@ namespace sluice::runtime {
 namespace {
 
 constexpr char magic[8] = {'S', 'L', 'U', 'I', 'C', 'R', 'E', 'C'};
-constexpr uint64_t version = 2;
+constexpr uint64_t version = 3;
 constexpr size_t headerBytes = 24; // magic, version, size of the JSON
 const std::string remedy = "; record the bundle again with this version of sluice";
 
@@ -51,7 +51,8 @@ Json toJson(const RecordedLaunch &launch, BlobWriter &blobs) {
                        {"bounds", blobs.add(result.bounds)},
                        {"sums", blobs.add(result.sums)},
                        {"sum_bounds", blobs.add(result.sumBounds)},
-                       {"found", blobs.add(result.found)}});
+                       {"found", blobs.add(result.found)},
+                       {"before", blobs.add(result.before)}});
   }
   return {{"entry", launch.entry},           {"index", launch.index},
           {"scalars", launch.scalars},       {"lengths", launch.lengths},
@@ -136,7 +137,8 @@ private:
   }
 
   RecordedResult readResult(const StrictJson &node) const {
-    node.keys({"type", "rows", "stride", "values", "bounds", "sums", "sum_bounds", "found"});
+    node.keys({"type", "rows", "stride", "values", "bounds", "sums", "sum_bounds", "found",
+               "before"});
     RecordedResult result;
     std::string type = node.at("type").matchChoice({"f32", "bf16", "i32", "i64"});
     for (Type each : {Type::f32, Type::bf16, Type::i32, Type::i64}) {
@@ -149,8 +151,10 @@ private:
     result.sums = floats(node.at("sums"));
     result.sumBounds = floats(node.at("sum_bounds"));
     result.found = blob(node.at("found"));
+    result.before = blob(node.at("before"));
     size_t elements = result.found.size() / static_cast<size_t>(getByteSize(result.type));
-    if (result.values.size() != result.bounds.size() || result.values.size() > elements ||
+    bool isWhole = result.before.empty() || result.before.size() == result.found.size();
+    if (!isWhole || result.values.size() != result.bounds.size() || result.values.size() > elements ||
         result.sums.size() != result.sumBounds.size() ||
         result.sums.size() > static_cast<size_t>(result.stride) ||
         (!result.sums.empty() &&

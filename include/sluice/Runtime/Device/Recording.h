@@ -19,6 +19,9 @@ struct RecordedResult {
   /// Sums over all rows, by column; empty if rows are checked separately.
   std::vector<float> sums, sumBounds;
   std::vector<uint8_t> found; ///< bytes on the recording device
+  /// Bytes before the launch, for a step of generation: its rings keep rows of earlier steps, which
+  /// a recurrence reads. Otherwise empty.
+  std::vector<uint8_t> before;
 };
 
 struct RecordedLaunch {

@@ -167,6 +167,22 @@ TEST_F(RecordedLaunches, ComparesSumsOfRows) {
   EXPECT_NE(check().first.find("the rows' sum in column 3"), std::string::npos) << check().first;
 }
 
+/// A recurrence's step reads the rows that earlier steps left in its results.
+TEST_F(RecordedLaunches, RestoresResultsBeforeTheLaunch) {
+  RecordedLaunch goldens;
+  check(&goldens);
+  constexpr int64_t unwritten = 3 * 16; // the row that is not valid
+  EXPECT_TRUE(std::isnan(toFloats(goldens.results[0].found)[unwritten]));
+  RecordedResult &losses = recording.launches[0].results[0];
+  losses.before.assign(losses.found.size(), 0);
+  EXPECT_EQ(check(&goldens).wrong, 0);
+  EXPECT_EQ(toFloats(goldens.results[0].found)[unwritten], 0);
+  losses.before.pop_back();
+  writeRecording(folder / "short.rec", recording);
+  std::string message = userError([&] { readRecording(folder / "short.rec"); });
+  EXPECT_NE(message.find("numbers for the elements of a result"), std::string::npos) << message;
+}
+
 /// The record of a launch on an axis of segments alone.
 TEST_F(RecordedLaunches, RejectsRowsThatDoNotFitTheLaunch) {
   recording.launches[0].lengths = {3, 1, 4, 2};
@@ -194,7 +210,7 @@ TEST_F(RecordedLaunches, FilesRoundTrip) {
   };
   refuses("text", "expected a recording of launches, found another file");
   refuses(file.substr(0, 8) + '\7' + file.substr(9),
-          "expected a recording of version 2, found version 7");
+          "expected a recording of version 3, found version 7");
   refuses(file.substr(0, 100), "expected a whole recording, found one that is cut short");
   refuses(file.substr(0, file.size() - 1), "expected [offset, bytes] inside the file");
   auto other = bigramArtifact(folder);
