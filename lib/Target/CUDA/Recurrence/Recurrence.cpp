@@ -6,9 +6,10 @@
 // rows, so that there are k launches. Where numbers cut rows off and bound the rows between them, a
 // launch computes one place of all chunks: each warp finds the rows at that place by a ballot. A
 // warp computes one column for a few rows at a time: it reads the weight's rows with consecutive
-// lanes at consecutive columns, and reduces over its lanes. Of a weight by input, a lane reads a
-// column of its own instead. Without a weight a thread computes one column of all rows of a text or
-// chunk, in one launch.
+// lanes at consecutive columns, and reduces over its lanes. Of a weight by input, a lane has a
+// column of its own, and the warps of a block sum parts of the products, which they add up in
+// shared memory. Without a weight a thread computes one column of all rows of a text or chunk, in
+// one launch.
 #include "Recurrence.h"
 #include "../../Common/RecurrenceRows.h"
 #include "../Frame/Arrival.h"
@@ -26,8 +27,8 @@ using namespace sluice::cuda;
 
 namespace {
 
-constexpr int64_t mostTexts = 4;                    ///< rows whose sums a thread has in registers
-constexpr int64_t rowsOfBlock = 64, mostParts = 64; ///< blocks of different rows, by columns
+constexpr int64_t mostSums = 16, mostTexts = 8; ///< in registers of a thread; rows of its sums
+constexpr int64_t mostParts = 64;               ///< blocks of different rows, by columns
 constexpr int64_t warps = threadsPerBlock / threadsPerWarp;
 
 /// The chunks of rows between places that are cut off; one chunk without such places. With a bound
@@ -63,10 +64,10 @@ public:
         rows(op, e, [&](unsigned i) { return frame.buffer(i); }),
         columns(static_cast<int64_t>(op.getColumns())), groups(op.countProductGroups()),
         inner(op.countInnerColumns()), grid(op), rowCount(domain.getBatch() * grid.chunks),
-        texts(std::min(rowCount, mostTexts)), byLane(op.getByInput()),
-        blockColumns(byLane ? threadsPerBlock : warps),
+        texts(std::min({rowCount, mostTexts, mostSums / std::max<int64_t>(groups, 1)})),
+        byLane(op.getByInput()), blockColumns(byLane ? threadsPerWarp : warps),
         columnBlocks(llvm::divideCeil(columns, blockColumns)),
-        parts(std::clamp<int64_t>(rowCount / rowsOfBlock, 1, mostParts)),
+        parts(std::clamp<int64_t>(rowCount / rowsOfBlock(), 1, mostParts)),
         blocks(groups > 0 ? columnBlocks * parts
                           : llvm::divideCeil(rowCount * columns, threadsPerBlock)) {}
 
@@ -80,11 +81,15 @@ private:
     Value valid, linked, marked;             ///< i1
   };
 
+  /// Rows that a block must have before other blocks share them.
+  int64_t rowsOfBlock() const { return byLane && !grid.isListed ? texts : 64; }
   Value loadPlace();
   Values loadIf(Value condition, int64_t count, llvm::function_ref<Values()> load);
   Value isAtPlace(const TextRow &row, Value place);
   TextRow findRow(Value batch, Value place);
   Values multiply(ArrayRef<TextRow> tile);
+  Values multiplyByLane(ArrayRef<Value> lines, ArrayRef<Value> linked);
+  Value addParts(int64_t sum);
   void emitTile(ArrayRef<TextRow> tile);
   void emitPlace(Value place);
   void emitListed(Value first, Value place);
@@ -104,7 +109,8 @@ private:
   const bool byLane; ///< each lane has a column of its own
   const int64_t blockColumns, columnBlocks, parts, blocks;
 
-  Value column; ///< of the warp, or of the thread
+  Value column;      ///< of the warp, or of the thread
+  Value partsOfSums; ///< shared memory: sums of each warp, by warp, sum and lane
 };
 
 } // namespace
@@ -112,9 +118,10 @@ private:
 /// Returns the number of launches before this one: every block counts itself at its end, so fewer
 /// than `blocks` of this launch have when a block starts.
 Value RecurrenceKernel::loadPlace() {
-  Value arrived =
-      LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::add, frame.counter(e.index(0)), e.integer(0),
-                                LLVM::AtomicOrdering::monotonic, "device", Kernel::counterBytes);
+  Value arrived = LLVM::LoadOp::create(
+      b, b.getI32Type(), frame.counter(e.index(0)), Kernel::counterBytes, /*isVolatile=*/false,
+      /*isNonTemporal=*/false, /*isInvariant=*/false,
+      /*isInvariantGroup=*/false, LLVM::AtomicOrdering::monotonic, "device");
   Value place = arith::DivUIOp::create(b, arrived, e.integer(blocks));
   return arith::IndexCastOp::create(b, b.getIndexType(), place);
 }
@@ -172,36 +179,62 @@ RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
   return row;
 }
 
+/// Sums this warp's part of the products with a weight by input, by text and group. A lane has a
+/// column; the warps take vectors of the weight's rows in turns.
+Values RecurrenceKernel::multiplyByLane(ArrayRef<Value> lines, ArrayRef<Value> linked) {
+  int64_t vector = getVectorElements(b.getF32Type(), {inner});
+  Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
+  Value within = e.min(column, e.index(columns - 1));
+  return e.loop(e.mul(frame.warp, vector), e.index(inner), vector * warps,
+                Values(lines.size() * groups, zero), [&](Value k, ValueRange so) {
+                  Values next(so), weights;
+                  for (int64_t v = 0; v < vector; ++v) {
+                    for (int64_t group = 0; group < groups; ++group) {
+                      weights.push_back(loadElements(frame, rows.weight, e.add(k, v),
+                                                     e.add(within, group * columns), 1)
+                                            .front());
+                    }
+                  }
+                  for (auto [i, line] : llvm::enumerate(lines)) {
+                    Values lefts = loadIf(linked[i], vector, [&] {
+                      return loadElements(frame, rows.results.front(), line, k, vector);
+                    });
+                    for (int64_t v = 0; v < vector; ++v) {
+                      for (int64_t group = 0; group < groups; ++group) {
+                        Value &sum = next[i * groups + group];
+                        sum = e.fma(lefts[v], weights[v * groups + group], sum);
+                      }
+                    }
+                  }
+                  return next;
+                });
+}
+
+/// Returns a sum of this lane's column over the parts of all warps.
+Value RecurrenceKernel::addParts(int64_t sum) {
+  Value total;
+  for (int64_t warp = 0; warp < warps; ++warp) {
+    Value at = e.add(frame.lane, (warp * texts * groups + sum) * threadsPerWarp);
+    Value part = memref::LoadOp::create(b, partsOfSums, ValueRange{at});
+    total = total ? Value(arith::AddFOp::create(b, total, part)) : part;
+  }
+  return total;
+}
+
 /// Computes the products of the column's rows of the weight with the previous rows, by text and
-/// group; zeros without a previous row.
+/// group; zeros without a previous row. With a column per lane, the sums are parts of them.
 Values RecurrenceKernel::multiply(ArrayRef<TextRow> tile) {
   Values lines, linked;
   for (const TextRow &row : tile) {
     linked.push_back(e.both(row.valid, row.linked));
     lines.push_back(rows.getRow(op.getOutputs().front(), row.batch, row.previous));
   }
+  if (byLane) {
+    return multiplyByLane(lines, linked);
+  }
   Value zero = arith::ConstantOp::create(b, b.getF32FloatAttr(0));
   Values sums(tile.size() * groups, zero);
   Value within = e.min(column, e.index(columns - 1));
-  if (byLane) {
-    return e.loop(e.index(0), e.index(inner), 1, sums, [&](Value k, ValueRange so) {
-      Values next(so), weights;
-      for (int64_t group = 0; group < groups; ++group) {
-        weights.push_back(
-            loadElements(frame, rows.weight, k, e.add(within, group * columns), 1).front());
-      }
-      for (auto [i, line] : llvm::enumerate(lines)) {
-        Value left = loadIf(linked[i], 1, [&] {
-                       return Values{e.loadScalar(rows.results.front(), {line, k})};
-                     }).front();
-        for (int64_t group = 0; group < groups; ++group) {
-          Value &sum = next[i * groups + group];
-          sum = e.fma(left, weights[group], sum);
-        }
-      }
-      return next;
-    });
-  }
   int64_t vector = getVectorElements(b.getF32Type(), {inner});
   sums = e.loop(e.mul(frame.lane, vector), e.index(inner), vector * threadsPerWarp, sums,
                 [&](Value k, ValueRange so) {
@@ -284,17 +317,34 @@ void RecurrenceKernel::emitCell(const TextRow &row, ValueRange products) {
   }
 }
 
-/// Computes this column of rows of a launch.
+/// Computes this column of rows of a launch. All warps of a block have the same rows.
 void RecurrenceKernel::emitTile(ArrayRef<TextRow> tile) {
   Value hasColumn = e.less(column, e.index(columns));
   Values products = multiply(tile);
-  for (auto [i, row] : llvm::enumerate(tile)) {
-    Value isOwn = e.both(row.valid, hasColumn);
-    if (!byLane) { // a lane for each row
-      Value isLane = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, frame.lane, e.index(i));
-      isOwn = e.both(isOwn, isLane);
+  if (byLane) {
+    for (auto [i, part] : llvm::enumerate(products)) {
+      Value at = e.mul(frame.warp, texts * groups * threadsPerWarp);
+      at = e.add(e.add(at, frame.lane), static_cast<int64_t>(i) * threadsPerWarp);
+      memref::StoreOp::create(b, part, partsOfSums, ValueRange{at});
     }
-    e.when(isOwn, [&] { emitCell(row, ValueRange(products).slice(i * groups, groups)); });
+    NVVM::BarrierOp::create(b);
+  }
+  // A row's cell is computed by a lane, or with a column per lane by a warp.
+  Value own = byLane ? frame.warp : frame.lane;
+  for (auto [i, row] : llvm::enumerate(tile)) {
+    int64_t turn = static_cast<int64_t>(i) % (byLane ? warps : threadsPerWarp);
+    Value isTurn = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, own, e.index(turn));
+    e.when(e.both(e.both(row.valid, hasColumn), isTurn), [&] {
+      Values sums;
+      for (int64_t group = 0; group < groups; ++group) {
+        int64_t sum = static_cast<int64_t>(i) * groups + group;
+        sums.push_back(byLane ? addParts(sum) : products[sum]);
+      }
+      emitCell(row, sums);
+    });
+  }
+  if (byLane) {
+    NVVM::BarrierOp::create(b); // the next rows' sums overwrite these
   }
 }
 
@@ -335,7 +385,7 @@ void RecurrenceKernel::emitListed(Value first, Value place) {
 
 /// Computes the rows of one place.
 void RecurrenceKernel::emitPlace(Value place) {
-  Value inBlock = byLane ? e.add(e.mul(frame.warp, threadsPerWarp), frame.lane) : frame.warp;
+  Value inBlock = byLane ? frame.lane : frame.warp;
   Value part = arith::DivUIOp::create(b, frame.block, e.index(columnBlocks));
   Value columnBlock = arith::RemUIOp::create(b, frame.block, e.index(columnBlocks));
   column = e.add(e.mul(columnBlock, blockColumns), inBlock);
@@ -371,6 +421,10 @@ FailureOr<Kernel> RecurrenceKernel::generate() {
                                    : domain.getPositions();
   int64_t launches = groups > 0 ? places : 1;
   if (groups > 0) {
+    if (byLane) {
+      partsOfSums = rows::sharedMemory(frame, "sums", warps * texts * groups * threadsPerWarp,
+                                       b.getF32Type());
+    }
     emitPlace(loadPlace());
     Value slot = rows::pointerTo(frame, rows::sharedMemory(frame, "arrived", 1, b.getI32Type()));
     isLastToArrive(frame, e.index(0), launches * blocks, slot);
