@@ -88,6 +88,8 @@ private:
   Value isAtPlace(const TextRow &row, Value place);
   TextRow findRow(Value batch, Value place);
   Values multiply(ArrayRef<TextRow> tile);
+  SmallVector<Values> loadPrevious(ArrayRef<Value> lines, ArrayRef<Value> linked, Value k,
+                                   int64_t vector);
   Values multiplyByLane(ArrayRef<Value> lines, ArrayRef<Value> linked);
   Value addParts(int64_t sum);
   void emitTile(ArrayRef<TextRow> tile);
@@ -179,6 +181,19 @@ RecurrenceKernel::TextRow RecurrenceKernel::findRow(Value number, Value place) {
   return row;
 }
 
+/// Loads columns [k, k + vector) of each previous row, zeros without one. All loads come before
+/// their uses, as nothing moves a load over the branch of another one.
+SmallVector<Values> RecurrenceKernel::loadPrevious(ArrayRef<Value> lines, ArrayRef<Value> linked,
+                                                   Value k, int64_t vector) {
+  SmallVector<Values> lefts;
+  for (auto [line, isLinked] : llvm::zip_equal(lines, linked)) {
+    lefts.push_back(loadIf(isLinked, vector, [&, line = line] {
+      return loadElements(frame, rows.results.front(), line, k, vector);
+    }));
+  }
+  return lefts;
+}
+
 /// Sums this warp's part of the products with a weight by input, by text and group. A lane has a
 /// column; the warps take vectors of the weight's rows in turns.
 Values RecurrenceKernel::multiplyByLane(ArrayRef<Value> lines, ArrayRef<Value> linked) {
@@ -195,14 +210,12 @@ Values RecurrenceKernel::multiplyByLane(ArrayRef<Value> lines, ArrayRef<Value> l
                                             .front());
                     }
                   }
-                  for (auto [i, line] : llvm::enumerate(lines)) {
-                    Values lefts = loadIf(linked[i], vector, [&] {
-                      return loadElements(frame, rows.results.front(), line, k, vector);
-                    });
+                  SmallVector<Values> lefts = loadPrevious(lines, linked, k, vector);
+                  for (size_t i = 0; i < lines.size(); ++i) {
                     for (int64_t v = 0; v < vector; ++v) {
                       for (int64_t group = 0; group < groups; ++group) {
                         Value &sum = next[i * groups + group];
-                        sum = e.fma(lefts[v], weights[v * groups + group], sum);
+                        sum = e.fma(lefts[i][v], weights[v * groups + group], sum);
                       }
                     }
                   }
@@ -244,14 +257,12 @@ Values RecurrenceKernel::multiply(ArrayRef<TextRow> tile) {
                     weights.push_back(loadElements(frame, rows.weight,
                                                    e.add(within, group * columns), k, vector));
                   }
-                  for (auto [i, line] : llvm::enumerate(lines)) {
-                    Values lefts = loadIf(linked[i], vector, [&] {
-                      return loadElements(frame, rows.results.front(), line, k, vector);
-                    });
+                  SmallVector<Values> lefts = loadPrevious(lines, linked, k, vector);
+                  for (size_t i = 0; i < lines.size(); ++i) {
                     for (int64_t group = 0; group < groups; ++group) {
                       Value &sum = next[i * groups + group];
                       for (int64_t v = 0; v < vector; ++v) {
-                        sum = e.fma(lefts[v], weights[group][v], sum);
+                        sum = e.fma(lefts[i][v], weights[group][v], sum);
                       }
                     }
                   }
