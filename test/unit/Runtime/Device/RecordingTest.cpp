@@ -171,13 +171,13 @@ TEST_F(RecordedLaunches, ComparesSumsOfRows) {
 TEST_F(RecordedLaunches, RestoresResultsBeforeTheLaunch) {
   RecordedLaunch goldens;
   check(&goldens);
-  constexpr int64_t unwritten = 3 * 16; // the row that is not valid
-  EXPECT_TRUE(std::isnan(toFloats(goldens.results[0].found)[unwritten]));
-  RecordedResult &losses = recording.launches[0].results[0];
-  losses.before.assign(losses.found.size(), 0);
+  constexpr int64_t unwritten = 3 * 16 * 128; // of the row that is not valid
+  EXPECT_TRUE(std::isnan(toFloats(goldens.results[1].found)[unwritten]));
+  RecordedResult &scores = recording.launches[0].results[1];
+  scores.before.assign(scores.found.size(), 0);
   EXPECT_EQ(check(&goldens).wrong, 0);
-  EXPECT_EQ(toFloats(goldens.results[0].found)[unwritten], 0);
-  losses.before.pop_back();
+  EXPECT_EQ(toFloats(goldens.results[1].found)[unwritten], 0);
+  scores.before.pop_back();
   writeRecording(folder / "short.rec", recording);
   std::string message = userError([&] { readRecording(folder / "short.rec"); });
   EXPECT_NE(message.find("numbers for the elements of a result"), std::string::npos) << message;
