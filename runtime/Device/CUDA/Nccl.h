@@ -1,0 +1,67 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Declares the part of NCCL that is used. The library is loaded at run time when several processes
+// train on GPUs. Names and numbers are those in nccl.h of NCCL 2.18 and later.
+#pragma once
+
+#include "CudaDriver.h"
+
+#include <climits>
+
+namespace sluice::runtime::nccl {
+
+using Result = int;                           // ncclResult_t
+using Communicator = struct NcclCommunicator *; // ncclComm_t
+
+constexpr Result success = 0, inProgress = 7;
+constexpr int uint8 = 1;             // ncclUint8
+constexpr int leastVersion = 21800;  // 2.18.0
+constexpr unsigned magic = 0xcafebeef;
+
+/// ncclUniqueId
+struct UniqueId {
+  char bytes[128];
+};
+
+/// ncclConfig_t of NCCL 2.18. Later versions accept it by its size and version, and use their
+/// defaults for later members.
+struct Config {
+  static constexpr int undefined = INT_MIN;
+
+  size_t size = sizeof(Config);
+  unsigned magic = nccl::magic;
+  unsigned version = leastVersion;
+  int blocking = 0; // functions return `inProgress` in place of waiting
+  int groupBlocks = undefined, leastBlocks = undefined, mostBlocks = undefined;
+  const char *network = nullptr;
+  int splitShare = undefined;
+};
+
+struct Library {
+  /// Opens libnccl.so.2, or the library in the environment variable SLUICE_NCCL, once per process.
+  /// Throws UserError if it cannot be loaded or is older than `leastVersion`.
+  static const Library &open();
+
+  /// Returns the library's text for `result`, and its last message if there is one.
+  std::string explain(Result result, Communicator communicator) const;
+
+  int version = 0; // 22703 is 2.27.3
+
+  Result (*getVersion)(int *version);
+  Result (*getUniqueId)(UniqueId *id);
+  const char *(*getErrorString)(Result result);
+  const char *(*getLastError)(Communicator communicator);
+  Result (*initRank)(Communicator *communicator, int size, UniqueId id, int rank, Config *config);
+  Result (*abort)(Communicator communicator);
+  Result (*getAsyncError)(Communicator communicator, Result *result);
+  Result (*groupStart)();
+  Result (*groupEnd)();
+  Result (*send)(const void *bytes, size_t count, int type, int peer, Communicator communicator,
+                 cuda::Stream stream);
+  Result (*receive)(void *bytes, size_t count, int type, int peer, Communicator communicator,
+                    cuda::Stream stream);
+};
+
+/// Returns "2.27.3" for 22703.
+std::string showVersion(int version);
+
+} // namespace sluice::runtime::nccl
