@@ -12,25 +12,26 @@ public:
 
   void reserve(int64_t bytes) override { staging.resize(static_cast<size_t>(bytes)); }
 
-  void exchange(std::span<const Transfer> sent, std::span<const Transfer> received) override {
+  void exchange(std::span<const RangeTransfer> sent,
+                std::span<const RangeTransfer> received) override {
     std::vector<ProcessGroup::Outgoing> outgoing;
     std::vector<ProcessGroup::Incoming> incoming;
-    for (const Transfer &each : sent) {
+    for (const RangeTransfer &each : sent) {
       outgoing.push_back({each.peer, getBytes(each.range)});
     }
-    for (const Transfer &each : received) {
+    for (const RangeTransfer &each : received) {
       incoming.push_back({each.peer, getBytes(each.range)});
     }
     group.exchange(outgoing, incoming);
   }
 
-  void copy(const Range &from, const Range &to) override {
+  void copy(const StoredRange &from, const StoredRange &to) override {
     std::ranges::copy(getBytes(from), getBytes(to).begin());
   }
 
 private:
-  std::span<uint8_t> getBytes(const Range &range) {
-    uint8_t *memory = range.memory == Memory::Arena ? arena : staging.data();
+  std::span<uint8_t> getBytes(const StoredRange &range) {
+    uint8_t *memory = range.memory == RangeStore::Arena ? arena : staging.data();
     return {memory + range.offset, static_cast<size_t>(range.bytes)};
   }
 

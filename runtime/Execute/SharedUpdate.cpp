@@ -7,8 +7,6 @@
 
 namespace sluice::runtime {
 
-using Memory = RangeExchange::Memory;
-
 constexpr int64_t lineBytes = 64, lossBytes = sizeof(float);
 
 static int64_t roundToLines(int64_t bytes) {
@@ -30,34 +28,35 @@ SharedUpdate::SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange>
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  stagedBytes = roundToLines(getRange(0, group.rank()).bytes) +
-                roundToLines(std::ssize(losses) * lossBytes);
+  stagedBytes =
+      roundToLines(getRange(0, group.rank()).bytes) + roundToLines(std::ssize(losses) * lossBytes);
   ranges->reserve(group.size() * stagedBytes);
 }
 
-SharedUpdate::Range SharedUpdate::getRange(int64_t offset, int64_t rank) const {
+StoredRange SharedUpdate::getRange(int64_t offset, int64_t rank) const {
   int64_t lines = roundToLines(plan.gradientsBytes) / lineBytes,
           each = (lines + group.size() - 1) / group.size() * lineBytes;
   int64_t begin = std::min(rank * each, plan.gradientsBytes),
           end = std::min(begin + each, plan.gradientsBytes);
-  return {Memory::Arena, offset + begin, end - begin};
+  return {RangeStore::Arena, offset + begin, end - begin};
 }
 
-SharedUpdate::Range SharedUpdate::getStagedLosses(int64_t rank) const {
-  return {Memory::Staging, rank * stagedBytes, std::ssize(losses) * lossBytes};
+StoredRange SharedUpdate::getStagedLosses(int64_t rank) const {
+  return {RangeStore::Staging, rank * stagedBytes, std::ssize(losses) * lossBytes};
 }
 
-SharedUpdate::Range SharedUpdate::getStagedLoss(int64_t rank, size_t index) const {
-  return {Memory::Staging, rank * stagedBytes + static_cast<int64_t>(index) * lossBytes, lossBytes};
+StoredRange SharedUpdate::getStagedLoss(int64_t rank, size_t index) const {
+  return {RangeStore::Staging, rank * stagedBytes + static_cast<int64_t>(index) * lossBytes,
+          lossBytes};
 }
 
-SharedUpdate::Range SharedUpdate::getStagedGradients(int64_t rank) const {
-  return {Memory::Staging, rank * stagedBytes + roundToLines(std::ssize(losses) * lossBytes),
+StoredRange SharedUpdate::getStagedGradients(int64_t rank) const {
+  return {RangeStore::Staging, rank * stagedBytes + roundToLines(std::ssize(losses) * lossBytes),
           getRange(0, group.rank()).bytes};
 }
 
-SharedUpdate::Range SharedUpdate::getLoss(size_t index) const {
-  return {Memory::Arena, losses[index], lossBytes};
+StoredRange SharedUpdate::getLoss(size_t index) const {
+  return {RangeStore::Arena, losses[index], lossBytes};
 }
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
@@ -66,12 +65,12 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
     throw UpdateBroken();
   }
   int64_t own = group.rank();
-  Range range = getRange(plan.gradientsOffset, own);
+  StoredRange range = getRange(plan.gradientsOffset, own);
   for (size_t i = 0; i < losses.size(); ++i) {
     ranges->copy(getLoss(i), getStagedLoss(own, i));
   }
   ranges->copy(range, getStagedGradients(own));
-  std::vector<RangeExchange::Transfer> sent, received;
+  std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
     if (other != own) {
       sent.push_back({other, getStagedLosses(own)});
@@ -91,7 +90,7 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
 }
 
 void SharedUpdate::gather() {
-  std::vector<RangeExchange::Transfer> sent, received;
+  std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
     if (other != group.rank()) {
       sent.push_back({other, getRange(*plan.gradientSumsOffset, group.rank())});

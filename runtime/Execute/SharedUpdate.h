@@ -34,16 +34,14 @@ public:
   void gather();
 
 private:
-  using Range = RangeExchange::Range;
-
   /// Returns the part of a buffer of gradients that the process `rank` sums.
-  Range getRange(int64_t offset, int64_t rank) const;
+  StoredRange getRange(int64_t offset, int64_t rank) const;
   /// Return the parts of the staging buffer for the process `rank`: its gradients of the own
   /// range, and its losses, all of them or the one with this index.
-  Range getStagedGradients(int64_t rank) const;
-  Range getStagedLosses(int64_t rank) const;
-  Range getStagedLoss(int64_t rank, size_t index) const;
-  Range getLoss(size_t index) const;
+  StoredRange getStagedGradients(int64_t rank) const;
+  StoredRange getStagedLosses(int64_t rank) const;
+  StoredRange getStagedLoss(int64_t rank, size_t index) const;
+  StoredRange getLoss(size_t index) const;
 
   const Plan &plan;
   std::unique_ptr<RangeExchange> ranges;

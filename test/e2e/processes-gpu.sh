@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Training by 2 and 3 processes with a GPU each, on the stand-ins of NVIDIA's driver and NCCL: the bits of one process, and messages.
+# Training by 2 and 3 processes with a GPU each, on fakes of NVIDIA's driver and NCCL: the bits of one process, and messages.
+# shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # otherwise Open MPI rejects root
@@ -38,6 +39,25 @@ for count in 2 3; do
 done
 succeeds "a run continues on CPUs" mpirun --oversubscribe -n 2 "$sluice" train --resume "$work/together-2" --device cpu --threads 1 --steps 4
 holds "no message is left" 'f[0] == []' <(cd "$work/messages" && python3 -c 'import glob, json; print(json.dumps([p for p in glob.glob("*-*-*-*-*")]))')
+
+# gpu-check.sh on a machine with two GPUs, and on one.
+bundle=$work/bundle
+mkdir "$bundle" "$work/bin"
+cp "$root/scripts/gpu-check.sh" "$root/build/bin/sluice-gpu-check" "$work/words.sla" "$bundle"
+echo '{"checks": [{"artifact": "words.sla"}], "about": "a text for training, in two processes with a GPU each"}' > "$bundle/bundle.json"
+printf '#!/bin/sh\necho GPU 0\necho GPU 1\n' > "$work/bin/nvidia-smi"
+chmod +x "$work/bin/nvidia-smi"
+ln -s "$sluice" "$work/bin/sluice"
+succeeds "gpu-check on two GPUs" env PATH="$work/bin:$PATH" "$bundle/gpu-check.sh" --exchange "$work/results"
+cp "$work/out" "$work/two"
+succeeds "trains with the bits of one process" grep -q 'training by 2 processes: the bits of one' "$work/two"
+holds "the GPUs exchange memory" 'all(x["wrong"] == 0 and x["ranks"] == n and x["bytes"] > 9999 for x, n in zip(f, (1, 2, 2)))' \
+  "$work"/results/exchange-{1-0,2-0,2-1}.json
+printf '#!/bin/sh\necho GPU 0\n' > "$work/bin/nvidia-smi"
+succeeds "gpu-check on one GPU" env PATH="$work/bin:$PATH" "$bundle/gpu-check.sh" --exchange "$work/results"
+cp "$work/out" "$work/two"
+succeeds "reports the check that is skipped" grep -qF '2 processes: not checked: expected 2 GPUs, found 1' "$work/two"
+exits 1 "memory that is wrong" env PATH="$work/bin:$PATH" FAKE_NCCL_FLIP=1 "$bundle/gpu-check.sh" --exchange "$work/results"
 
 # rejects NAME STATUS TEXT COMMAND...: no run is left
 rejects() {

@@ -125,7 +125,8 @@ void addKernelCache(CLI::App &command, std::string &value) {
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,
-                  "Where to run: cpu; cuda, the first NVIDIA GPU (under mpirun one GPU per process); emulator, GPU code on the CPU, "
+                  "Where to run: cpu; cuda, the first NVIDIA GPU (under mpirun one GPU per "
+                  "process); emulator, GPU code on the CPU, "
                   "checked and slow. The last two want an artifact with code for a GPU")
       ->check(matchChoice({"cpu", "cuda", "emulator"}));
   command

@@ -26,7 +26,7 @@ std::string listRanks(const std::set<int64_t> &ranks) {
 class NcclExchange : public RangeExchange {
 public:
   NcclExchange(ExchangeDevice given, const ExchangeGroup &group)
-      : device(std::move(given)), driver(device.driver), library(nccl::Library::open()),
+      : device(std::move(given)), driver(device.driver), library(nccl::NcclLibrary::open()),
         rank(group.rank), limit(group.limit) {
     device.enter();
     Stream made = nullptr;
@@ -46,7 +46,8 @@ public:
   void reserve(int64_t bytes) override {
     device.enter();
     Address memory = 0;
-    Result result = driver.memoryAllocate(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    Result result =
+        driver.memoryAllocate(&memory, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
     if (result == outOfMemory) {
       throw UserError("--device cuda: expected " + std::to_string(bytes) +
                       " bytes of GPU memory for the gradients of other processes, found less; "
@@ -56,23 +57,24 @@ public:
     staging = {memory, driver.memoryFree};
   }
 
-  void exchange(std::span<const Transfer> sent, std::span<const Transfer> received) override {
+  void exchange(std::span<const RangeTransfer> sent,
+                std::span<const RangeTransfer> received) override {
     device.enter();
     driver.check(driver.eventRecord(begin.get(), device.main), "record an event");
     driver.check(driver.streamWaitEvent(stream.get(), begin.get(), 0), "wait for an event");
     peers.clear();
     // The group must end even if one of its calls fails.
-    nccl::Result first = library.groupStart();
-    auto keep = [&](nccl::Result result) {
+    nccl::NcclResult first = library.groupStart();
+    auto keep = [&](nccl::NcclResult result) {
       bool isFirst = first == nccl::success || first == nccl::inProgress;
       first = isFirst ? result : first;
     };
-    for (const Transfer &each : received) {
+    for (const RangeTransfer &each : received) {
       peers.insert(each.peer);
       keep(library.receive(at(each.range), static_cast<size_t>(each.range.bytes), nccl::uint8,
                            static_cast<int>(each.peer), communicator, stream.get()));
     }
-    for (const Transfer &each : sent) {
+    for (const RangeTransfer &each : sent) {
       peers.insert(each.peer);
       keep(library.send(at(each.range), static_cast<size_t>(each.range.bytes), nccl::uint8,
                         static_cast<int>(each.peer), communicator, stream.get()));
@@ -90,7 +92,7 @@ public:
     });
   }
 
-  void copy(const Range &from, const Range &to) override {
+  void copy(const StoredRange &from, const StoredRange &to) override {
     device.enter();
     driver.check(driver.copyOnDevice(getAddress(to), getAddress(from),
                                      static_cast<size_t>(from.bytes), device.main),
@@ -137,13 +139,13 @@ private:
     return {made, driver.eventDestroy};
   }
 
-  Address getAddress(const Range &range) const {
-    return range.memory == Memory::Staging ? staging.get() + static_cast<Address>(range.offset)
-                                           : device.locate(range.offset, range.bytes);
+  Address getAddress(const StoredRange &range) const {
+    return range.memory == RangeStore::Staging ? staging.get() + static_cast<Address>(range.offset)
+                                               : device.locate(range.offset, range.bytes);
   }
-  void *at(const Range &range) const { return reinterpret_cast<void *>(getAddress(range)); }
+  void *at(const StoredRange &range) const { return reinterpret_cast<void *>(getAddress(range)); }
 
-  void check(nccl::Result result, const std::string &doing) {
+  void check(nccl::NcclResult result, const std::string &doing) {
     if (result != nccl::success && result != nccl::inProgress) {
       std::string why = library.explain(result, communicator);
       abort();
@@ -159,7 +161,7 @@ private:
     constexpr std::chrono::microseconds busy(2000), pause(50);
     auto start = std::chrono::steady_clock::now();
     while (true) {
-      nccl::Result state = nccl::success;
+      nccl::NcclResult state = nccl::success;
       check(library.getAsyncError(communicator, &state), doing);
       check(state, doing);
       if (state == nccl::success && isDone()) {
@@ -192,7 +194,7 @@ private:
 
   const ExchangeDevice device;
   const Driver &driver;
-  const nccl::Library &library;
+  const nccl::NcclLibrary &library;
   const int64_t rank;
   const std::chrono::seconds limit;
   Owned<Address> staging;

@@ -21,11 +21,11 @@ Gpu findGpu(const Driver &driver, const GpuChoice &choice) {
   }
   driver.check(started, "start");
   if (count < choice.processes) {
-    throw UserError("--device cuda: expected a GPU for each of the " +
-                    std::to_string(choice.processes) + " processes on this machine, found " +
-                    std::to_string(count) +
-                    " that the driver shows; start fewer processes on each machine (mpirun --map-by ppr:" +
-                    std::to_string(count) + ":node), or check CUDA_VISIBLE_DEVICES");
+    throw UserError(
+        "--device cuda: expected a GPU for each of the " + std::to_string(choice.processes) +
+        " processes on this machine, found " + std::to_string(count) +
+        " that the driver shows; start fewer processes on each machine (mpirun --map-by ppr:" +
+        std::to_string(count) + ":node), or check CUDA_VISIBLE_DEVICES");
   }
   int version = 0;
   driver.check(driver.driverGetVersion(&version), "report its version");

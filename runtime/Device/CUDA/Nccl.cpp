@@ -13,7 +13,7 @@ namespace {
 constexpr const char *remedy =
     "; install NCCL 2.18 or later (libnccl2), or set SLUICE_NCCL to its libnccl.so.2";
 
-Library load() {
+NcclLibrary load() {
   const char *named = std::getenv("SLUICE_NCCL");
   std::string path = named && *named ? named : "libnccl.so.2";
   void *opened = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -23,7 +23,7 @@ Library load() {
                     "found none that loads (" +
                     std::string(error ? error : path) + ")" + remedy);
   }
-  Library l{};
+  NcclLibrary l{};
   auto get = [&](const char *symbol, auto &function) {
     function =
         reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(opened, symbol));
@@ -33,7 +33,7 @@ Library load() {
     }
   };
   get("ncclGetVersion", l.getVersion);
-  Result result = l.getVersion(&l.version);
+  NcclResult result = l.getVersion(&l.version);
   if (result != success || l.version < leastVersion) {
     throw UserError(path + ": expected NCCL 2.18 or later, found " +
                     (result == success ? showVersion(l.version) : "one without a version") +
@@ -61,12 +61,12 @@ std::string showVersion(int version) {
          std::to_string(version % 100);
 }
 
-const Library &Library::open() {
-  static const Library library = load();
+const NcclLibrary &NcclLibrary::open() {
+  static const NcclLibrary library = load();
   return library;
 }
 
-std::string Library::explain(Result result, Communicator communicator) const {
+std::string NcclLibrary::explain(NcclResult result, Communicator communicator) const {
   const char *name = getErrorString(result), *last = getLastError(communicator);
   return std::string(name ? name : "error " + std::to_string(result)) +
          (last && *last ? std::string(", ") + last : "");

@@ -9,12 +9,12 @@
 
 namespace sluice::runtime::nccl {
 
-using Result = int;                           // ncclResult_t
+using NcclResult = int;                         // ncclResult_t
 using Communicator = struct NcclCommunicator *; // ncclComm_t
 
-constexpr Result success = 0, inProgress = 7;
-constexpr int uint8 = 1;             // ncclUint8
-constexpr int leastVersion = 21800;  // 2.18.0
+constexpr NcclResult success = 0, inProgress = 7;
+constexpr int uint8 = 1;            // ncclUint8
+constexpr int leastVersion = 21800; // 2.18.0
 constexpr unsigned magic = 0xcafebeef;
 
 /// ncclUniqueId
@@ -36,29 +36,30 @@ struct Config {
   int splitShare = undefined;
 };
 
-struct Library {
+struct NcclLibrary {
   /// Opens libnccl.so.2, or the library in the environment variable SLUICE_NCCL, once per process.
   /// Throws UserError if it cannot be loaded or is older than `leastVersion`.
-  static const Library &open();
+  static const NcclLibrary &open();
 
   /// Returns the library's text for `result`, and its last message if there is one.
-  std::string explain(Result result, Communicator communicator) const;
+  std::string explain(NcclResult result, Communicator communicator) const;
 
   int version = 0; // 22703 is 2.27.3
 
-  Result (*getVersion)(int *version);
-  Result (*getUniqueId)(UniqueId *id);
-  const char *(*getErrorString)(Result result);
+  NcclResult (*getVersion)(int *version);
+  NcclResult (*getUniqueId)(UniqueId *id);
+  const char *(*getErrorString)(NcclResult result);
   const char *(*getLastError)(Communicator communicator);
-  Result (*initRank)(Communicator *communicator, int size, UniqueId id, int rank, Config *config);
-  Result (*abort)(Communicator communicator);
-  Result (*getAsyncError)(Communicator communicator, Result *result);
-  Result (*groupStart)();
-  Result (*groupEnd)();
-  Result (*send)(const void *bytes, size_t count, int type, int peer, Communicator communicator,
-                 cuda::Stream stream);
-  Result (*receive)(void *bytes, size_t count, int type, int peer, Communicator communicator,
-                    cuda::Stream stream);
+  NcclResult (*initRank)(Communicator *communicator, int size, UniqueId id, int rank,
+                         Config *config);
+  NcclResult (*abort)(Communicator communicator);
+  NcclResult (*getAsyncError)(Communicator communicator, NcclResult *result);
+  NcclResult (*groupStart)();
+  NcclResult (*groupEnd)();
+  NcclResult (*send)(const void *bytes, size_t count, int type, int peer, Communicator communicator,
+                     cuda::Stream stream);
+  NcclResult (*receive)(void *bytes, size_t count, int type, int peer, Communicator communicator,
+                        cuda::Stream stream);
 };
 
 /// Returns "2.27.3" for 22703.

@@ -15,9 +15,26 @@ namespace sluice::runtime {
 struct ExchangeGroup {
   int64_t rank = 0, size = 1;
   std::chrono::seconds limit{600}; ///< for each wait for other processes
-  /// Sends a text of at most 1000 bytes to all processes and returns those of all, by rank. Throws
-  /// if a process failed.
+  /// Sends a text of at most 1000 bytes to all processes and returns the texts of all, by rank.
+  /// Throws if a process failed.
   std::function<std::vector<std::string>(const std::string &)> share;
+};
+
+/// The memory of a range.
+enum class RangeStore {
+  Arena,
+  Staging ///< a buffer of `RangeExchange::reserve`
+};
+
+struct StoredRange {
+  RangeStore memory = RangeStore::Arena;
+  int64_t offset = 0, bytes = 0;
+};
+
+/// A range that is sent to a peer, or received from one.
+struct RangeTransfer {
+  int64_t peer;
+  StoredRange range;
 };
 
 /// Transfers ranges between the arenas and staging buffers of the processes of a group. All
@@ -26,26 +43,14 @@ class RangeExchange {
 public:
   virtual ~RangeExchange() = default;
 
-  enum class Memory {
-    Arena,
-    Staging ///< this process's buffer of `reserve`
-  };
-  struct Range {
-    Memory memory = Memory::Arena;
-    int64_t offset = 0, bytes = 0;
-  };
-  struct Transfer {
-    int64_t peer;
-    Range range;
-  };
-
   /// Allocates the staging buffer, once, before other calls.
   virtual void reserve(int64_t bytes) = 0;
   /// Sends and receives until all is complete. Transfers between two processes match in order and
   /// size. Throws LostPeerError if a process is silent.
-  virtual void exchange(std::span<const Transfer> sent, std::span<const Transfer> received) = 0;
+  virtual void exchange(std::span<const RangeTransfer> sent,
+                        std::span<const RangeTransfer> received) = 0;
   /// Copies a range to another one of the same size.
-  virtual void copy(const Range &from, const Range &to) = 0;
+  virtual void copy(const StoredRange &from, const StoredRange &to) = 0;
 };
 
 } // namespace sluice::runtime

@@ -11,8 +11,6 @@ using namespace sluice::test;
 
 namespace {
 
-using Memory = RangeExchange::Memory;
-
 class CudaExchange : public CudaDevice {
 protected:
   CudaExchange() : nccl(::dlopen(FAKE_NCCL, RTLD_NOW | RTLD_LOCAL)) {
@@ -22,8 +20,8 @@ protected:
     device = makeCudaDevice(artifact);
   }
   ~CudaExchange() override {
-    for (const char *name : {"SLUICE_NCCL", "FAKE_NCCL_FOLDER", "FAKE_NCCL_FAIL",
-                             "FAKE_NCCL_SILENT"}) {
+    for (const char *name :
+         {"SLUICE_NCCL", "FAKE_NCCL_FOLDER", "FAKE_NCCL_FAIL", "FAKE_NCCL_SILENT"}) {
       ::unsetenv(name);
     }
   }
@@ -35,15 +33,14 @@ protected:
 
   /// Joins a group of which this process is the only one.
   std::unique_ptr<RangeExchange> join() {
-    return device->join({0, 1, std::chrono::seconds(1), [](const std::string &text) {
-                           return std::vector<std::string>{text};
-                         }});
+    return device->join({0, 1, std::chrono::seconds(1),
+                         [](const std::string &text) { return std::vector<std::string>{text}; }});
   }
   void write(MemoryRange range, uint8_t value) {
     std::fill_n(device->host() + range.offset, range.bytes, value);
     device->upload(range);
   }
-  int64_t countOf(MemoryRange range, uint8_t value) {
+  int64_t countBytes(MemoryRange range, uint8_t value) {
     device->download(range);
     const uint8_t *begin = device->host() + range.offset;
     return std::count(begin, begin + range.bytes, value);
@@ -58,14 +55,13 @@ TEST_F(CudaExchange, RunsBetweenEarlierAndLaterWork) {
   std::unique_ptr<RangeExchange> ranges = join();
   ranges->reserve(256);
   MemoryRange source{0, 128}, target{128, 128};
-  RangeExchange::Range sent{Memory::Arena, 0, 128}, staged{Memory::Staging, 128, 128};
+  StoredRange sent{RangeStore::Arena, 0, 128}, staged{RangeStore::Staging, 128, 128};
   write(target, 9);
   for (uint8_t value : {1, 2, 3}) {
     write(source, value);
-    ranges->exchange(std::vector{RangeExchange::Transfer{0, sent}},
-                     std::vector{RangeExchange::Transfer{0, staged}});
-    ranges->copy(staged, {Memory::Arena, 128, 128});
-    EXPECT_EQ(countOf(target, value), 128);
+    ranges->exchange(std::vector{RangeTransfer{0, sent}}, std::vector{RangeTransfer{0, staged}});
+    ranges->copy(staged, {RangeStore::Arena, 128, 128});
+    EXPECT_EQ(countBytes(target, value), 128);
   }
   EXPECT_EQ(ncclCalls().substr(ncclCalls().rfind("ncclGroupStart")),
             "ncclGroupStart\nncclRecv 128 from 0\nncclSend 128 to 0\nncclGroupEnd\n");
@@ -79,14 +75,14 @@ TEST_F(CudaExchange, EndsWhenAPeerIsSilent) {
   std::unique_ptr<RangeExchange> ranges = join();
   ranges->reserve(256);
   ::setenv("FAKE_NCCL_SILENT", "0", 1);
-  RangeExchange::Transfer sent{0, {Memory::Arena, 0, 64}}, received{0, {Memory::Staging, 0, 64}};
+  RangeTransfer sent{0, {RangeStore::Arena, 0, 64}}, received{0, {RangeStore::Staging, 0, 64}};
   EXPECT_THROW(ranges->exchange({&sent, 1}, {&received, 1}), LostPeerError);
   EXPECT_TRUE(ncclCalls().ends_with("ncclCommAbort\n"));
   EXPECT_THROW(join(), LostPeerError);
 }
 
 TEST_F(CudaExchange, ReportsFailures) {
-  RangeExchange::Transfer sent{0, {Memory::Arena, 0, 64}}, received{0, {Memory::Staging, 0, 64}};
+  RangeTransfer sent{0, {RangeStore::Arena, 0, 64}}, received{0, {RangeStore::Staging, 0, 64}};
   for (auto [failing, doing] : {std::pair("async", "exchange gradients: remote process exited"),
                                 std::pair("ncclSend", "exchange gradients: unhandled cuda error"),
                                 std::pair("ncclRecv", "exchange gradients: unhandled cuda error"),
@@ -103,7 +99,7 @@ TEST_F(CudaExchange, ReportsFailures) {
     }
     ::unsetenv("FAKE_NCCL_FAIL");
   }
-  std::unique_ptr<RangeExchange> ranges = join(); // a failed group leaves nothing behind
+  std::unique_ptr<RangeExchange> ranges = join(); // a failed group has no effect on later ones
   ranges->reserve(64);
   ranges->exchange({&sent, 1}, {&received, 1});
 }

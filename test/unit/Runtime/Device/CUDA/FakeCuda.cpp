@@ -2,9 +2,10 @@
 // Replaces NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; the runtime must do
 // the rest. It is as unkind as a driver may be: work waits in its stream
 // until a caller waits for it or for work that it precedes, so that pinned memory written too early
-// or read too early, and streams that do not wait for one another, show in the numbers; memory that is not pinned is read as late, and later changes are counted;
-// addresses of the device are not the host's; a launch while a graph is captured does nothing else;
-// launches of a graph that nothing orders run latest first. The environment sets what GPU it is:
+// or read too early, and streams that do not wait for one another, show in the numbers; memory that
+// is not pinned is read as late, and later changes are counted; addresses of the device are not the
+// host's; a launch while a graph is captured does nothing else; launches of a graph that nothing
+// orders run latest first. The environment sets what GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
@@ -372,8 +373,7 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
   }
   return 0;
 }
-EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes,
-                                FakeStream *on) {
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, FakeStream *on) {
   NOTE("cuMemcpyDtoHAsync_v2 " + std::to_string(bytes))
   on->queue.push_back({[=] { std::memcpy(to, toHost(from), bytes); }});
   return 0;
@@ -385,7 +385,7 @@ EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, 
   return 0;
 }
 EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes,
-                            FakeStream *on) {
+                           FakeStream *on) {
   NOTE("cuMemsetD8Async")
   on->queue.push_back({[=] { std::memset(toHost(to), value, bytes); }});
   return 0;

@@ -5,7 +5,7 @@
 // the second look at the asynchronous state. Messages of another size than was received end the
 // process with 87. The environment sets:
 //   FAKE_NCCL_VERSION, FAKE_NCCL_FAIL (a function that fails; "async": the state after a group),
-//   FAKE_NCCL_SILENT (a rank whose messages do not arrive)
+//   FAKE_NCCL_SILENT (a rank whose messages do not arrive), FAKE_NCCL_FLIP (1: a wrong bit each)
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -106,6 +106,7 @@ void enqueue(Communicator &on, const Call &call) {
         }
         std::ifstream(path, std::ios::binary)
             .read(reinterpret_cast<char *>(call.memory), static_cast<std::streamsize>(call.bytes));
+        call.memory[0] ^= has("FAKE_NCCL_FLIP", "1");
         std::filesystem::remove(path);
       },
       0.1, [=, aborted = on.aborted] { return *aborted || std::filesystem::exists(path); });
@@ -118,8 +119,7 @@ int add(Communicator *on, const Call &call, int type) {
     return invalidArgument;
   }
   Call onHost = call;
-  onHost.memory =
-      reinterpret_cast<uint8_t *>(reinterpret_cast<uint64_t>(call.memory) & ~deviceBit);
+  onHost.memory = reinterpret_cast<uint8_t *>(reinterpret_cast<uint64_t>(call.memory) & ~deviceBit);
   grouped.emplace_back(on, onHost);
   return 0;
 }
@@ -203,8 +203,7 @@ EXPORT int ncclSend(uint8_t *from, size_t count, int type, int peer, Communicato
   NOTE("ncclSend " + std::to_string(count) + " to " + std::to_string(peer))
   return add(on, {true, from, count, peer, stream}, type);
 }
-EXPORT int ncclRecv(uint8_t *to, size_t count, int type, int peer, Communicator *on,
-                    void *stream) {
+EXPORT int ncclRecv(uint8_t *to, size_t count, int type, int peer, Communicator *on, void *stream) {
   NOTE("ncclRecv " + std::to_string(count) + " from " + std::to_string(peer))
   return add(on, {false, to, count, peer, stream}, type);
 }

@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// runtime/Device/CUDA/Nccl.h declares NVIDIA's library by hand. If the original header is available,
-// the two must agree: numbers, the members of a configuration, and parameters by their number, size
-// and kind. Compiling is the test.
+// runtime/Device/CUDA/Nccl.h declares NVIDIA's library by hand. If the original header is
+// available, the two must agree: numbers, the members of a configuration, and parameters by their
+// number, size and kind. Compiling is the test.
 #include "Declarations.h"
 #include "Device/CUDA/Nccl.h"
 
@@ -38,7 +38,7 @@ SAME_FIELD(network, netName);
 SAME_FIELD(splitShare, splitShare);
 
 #define SAME(member, function)                                                                     \
-  static_assert(Signatures<decltype(Library::member), decltype(&function)>::value, #function)
+  static_assert(Signatures<decltype(NcclLibrary::member), decltype(&function)>::value, #function)
 SAME(getVersion, ncclGetVersion);
 SAME(getUniqueId, ncclGetUniqueId);
 SAME(getErrorString, ncclGetErrorString);
