@@ -43,8 +43,11 @@ holds "no message is left" 'f[0] == []' <(cd "$work/messages" && python3 -c 'imp
 # gpu-check.sh on a machine with two GPUs, and on one.
 bundle=$work/bundle
 mkdir "$bundle" "$work/bin"
-cp "$root/scripts/gpu-check.sh" "$root/build/bin/sluice-gpu-check" "$work/words.sla" "$bundle"
-echo '{"checks": [{"artifact": "words.sla"}], "about": "a text for training, in two processes with a GPU each"}' > "$bundle/bundle.json"
+sed 's/"accumulate": 6/"accumulate": 2/' "$work/words.json" > "$work/pair.json" # as gpu-check sets it: the fake has this artifact's kernels
+succeeds "compile for gpu-check" "$sluice" compile "$work/pair.json" --target cpu-avx2,sm_80 -o "$bundle/pair.sla"
+export FAKE_CUDA_KERNELS=$bundle/pair.sla
+cp "$root/scripts/gpu-check.sh" "$root/build/bin/sluice-gpu-check" "$bundle"
+echo '{"checks": [{"artifact": "pair.sla"}], "about": "a text for training, in two processes with a GPU each"}' > "$bundle/bundle.json"
 printf '#!/bin/sh\necho GPU 0\necho GPU 1\n' > "$work/bin/nvidia-smi"
 chmod +x "$work/bin/nvidia-smi"
 ln -s "$sluice" "$work/bin/sluice"
@@ -58,6 +61,7 @@ succeeds "gpu-check on one GPU" env PATH="$work/bin:$PATH" "$bundle/gpu-check.sh
 cp "$work/out" "$work/two"
 succeeds "reports the check that is skipped" grep -qF '2 processes: not checked: expected 2 GPUs, found 1' "$work/two"
 exits 1 "memory that is wrong" env PATH="$work/bin:$PATH" FAKE_NCCL_FLIP=1 "$bundle/gpu-check.sh" --exchange "$work/results"
+export FAKE_CUDA_KERNELS=$work/words.sla
 
 # rejects NAME STATUS TEXT COMMAND...: no run is left
 rejects() {
