@@ -14,7 +14,6 @@ namespace sluice::gpucheck {
 using namespace sluice;
 using namespace sluice::runtime;
 
-using Clock = std::chrono::steady_clock;
 /// Sends a text to the other processes through files in a folder, and returns the texts of all.
 static std::vector<std::string> shareByFiles(const Path &folder, int64_t rank, int64_t size,
                                              const std::string &text) {
@@ -23,10 +22,10 @@ static std::vector<std::string> shareByFiles(const Path &folder, int64_t rank, i
   auto getPath = [&](int64_t of) { return folder / ("rank-" + std::to_string(of)); };
   replaceFile(getPath(rank), asBytes(text));
   std::vector<std::string> texts;
-  auto start = Clock::now();
+  auto start = std::chrono::steady_clock::now();
   for (int64_t other = 0; other < size; ++other) {
     while (!isThere(getPath(other))) {
-      if (Clock::now() - start > limit) {
+      if (std::chrono::steady_clock::now() - start > limit) {
         throw JobError(folder.string() + ": expected a file of rank " + std::to_string(other) +
                        ", found none after 120 s; start all processes together");
       }
@@ -68,9 +67,10 @@ Json checkExchange(const Path &artifact, int64_t rank, int64_t size, const Path 
   }
   double seconds = 1e30;
   for (int i = 0; i < repetitions; ++i) {
-    auto start = Clock::now();
+    auto start = std::chrono::steady_clock::now();
     ranges->exchange(sent, received);
-    seconds = std::min(seconds, std::chrono::duration<double>(Clock::now() - start).count());
+    seconds = std::min(
+        seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   int64_t wrong = 0;
   for (int64_t other = 0; other < size; ++other) {
