@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/Executor.h"
 
+#include "HostExchange.h"
 #include "LossDenominators.h"
 #include "SegmentRoom.h"
 #include "SharedUpdate.h"
@@ -134,11 +135,7 @@ void Executor::run(const std::string &entry) {
 void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                          ProcessGroup *group) {
   if (group && !shared) {
-    if (!device->sharesMemory()) {
-      throw UserError("expected --device cpu for several processes, found " + describeDevice());
-    }
-    shared = std::make_unique<SharedUpdate>(
-        *this, std::span(device->host(), static_cast<size_t>(plan().memory.arenaBytes)), *group);
+    shared = std::make_unique<SharedUpdate>(*this, joinDevices(*device, *group), *group);
   }
   chooseBatch({});
   scalarI64("step") = step;

@@ -4,12 +4,18 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace sluice::runtime {
 
-SharedUpdate::SharedUpdate(ArenaView &view, std::span<uint8_t> arena, ProcessGroup &group)
-    : plan(view.plan()), arena(arena), group(group) {
+constexpr int64_t lineBytes = 64, lossBytes = sizeof(float);
+
+static int64_t roundToLines(int64_t bytes) {
+  return (bytes + lineBytes - 1) / lineBytes * lineBytes;
+}
+
+SharedUpdate::SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange> exchange,
+                           ProcessGroup &group)
+    : plan(view.plan()), ranges(std::move(exchange)), group(group) {
   if (plan.accumulate % group.size() != 0 || !plan.gradientSumsOffset) {
     throw UserError(view.artifact().path() + ": expected batches that " +
                     std::to_string(group.size()) + " processes can share, found " +
@@ -22,20 +28,35 @@ SharedUpdate::SharedUpdate(ArenaView &view, std::span<uint8_t> arena, ProcessGro
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  pieces.resize(static_cast<size_t>(group.size()));
-  for (std::vector<uint8_t> &piece : pieces) {
-    piece.resize(getRange(plan.gradientsOffset, group.rank()).size());
-  }
-  lossesOf.resize(pieces.size(), std::vector<float>(losses.size()));
+  stagedBytes =
+      roundToLines(getRange(0, group.rank()).bytes) + roundToLines(std::ssize(losses) * lossBytes);
+  ranges->reserve(group.size() * stagedBytes);
 }
 
-std::span<uint8_t> SharedUpdate::getRange(int64_t offset, int64_t rank) const {
-  constexpr int64_t line = 64;
-  int64_t lines = (plan.gradientsBytes + line - 1) / line,
-          each = (lines + group.size() - 1) / group.size() * line;
+StoredRange SharedUpdate::getRange(int64_t offset, int64_t rank) const {
+  int64_t lines = roundToLines(plan.gradientsBytes) / lineBytes,
+          each = (lines + group.size() - 1) / group.size() * lineBytes;
   int64_t begin = std::min(rank * each, plan.gradientsBytes),
           end = std::min(begin + each, plan.gradientsBytes);
-  return arena.subspan(static_cast<size_t>(offset + begin), static_cast<size_t>(end - begin));
+  return {RangeStore::Arena, offset + begin, end - begin};
+}
+
+StoredRange SharedUpdate::getStagedLosses(int64_t rank) const {
+  return {RangeStore::Staging, rank * stagedBytes, std::ssize(losses) * lossBytes};
+}
+
+StoredRange SharedUpdate::getStagedLoss(int64_t rank, size_t index) const {
+  return {RangeStore::Staging, rank * stagedBytes + static_cast<int64_t>(index) * lossBytes,
+          lossBytes};
+}
+
+StoredRange SharedUpdate::getStagedGradients(int64_t rank) const {
+  return {RangeStore::Staging, rank * stagedBytes + roundToLines(std::ssize(losses) * lossBytes),
+          getRange(0, group.rank()).bytes};
+}
+
+StoredRange SharedUpdate::getLoss(size_t index) const {
+  return {RangeStore::Arena, losses[index], lossBytes};
 }
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
@@ -43,47 +64,40 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
   if (group.agree(isInterrupted ? Intent::Break : Intent::Continue).intent == Intent::Break) {
     throw UpdateBroken();
   }
-  auto own = static_cast<size_t>(group.rank());
+  int64_t own = group.rank();
+  StoredRange range = getRange(plan.gradientsOffset, own);
   for (size_t i = 0; i < losses.size(); ++i) {
-    std::memcpy(&lossesOf[own][i], arena.data() + losses[i], sizeof(float));
+    ranges->copy(getLoss(i), getStagedLoss(own, i));
   }
-  std::span<uint8_t> range = getRange(plan.gradientsOffset, group.rank());
-  std::ranges::copy(range, pieces[own].begin());
-  std::vector<ProcessGroup::Outgoing> sent;
-  std::vector<ProcessGroup::Incoming> received;
-  auto asBytes = [](std::vector<float> &values) {
-    return std::span(reinterpret_cast<uint8_t *>(values.data()), values.size() * sizeof(float));
-  };
+  ranges->copy(range, getStagedGradients(own));
+  std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
-    auto number = static_cast<size_t>(other);
-    if (number != own) {
-      sent.push_back({other, asBytes(lossesOf[own])});
+    if (other != own) {
+      sent.push_back({other, getStagedLosses(own)});
       sent.push_back({other, getRange(plan.gradientsOffset, other)});
-      received.push_back({other, asBytes(lossesOf[number])});
-      received.push_back({other, pieces[number]});
+      received.push_back({other, getStagedLosses(other)});
+      received.push_back({other, getStagedGradients(other)});
     }
   }
-  group.exchange(sent, received);
+  ranges->exchange(sent, received);
   for (int64_t rank = 0; rank < group.size(); ++rank) {
-    auto number = static_cast<size_t>(rank);
-    std::ranges::copy(pieces[number], range.begin());
+    ranges->copy(getStagedGradients(rank), range);
     for (size_t i = 0; i < losses.size(); ++i) {
-      std::memcpy(arena.data() + losses[i], &lossesOf[number][i], sizeof(float));
+      ranges->copy(getStagedLoss(rank, i), getLoss(i));
     }
     accumulate(last - group.size() + 1 + rank);
   }
 }
 
 void SharedUpdate::gather() {
-  std::vector<ProcessGroup::Outgoing> sent;
-  std::vector<ProcessGroup::Incoming> received;
+  std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
     if (other != group.rank()) {
       sent.push_back({other, getRange(*plan.gradientSumsOffset, group.rank())});
       received.push_back({other, getRange(*plan.gradientSumsOffset, other)});
     }
   }
-  group.exchange(sent, received);
+  ranges->exchange(sent, received);
 }
 
 } // namespace sluice::runtime

@@ -2,11 +2,12 @@
 // An update whose batches several processes compute.
 #pragma once
 
+#include "sluice/Runtime/Device/RangeExchange.h"
 #include "sluice/Runtime/Execute/InputView.h"
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
 #include <functional>
-#include <span>
+#include <memory>
 #include <vector>
 
 namespace sluice::runtime {
@@ -17,8 +18,9 @@ namespace sluice::runtime {
 /// over all gradients, so sums outside the range are meaningless until `gather`.
 class SharedUpdate {
 public:
-  /// `arena` is the memory of `view`. Throws UserError if the plan does not fit the processes.
-  SharedUpdate(ArenaView &view, std::span<uint8_t> arena, ProcessGroup &group);
+  /// `exchange` transfers ranges of the arena of `view`. Throws UserError if the plan does not fit
+  /// the processes.
+  SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange> exchange, ProcessGroup &group);
 
   bool computes(int64_t batch) const { return batch % group.size() == group.rank(); }
   /// Checks for the last of P batches.
@@ -33,14 +35,19 @@ public:
 
 private:
   /// Returns the part of a buffer of gradients that the process `rank` sums.
-  std::span<uint8_t> getRange(int64_t offset, int64_t rank) const;
+  StoredRange getRange(int64_t offset, int64_t rank) const;
+  /// Return the parts of the staging buffer for the process `rank`: its gradients of the own
+  /// range, and its losses, all of them or the one with this index.
+  StoredRange getStagedGradients(int64_t rank) const;
+  StoredRange getStagedLosses(int64_t rank) const;
+  StoredRange getStagedLoss(int64_t rank, size_t index) const;
+  StoredRange getLoss(size_t index) const;
 
   const Plan &plan;
-  std::span<uint8_t> arena;
+  std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
-  std::vector<int64_t> losses;              ///< offsets of the losses of a batch, f32
-  std::vector<std::vector<uint8_t>> pieces; ///< of each process: gradients of the own range
-  std::vector<std::vector<float>> lossesOf; ///< of each process
+  std::vector<int64_t> losses; ///< offsets of the losses of a batch, f32
+  int64_t stagedBytes = 0;     ///< staged gradients and losses of a process
 };
 
 } // namespace sluice::runtime

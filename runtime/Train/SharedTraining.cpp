@@ -18,7 +18,9 @@ struct SharedFact {
 
 constexpr std::array facts = {
     SharedFact{"version of sluice", "install one version on all machines"},
-    SharedFact{"instruction set", "give --cpu-target cpu-avx2, which all machines have"},
+    SharedFact{"instruction set",
+               "give --cpu-target cpu-avx2 or --gpu-target sm_80, which all machines have"},
+    SharedFact{"GPU", "start the processes on machines with one kind of GPU"},
     SharedFact{"artifact (SHA-256)", "copy one artifact to all machines"},
     SharedFact{"spec (SHA-256)", "give all processes the same --set"},
     SharedFact{"data (SHA-256)", "copy the same files to all machines"},
@@ -29,9 +31,11 @@ constexpr std::array facts = {
 /// Returns the values of `facts`, a line each.
 std::string describeProcess(const TrainingContext &context) {
   const Artifact &artifact = context.executor.artifact();
+  bool isOnGpu = !context.executor.target().starts_with("cpu");
   std::ostringstream text;
   text << context.options.version << '\n'
        << context.executor.target() << '\n'
+       << (isOnGpu ? context.executor.describeDevice() : "none") << '\n'
        << sha256Hex(artifact.elf()) << '\n'
        << context.state.specHash << '\n'
        << context.state.dataHash << '\n'

@@ -97,7 +97,7 @@ rejects "eval by 2 processes" 2 'sluice eval: expected one process, found 2' mpi
   "$sluice" eval "$work/words.sla" --weights "$work/one" --data "$work/text"
 rejects "a stream" 2 'expected files, which all processes can read' together 2 "$work/words.sla" --data - --out "$work/none"
 rejects "a drawn seed" 2 'each process would draw another seed' join 2 words none --seed random
-rejects "a GPU" 2 'expected --device cpu for several processes' join 2 words none --device emulator
+rejects "a GPU" 2 'expected --device cpu or cuda for several processes' join 2 words none --device emulator
 rejects "data that is missing" 2 'no such file' together 2 "$work/words.sla" --data "$work/no-text" --out "$work/none"
 # both NAME TEXT OURS THEIRS: rank 1 gets other arguments than rank 0, words without spaces
 both() {

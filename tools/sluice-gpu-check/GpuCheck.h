@@ -29,6 +29,12 @@ Json checkRecording(const Path &artifact, const Path &recording, const std::stri
 /// "seconds", "flops", "bytes"}]}, seconds and counts of one step, medians of several.
 Json timeArtifact(const Path &artifact);
 
+/// Sends the gradients' memory of one of `size` processes to all of them, and to itself, by NCCL,
+/// and compares what arrives: {"gpu", "rank", "ranks", "bytes" (to each), "wrong" (bytes),
+/// "seconds" (the fastest exchange of several)}. The processes find one another in `folder`, empty
+/// before. Throws UserError and JobError.
+Json checkExchange(const Path &artifact, int64_t rank, int64_t size, const Path &folder);
+
 /// Returns the GB/s of a copy within the GPU's memory, counting read and written bytes.
 double copyBandwidth();
 

@@ -21,7 +21,7 @@ using sluice::Path;
 
 struct Flags {
   std::string artifact, recording, output, target, device = "cuda", bundle, torch;
-  int64_t length = 0, rows = 0, vocabulary = 0, count = 0;
+  int64_t length = 0, rows = 0, vocabulary = 0, count = 0, rank = 0, ranks = 1;
 };
 
 void write(const Path &path, const Json &json) {
@@ -56,6 +56,12 @@ int check(const Flags &flags) {
               << kernel["first"].get<std::string>() << "\n";
   }
   return passed(made) ? 0 : 1;
+}
+
+int exchange(const Flags &flags) {
+  Json made = checkExchange(flags.artifact, flags.rank, flags.ranks, flags.output);
+  std::cout << made.dump() << std::endl;
+  return made["wrong"] == 0 ? 0 : 1;
 }
 
 int run(const Flags &flags) {
@@ -107,6 +113,18 @@ int parse(int argc, char **argv) {
   checkCommand->add_option("--gpu-target", flags.target, "Code to run: sm_80, sm_90a");
   checkCommand->add_option("-o,--output", flags.output, "Recording to write: what the device left");
   checkCommand->callback([&] { status = check(flags); });
+  CLI::App *exchangeCommand =
+      program.add_subcommand("exchange", "Exchange memory of GPUs by NCCL and compare");
+  exchangeCommand->add_option("ART", flags.artifact, "Artifact")->required();
+  exchangeCommand->add_option("--rank", flags.rank, "This process, from 0, and its GPU")
+      ->check(CLI::Range(int64_t(0), int64_t(63)));
+  exchangeCommand->add_option("--ranks", flags.ranks, "Number of processes, one per GPU")
+      ->check(CLI::Range(int64_t(1), int64_t(64)));
+  exchangeCommand
+      ->add_option("-o,--output", flags.output, "Empty folder that the processes have in common")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  exchangeCommand->callback([&] { status = exchange(flags); });
   CLI::App *runCommand = program.add_subcommand("run", "Check and time all that a bundle holds");
   runCommand->add_option("BUNDLE", flags.bundle, "Folder of the bundle")->required();
   runCommand->add_option("-o,--output", flags.output, "Folder for results")->required();

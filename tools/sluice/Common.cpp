@@ -125,7 +125,8 @@ void addKernelCache(CLI::App &command, std::string &value) {
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
   command
       .add_option("-d,--device", options.device,
-                  "Where to run: cpu; cuda, the first NVIDIA GPU; emulator, GPU code on the CPU, "
+                  "Where to run: cpu; cuda, the first NVIDIA GPU (under mpirun one GPU per "
+                  "process); emulator, GPU code on the CPU, "
                   "checked and slow. The last two want an artifact with code for a GPU")
       ->check(matchChoice({"cpu", "cuda", "emulator"}));
   command
@@ -155,7 +156,7 @@ std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &lo
     return std::make_unique<Executor>(loaded, threads);
   }
   std::unique_ptr<Device> device = options.device == "cuda"
-                                       ? makeCudaDevice(loaded, options.gpuTarget)
+                                       ? makeCudaDevice(loaded, options.gpuTarget, options.gpu)
                                        : makeEmulatorDevice(loaded, options.gpuTarget);
   if (!device->notice().empty()) {
     printNotice(device->notice());

@@ -5,6 +5,7 @@
 #include "Progress.h"
 #include "sluice/Runtime/Data/Images.h"
 #include "sluice/Runtime/Data/Safetensors.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Outputs.h"
@@ -22,6 +23,7 @@ struct DeviceOptions {
   std::string device = "cpu", target, gpuTarget;
   std::string kernelCache; // driver::CompileRequest::kernelCache, of commands that compile
   int threads = 0;         // 0: all that the process may use
+  runtime::GpuChoice gpu;
 };
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);

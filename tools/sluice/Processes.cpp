@@ -6,10 +6,13 @@
 #include "sluice/Driver/SpecFacts.h"
 #include "sluice/Runtime/Data/TokenIds.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <thread>
 #include <unistd.h>
@@ -69,6 +72,43 @@ std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
     return nullptr;
   }
   return group;
+}
+
+/// Returns the first line of a file; empty if it cannot be read.
+static std::string readLine(const char *path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// The text that processes have in common if they see the same GPUs: containers share the boot of
+/// their machine, and machines may have one name.
+static std::string describeMachine() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return sha256Hex(name + ("\n" + readLine("/proc/sys/kernel/random/boot_id")) + "\n" +
+                   (visible ? visible : "all"));
+}
+
+void shareDevices(DeviceOptions &device, ProcessGroup &group) {
+  if (device.device == "emulator") {
+    throw UserError("expected --device cpu or cuda for several processes, found --device " +
+                    device.device + "; start sluice without a launcher");
+  }
+  std::string own = device.device + "\n" + describeMachine();
+  std::vector<std::string> texts = group.agree(Intent::Continue, own).texts;
+  auto getDevice = [](const std::string &text) { return text.substr(0, text.find('\n')); };
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (getDevice(texts[rank]) != getDevice(texts.front())) {
+      throw UserError("rank " + std::to_string(rank) + ": expected the --device of rank 0, " +
+                      getDevice(texts.front()) + ", found " + getDevice(texts[rank]) +
+                      "; give all processes the same --device");
+    }
+  }
+  device.gpu.number = std::count(texts.begin(), texts.begin() + group.rank(), own);
+  device.gpu.processes = std::ranges::count(texts, own);
 }
 
 void shareThreads(DeviceOptions &device) {

@@ -32,6 +32,11 @@ void requireOneProcess(const std::string &command);
 /// than 0 are muted, unless `options` shows all. Throws UserError if they cannot be joined.
 std::unique_ptr<runtime::ProcessGroup> joinProcesses(const ProcessOptions &options);
 
+/// Checks that all processes of the group run on the same kind of device, and chooses the GPU of
+/// this one: its rank among the processes that see the same GPUs. Throws UserError on all
+/// processes.
+void shareDevices(DeviceOptions &device, runtime::ProcessGroup &group);
+
 /// Sets the number of threads for a process of the group if no flag set it, so that the processes
 /// of a machine share its processors.
 void shareThreads(DeviceOptions &device);

@@ -214,10 +214,6 @@ void fillResumed(TrainFlags &flags, CLI::App &command) {
 
 /// Checks flags that have a meaning for one process alone.
 void checkShared(const TrainFlags &flags) {
-  if (flags.device.device != "cpu") {
-    refuse("--device cpu for several processes",
-           "--device " + flags.device.device + "; start sluice without a launcher");
-  }
   for (const auto &[flag, files] :
        {std::pair("--data", &flags.data), std::pair("--eval-data", &flags.heldOut),
         std::pair("--input", &flags.inputs), std::pair("--eval-input", &flags.heldOutInputs)}) {
@@ -242,6 +238,7 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   bool isFirst = !group || group->isFirst();
   if (group) {
     checkShared(flags);
+    shareDevices(flags.device, *group);
     shareThreads(flags.device);
     flags.options.version = SLUICE_VERSION;
   }

@@ -2,6 +2,7 @@
 // Runs a plan on an NVIDIA GPU through the driver API.
 #include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 
+#include "CudaExchange.h"
 #include "CudaGpu.h"
 #include "CudaGraph.h"
 #include "CudaLaunch.h"
@@ -23,9 +24,10 @@ using namespace cuda;
 
 class CudaDevice : public Device {
 public:
-  CudaDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted)
-      : Device(std::move(artifact)), driver(openDriver(*loaded, wanted)), gpu(findGpu(driver)),
-        chosen(chooseTarget(*loaded, gpu, wanted)),
+  CudaDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted,
+             const GpuChoice &choice)
+      : Device(std::move(artifact)), driver(openDriver(*loaded, wanted)),
+        gpu(findGpu(driver, choice)), chosen(chooseTarget(*loaded, gpu, wanted)),
         mirror(static_cast<size_t>(plan().memory.arenaBytes)) {
     Context primary = nullptr;
     driver.check(driver.primaryContextRetain(&primary, gpu.number), "create a context");
@@ -97,6 +99,19 @@ public:
     driver.check(driver.copyOnDevice(at(offset), at(range.offset), static_cast<size_t>(range.bytes),
                                      stream.get()),
                  "copy a part of the arena");
+  }
+
+  std::unique_ptr<RangeExchange> join(const ExchangeGroup &group) override {
+    enter();
+    int least = 0, greatest = 0;
+    driver.check(driver.contextGetPriorities(&least, &greatest), "report its streams' priorities");
+    return joinByNccl({driver, stream.get(), greatest, [this] { enter(); },
+                       [this](int64_t offset, int64_t bytes) {
+                         makeRoom(offset + bytes);
+                         scalarsFresh = false; // the range may have some
+                         return at(offset);
+                       }},
+                      group);
   }
 
   void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
@@ -398,8 +413,8 @@ private:
 } // namespace
 
 std::unique_ptr<Device> makeCudaDevice(std::shared_ptr<const Artifact> artifact,
-                                       const std::string &target) {
-  return std::make_unique<CudaDevice>(std::move(artifact), target);
+                                       const std::string &target, const GpuChoice &choice) {
+  return std::make_unique<CudaDevice>(std::move(artifact), target, choice);
 }
 
 } // namespace sluice::runtime

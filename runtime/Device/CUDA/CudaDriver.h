@@ -20,7 +20,7 @@ using Event = struct CUevent_st *;
 using Graph = struct CUgraph_st *;
 using GraphExec = struct CUgraphExec_st *;
 
-enum : Result { success = 0, outOfMemory = 2, noDevice = 100 };
+enum : Result { success = 0, outOfMemory = 2, noDevice = 100, notReady = 600 };
 /// CUdevice_attribute
 enum Attribute : int {
   multiprocessorCount = 16,
@@ -90,6 +90,7 @@ struct Driver {
   Result (*eventCreate)(Event *event, unsigned flags);
   Result (*eventDestroy)(Event event);
   Result (*eventRecord)(Event event, Stream stream);
+  Result (*eventQuery)(Event event); ///< notReady: not complete
   Result (*eventSynchronize)(Event event);
   Result (*eventElapsedTime)(float *milliseconds, Event from, Event to);
   Result (*launchKernel)(Function function, unsigned gridX, unsigned gridY, unsigned gridZ,

@@ -8,7 +8,7 @@
 
 namespace sluice::runtime::cuda {
 
-Gpu findGpu(const Driver &driver) {
+Gpu findGpu(const Driver &driver, const GpuChoice &choice) {
   Result started = driver.init(0);
   int count = 0;
   if (started == success) {
@@ -20,6 +20,13 @@ Gpu findGpu(const Driver &driver) {
         "CUDA_VISIBLE_DEVICES, or use --device cpu");
   }
   driver.check(started, "start");
+  if (count < choice.processes) {
+    throw UserError(
+        "--device cuda: expected a GPU for each of the " + std::to_string(choice.processes) +
+        " processes on this machine, found " + std::to_string(count) +
+        " that the driver shows; start fewer processes on each machine (mpirun --map-by ppr:" +
+        std::to_string(count) + ":node), or check CUDA_VISIBLE_DEVICES");
+  }
   int version = 0;
   driver.check(driver.driverGetVersion(&version), "report its version");
   if (version < leastVersion) {
@@ -28,7 +35,8 @@ Gpu findGpu(const Driver &driver) {
                     "; update NVIDIA's driver");
   }
   Gpu gpu;
-  driver.check(driver.deviceGet(&gpu.number, 0), "open the first GPU");
+  driver.check(driver.deviceGet(&gpu.number, static_cast<int>(choice.number)),
+               "open GPU " + std::to_string(choice.number));
   char name[256] = "";
   driver.check(driver.deviceGetName(name, sizeof name, gpu.number), "name the GPU");
   gpu.name = name;

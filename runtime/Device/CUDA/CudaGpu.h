@@ -3,6 +3,7 @@
 #pragma once
 
 #include "CudaDriver.h"
+#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Plan/Artifact.h"
 
 #include <string>
@@ -23,9 +24,9 @@ struct Gpu {
 /// driver. Throws UserError.
 const Driver &openDriver(const Artifact &artifact, const std::string &wanted);
 
-/// Returns the first GPU that the driver reports. Throws UserError if there is none, or if the
-/// driver is too old.
-Gpu findGpu(const Driver &driver);
+/// Returns the chosen GPU. Throws UserError if there is none, if several processes find fewer GPUs
+/// than processes, or if the driver is too old.
+Gpu findGpu(const Driver &driver, const GpuChoice &choice = {});
 
 /// Returns the best target of the artifact for `gpu`: sm_90a runs only on compute capability 9.0;
 /// sm_80 runs on 8.0 and later, its cubin on 8.x. Throws UserError if none fits.

@@ -3,6 +3,7 @@
 // emulator.
 #pragma once
 
+#include "sluice/Runtime/Device/RangeExchange.h"
 #include "sluice/Runtime/Plan/Artifact.h"
 
 #include <cstdint>
@@ -83,6 +84,11 @@ public:
   virtual void launch(const Launch &launch) = 0;
   /// Waits until all launches have finished.
   virtual void synchronize() {}
+
+  /// Joins the devices of other processes, which all call it. Returns null if the arena is host
+  /// memory, which processes exchange by themselves. The device must outlive the result. Throws
+  /// UserError if the devices cannot be joined.
+  virtual std::unique_ptr<RangeExchange> join(const ExchangeGroup &) { return nullptr; }
 
   /// Starts to measure each launch, from zero.
   void startTiming() {

@@ -71,6 +71,7 @@ public:
   int64_t rank() const { return messenger->rank(); }
   int64_t size() const { return messenger->size(); }
   bool isFirst() const { return rank() == 0; }
+  std::chrono::seconds waitLimit() const { return limit; }
 
   /// Set by the job: returns whether this process received a signal.
   std::function<bool()> isInterrupted;

@@ -73,6 +73,7 @@ SAME(graphExecDestroy, cuGraphExecDestroy);
 SAME(eventCreate, cuEventCreate);
 SAME(eventDestroy, cuEventDestroy);
 SAME(eventRecord, cuEventRecord);
+SAME(eventQuery, cuEventQuery);
 SAME(eventSynchronize, cuEventSynchronize);
 SAME(eventElapsedTime, cuEventElapsedTime);
 SAME(launchKernel, cuLaunchKernel);

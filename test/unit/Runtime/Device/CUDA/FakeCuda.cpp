@@ -1,10 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Replaces NVIDIA's driver. Its "kernels" are the CPU's of the bigram model; the runtime must do
-// the rest. It is as unkind as a driver may be: work waits in the stream
-// until a caller waits for it, so that pinned memory written too early or read too early shows in
-// the numbers; memory that is not pinned is read as late, and later changes are counted;
-// addresses of the device are not the host's; a launch while a graph is captured does nothing else;
-// launches of a graph that nothing orders run latest first. The environment sets what GPU it is:
+// the rest. It is as unkind as a driver may be: work waits in its stream
+// until a caller waits for it or for work that it precedes, so that pinned memory written too early
+// or read too early, and streams that do not wait for one another, show in the numbers; memory that
+// is not pinned is read as late, and later changes are counted; addresses of the device are not the
+// host's; a launch while a graph is captured does nothing else; launches of a graph that nothing
+// orders run latest first. The environment sets what GPU it is:
 //   FAKE_CUDA_COUNT, FAKE_CUDA_VERSION, FAKE_CUDA_CAPABILITY (of 80 or 90), FAKE_CUDA_FREE (bytes),
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
@@ -35,13 +36,18 @@ enum {
   noDevice = 100,
   noBinary = 209,
   notFound = 500,
+  notReady = 600,
   unjoined = 904
 };
 constexpr uint64_t deviceBit = uint64_t(1) << 62; // no host address has it
 
+struct FakeStream;
 struct Operation {
   std::function<void()> run;
-  uint64_t event = 0; // a mark, not work
+  uint64_t event = 0;                      // a mark, not work
+  FakeStream *other = nullptr;             // which must reach `awaited` first
+  uint64_t awaited = 0;                    // an event
+  std::function<bool()> isReady = nullptr; // if it waits for another process
 };
 struct FakeNode {
   std::function<void()> run;
@@ -55,18 +61,20 @@ struct FakeStream {
   bool captures = false;
   int priority = 0;
   std::set<size_t> last; // predecessors of the next node
+  std::deque<Operation> queue;
 };
 struct Module {
   std::string kernel;
 };
 struct FakeEvent {
   uint64_t recorded = 0;
+  FakeStream *on = nullptr;
+  bool queried = false; // since it was recorded
   bool captured = false;
   std::set<size_t> nodes; // of the capture
 };
 
 std::string calls; // every call, one line each
-std::deque<Operation> stream;
 FakeGraph *capturing = nullptr;
 std::set<FakeStream *> streams;
 std::string dependences; // of every captured graph, one line per node
@@ -107,19 +115,44 @@ bool isPinned(const void *memory) {
   });
 }
 
-/// Runs pending work up to a mark; 0: all.
-void drain(uint64_t event) {
-  while (!stream.empty()) {
-    Operation next = std::move(stream.front());
-    stream.pop_front();
+/// Runs pending work of a stream up to a mark (0: all), after the work of other streams that it
+/// waits for. Returns false if work is not ready, unless `blocks`.
+bool drain(FakeStream *on, uint64_t event, bool blocks = true) {
+  auto isPending = [](const FakeStream *stream, uint64_t mark) {
+    return std::any_of(stream->queue.begin(), stream->queue.end(),
+                       [&](const Operation &operation) { return operation.event == mark; });
+  };
+  if (event != 0 && !isPending(on, event)) {
+    return true;
+  }
+  while (!on->queue.empty()) {
+    const Operation &first = on->queue.front();
+    if (first.other && streams.count(first.other) && !drain(first.other, first.awaited, blocks)) {
+      return false;
+    }
+    while (first.isReady && !first.isReady()) {
+      if (!blocks) {
+        return false;
+      }
+      ::usleep(100);
+    }
+    Operation next = std::move(on->queue.front());
+    on->queue.pop_front();
     if (next.run) {
       next.run();
-    } else {
+    } else if (next.event != 0) {
       passed[next.event] = milliseconds;
     }
     if (event != 0 && next.event == event) {
-      return;
+      break;
     }
+  }
+  return true;
+}
+
+void drainAll() {
+  for (FakeStream *each : streams) {
+    drain(each, 0);
   }
 }
 
@@ -154,7 +187,8 @@ void runGraph(const FakeGraph &graph) {
 }
 
 /// Work for a stream, or for the graph that it captures.
-void enqueue(FakeStream *on, const std::function<void()> &work, double takes) {
+void enqueue(FakeStream *on, const std::function<void()> &work, double takes,
+             const std::function<bool()> &isReady = nullptr) {
   auto run = [work, takes] {
     work();
     milliseconds += takes;
@@ -163,7 +197,7 @@ void enqueue(FakeStream *on, const std::function<void()> &work, double takes) {
     capturing->nodes.push_back({run, on->last, on->priority});
     on->last = {capturing->nodes.size() - 1};
   } else {
-    stream.push_back({run});
+    on->queue.push_back({run, 0, nullptr, 0, isReady});
   }
 }
 
@@ -185,7 +219,11 @@ EXPORT void fakeCudaForget() {
 EXPORT size_t fakeCudaAllocated() { return allocated; }
 EXPORT size_t fakeCudaChanged() { return changed; }
 
-/// For libraries used with the fakes: work that takes some time.
+/// For libraries used with the fakes: work that takes some time, and may wait for `isReady`.
+void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds,
+                     const std::function<bool()> &isReady) {
+  enqueue(static_cast<FakeStream *>(stream), run, milliseconds, isReady);
+}
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
   enqueue(static_cast<FakeStream *>(stream), run, milliseconds);
 }
@@ -212,7 +250,7 @@ EXPORT int cuDeviceGetCount(int *count) {
 }
 EXPORT int cuDeviceGet(int *device, int ordinal) {
   *device = ordinal;
-  return note("cuDeviceGet");
+  return note("cuDeviceGet " + std::to_string(ordinal));
 }
 EXPORT int cuDeviceGetName(char *name, int length, int) {
   std::strncpy(name, "Fake H200", static_cast<size_t>(length));
@@ -224,7 +262,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
   return note("cuDeviceGetAttribute");
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int) {
-  *context = &stream;
+  *context = &streams;
   return note("cuDevicePrimaryCtxRetain");
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int) { return note("cuDevicePrimaryCtxRelease_v2"); }
@@ -289,7 +327,7 @@ EXPORT int cuMemAlloc_v2(unsigned long long *address, size_t bytes) {
   return 0;
 }
 EXPORT int cuMemFree_v2(unsigned long long address) {
-  drain(0); // freeing waits for the device
+  drainAll(); // freeing waits for the device
   std::free(toHost(address));
   --allocated;
   return note("cuMemFree_v2");
@@ -303,7 +341,7 @@ EXPORT int cuMemAllocHost_v2(void **memory, size_t bytes) {
   return 0;
 }
 EXPORT int cuMemFreeHost(void *memory) {
-  drain(0);
+  drainAll();
   pinned.erase(static_cast<uint8_t *>(memory));
   std::free(memory);
   --allocated;
@@ -320,34 +358,36 @@ static std::vector<uint8_t> readIfThere(const void *from, size_t bytes) {
 
 /// Reads its source when the stream executes it. A driver may copy unpinned memory immediately, or
 /// not: the work uses the data at the time of the call, and counts a change.
-EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, void *) {
+EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
+                                FakeStream *on) {
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
   uint8_t *target = toHost(to);
   if (isPinned(from)) {
-    stream.push_back({[=] { std::memcpy(target, from, bytes); }});
+    on->queue.push_back({[=] { std::memcpy(target, from, bytes); }});
   } else {
     const auto *start = static_cast<const uint8_t *>(from);
-    stream.push_back({[=, data = std::vector<uint8_t>(start, start + bytes)] {
+    on->queue.push_back({[=, data = std::vector<uint8_t>(start, start + bytes)] {
       changed += readIfThere(from, bytes) != data;
       std::memcpy(target, data.data(), data.size());
     }});
   }
   return 0;
 }
-EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, void *) {
+EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, FakeStream *on) {
   NOTE("cuMemcpyDtoHAsync_v2 " + std::to_string(bytes))
-  stream.push_back({[=] { std::memcpy(to, toHost(from), bytes); }});
+  on->queue.push_back({[=] { std::memcpy(to, toHost(from), bytes); }});
   return 0;
 }
 EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
-                                void *) {
+                                FakeStream *on) {
   NOTE("cuMemcpyDtoDAsync_v2 " + std::to_string(bytes))
-  stream.push_back({[=] { std::memcpy(toHost(to), toHost(from), bytes); }});
+  on->queue.push_back({[=] { std::memcpy(toHost(to), toHost(from), bytes); }});
   return 0;
 }
-EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void *) {
+EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes,
+                           FakeStream *on) {
   NOTE("cuMemsetD8Async")
-  stream.push_back({[=] { std::memset(toHost(to), value, bytes); }});
+  on->queue.push_back({[=] { std::memset(toHost(to), value, bytes); }});
   return 0;
 }
 
@@ -358,13 +398,14 @@ EXPORT int cuStreamCreateWithPriority(FakeStream **made, unsigned, int priority)
   return note("cuStreamCreateWithPriority");
 }
 EXPORT int cuStreamDestroy_v2(FakeStream *stream) {
+  drain(stream, 0);
   streams.erase(stream);
   delete stream;
   return note("cuStreamDestroy_v2");
 }
-EXPORT int cuStreamSynchronize(void *) {
+EXPORT int cuStreamSynchronize(FakeStream *stream) {
   NOTE("cuStreamSynchronize")
-  drain(0);
+  drain(stream, 0);
   return 0;
 }
 EXPORT int cuStreamWaitEvent(FakeStream *stream, FakeEvent *event, unsigned) {
@@ -372,6 +413,8 @@ EXPORT int cuStreamWaitEvent(FakeStream *stream, FakeEvent *event, unsigned) {
   if (event->captured) {
     stream->captures = true;
     stream->last.insert(event->nodes.begin(), event->nodes.end());
+  } else if (event->recorded != 0) {
+    stream->queue.push_back({nullptr, 0, event->on, event->recorded});
   }
   return 0;
 }
@@ -406,9 +449,9 @@ EXPORT int cuGraphInstantiateWithFlags(FakeGraph **exec, FakeGraph *graph, unsig
   *exec = new FakeGraph(*graph);
   return note("cuGraphInstantiateWithFlags");
 }
-EXPORT int cuGraphLaunch(FakeGraph *exec, void *) {
+EXPORT int cuGraphLaunch(FakeGraph *exec, FakeStream *on) {
   NOTE("cuGraphLaunch " + std::to_string(exec->nodes.size()))
-  stream.push_back({[graph = *exec] { runGraph(graph); }});
+  on->queue.push_back({[graph = *exec] { runGraph(graph); }});
   return 0;
 }
 EXPORT int cuGraphDestroy(FakeGraph *graph) {
@@ -435,18 +478,24 @@ EXPORT int cuEventRecord(FakeEvent *event, FakeStream *on) {
     return note("cuEventRecord");
   }
   event->recorded = ++events;
-  stream.push_back({nullptr, event->recorded});
+  event->on = on;
+  event->queried = false;
+  on->queue.push_back({nullptr, event->recorded});
   return note("cuEventRecord");
 }
 EXPORT int cuEventSynchronize(FakeEvent *event) {
   NOTE("cuEventSynchronize")
-  bool waits = std::any_of(stream.begin(), stream.end(), [&](const Operation &operation) {
-    return event->recorded != 0 && operation.event == event->recorded;
-  });
-  if (waits) {
-    drain(event->recorded);
+  if (event->recorded != 0 && streams.count(event->on)) {
+    drain(event->on, event->recorded);
   }
   return 0;
+}
+/// The first query of an event is always too early.
+EXPORT int cuEventQuery(FakeEvent *event) {
+  NOTE("cuEventQuery")
+  bool isEarly = !event->queried;
+  event->queried = true;
+  return isEarly || !drain(event->on, event->recorded, /*blocks=*/false) ? notReady : 0;
 }
 EXPORT int cuEventElapsedTime(float *elapsed, FakeEvent *from, FakeEvent *to) {
   *elapsed = setting("FAKE_CUDA_CLOCK", 0)

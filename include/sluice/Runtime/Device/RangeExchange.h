@@ -1,0 +1,56 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Exchanges ranges of the arena between the devices of several processes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// The processes that exchange ranges, one device each.
+struct ExchangeGroup {
+  int64_t rank = 0, size = 1;
+  std::chrono::seconds limit{600}; ///< for each wait for other processes
+  /// Sends a text of at most 1000 bytes to all processes and returns the texts of all, by rank.
+  /// Throws if a process failed.
+  std::function<std::vector<std::string>(const std::string &)> share;
+};
+
+/// The memory of a range.
+enum class RangeStore {
+  Arena,
+  Staging ///< a buffer of `RangeExchange::reserve`
+};
+
+struct StoredRange {
+  RangeStore memory = RangeStore::Arena;
+  int64_t offset = 0, bytes = 0;
+};
+
+/// A range that is sent to a peer, or received from one.
+struct RangeTransfer {
+  int64_t peer;
+  StoredRange range;
+};
+
+/// Transfers ranges between the arenas and staging buffers of the processes of a group. All
+/// functions take effect after earlier launches and before later ones. Not thread-safe.
+class RangeExchange {
+public:
+  virtual ~RangeExchange() = default;
+
+  /// Allocates the staging buffer, once, before other calls.
+  virtual void reserve(int64_t bytes) = 0;
+  /// Sends and receives until all is complete. Transfers between two processes match in order and
+  /// size. Throws LostPeerError if a process is silent.
+  virtual void exchange(std::span<const RangeTransfer> sent,
+                        std::span<const RangeTransfer> received) = 0;
+  /// Copies a range to another one of the same size.
+  virtual void copy(const StoredRange &from, const StoredRange &to) = 0;
+};
+
+} // namespace sluice::runtime
