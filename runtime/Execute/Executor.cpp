@@ -179,7 +179,7 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
     } else if (shared->endsRound(i)) {
       shared->sum(i, [&](int64_t batch) {
         number(batch);
-        run("accumulate");
+        accumulate(shared->getOwnSums());
       });
     }
   }
@@ -187,6 +187,34 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
     shared->gather();
   }
   run("update");
+}
+
+std::optional<double> Executor::exchangeSeconds() const {
+  bool isMeasured = shared && device->sharesMemory();
+  return isMeasured ? shared->getExchangeSeconds() : std::nullopt;
+}
+
+void Executor::accumulate(MemoryRange sums) {
+  if (!device->sharesMemory()) { // a GPU runs complete kernels
+    run("accumulate");
+    return;
+  }
+  const auto &[name, launches] = find("accumulate");
+  int64_t offset = *plan().gradientSumsOffset, bytes = plan().gradientsBytes;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const std::vector<Operand> &operands =
+        plan().kernels[static_cast<size_t>(launches[i].kernel)].operands;
+    bool writesSums = !launches[i].guard && !operands.empty() && operands.back().written &&
+                      operands.back().bytes == bytes &&
+                      launches[i].arguments[operands.size() - 1] == offset;
+    if (writesSums) {
+      device->launchItems(launches[i], sums.offset - offset, sums.offset - offset + sums.bytes,
+                          bytes);
+    } else {
+      device->runPart(name, launches, i, i + 1);
+    }
+  }
+  forgetOutputs();
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

@@ -4,6 +4,7 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace sluice::runtime {
 
@@ -30,8 +31,8 @@ SharedUpdate::SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange>
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  stagedBytes = roundToLines(getRange(0, group.rank()).bytes) +
-                roundToLines(std::ssize(losses) * lossBytes);
+  stagedBytes =
+      roundToLines(getRange(0, group.rank()).bytes) + roundToLines(std::ssize(losses) * lossBytes);
   ranges->reserve(group.size() * stagedBytes);
 }
 
@@ -62,8 +63,18 @@ SharedUpdate::Range SharedUpdate::getLoss(size_t index) const {
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
   bool isInterrupted = group.isInterrupted && group.isInterrupted();
-  if (group.agree(isInterrupted ? Intent::Break : Intent::Continue).intent == Intent::Break) {
+  begin = std::chrono::steady_clock::now();
+  std::string seconds = ownSeconds ? std::to_string(*ownSeconds) : "";
+  ProcessGroup::Agreement agreement =
+      group.agree(isInterrupted ? Intent::Break : Intent::Continue, seconds);
+  if (agreement.intent == Intent::Break) {
     throw UpdateBroken();
+  }
+  if (ownSeconds) { // all processes have one then
+    maximumSeconds = 0;
+    for (const std::string &text : agreement.texts) {
+      maximumSeconds = std::max(*maximumSeconds, std::strtod(text.c_str(), nullptr));
+    }
   }
   int64_t own = group.rank();
   Range range = getRange(plan.gradientsOffset, own);
@@ -99,6 +110,12 @@ void SharedUpdate::gather() {
     }
   }
   ranges->exchange(sent, received);
+  ownSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+MemoryRange SharedUpdate::getOwnSums() const {
+  Range range = getRange(*plan.gradientSumsOffset, group.rank());
+  return {range.offset, range.bytes};
 }
 
 } // namespace sluice::runtime

@@ -297,6 +297,9 @@ void TrainingLoop::measureSpeed(Json &metrics) {
   auto now = std::chrono::steady_clock::now();
   double seconds = std::chrono::duration<double>(now - lastLog).count();
   metrics["tokens_per_s"] = static_cast<double>(tokensSinceLog) / std::max(seconds, 1e-9);
+  if (std::optional<double> exposed = context.executor.exchangeSeconds()) {
+    metrics["exchange_ms"] = 1000 * *exposed;
+  }
   lastLog = now;
   tokensSinceLog = 0;
 }

@@ -36,13 +36,20 @@ public:
   int threads() const override { return threadCount; }
 
   void launch(const Launch &node) override {
-    if (!timing) {
-      runItems(node);
-      return;
+    const LoadedKernel &kernel = getKernel(node);
+    runItems(node, 0, kernel.items / kernel.phases);
+  }
+
+  /// An item computes q bytes, where n q >= `bytes` > (n - 1) q for n items. So byte x belongs to
+  /// an item from x (n - 1) / `bytes` to x n / `bytes`.
+  void launchItems(const Launch &node, int64_t first, int64_t last, int64_t bytes) override {
+    const LoadedKernel &kernel = getKernel(node);
+    if (kernel.phases != 1 || bytes <= 0) {
+      launch(node);
+    } else if (first < last) {
+      runItems(node, first * (kernel.items - 1) / bytes,
+               std::min(kernel.items, (last * kernel.items + bytes - 1) / bytes));
     }
-    auto start = Clock::now();
-    runItems(node);
-    addTime(node, since(start));
   }
 
 private:
@@ -54,10 +61,25 @@ private:
     int64_t first; ///< item of the phase
   };
 
-  void runItems(const Launch &node) {
-    const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
+  const LoadedKernel &getKernel(const Launch &node) const {
+    return loaded->kernels()[static_cast<size_t>(node.kernel)];
+  }
+
+  /// Runs the items [begin, end) of each phase.
+  void runItems(const Launch &node, int64_t begin, int64_t end) {
+    if (!timing) {
+      runPhases(node, begin, end);
+      return;
+    }
+    auto start = Clock::now();
+    runPhases(node, begin, end);
+    addTime(node, since(start));
+  }
+
+  void runPhases(const Launch &node, int64_t begin, int64_t end) {
+    const LoadedKernel &kernel = getKernel(node);
     int64_t each = kernel.items / kernel.phases, grain = getGrain(node.kernel, each, kernel.phases);
-    Items all{this, kernel.function, node.arguments.data(), 0};
+    Items all{this, kernel.function, node.arguments.data(), begin};
     auto run = [](void *context, int64_t first, int64_t last, int thread) {
       const Items &of = *static_cast<const Items *>(context);
       uint8_t *scratch = of.device->scratch[static_cast<size_t>(thread)].get();
@@ -66,7 +88,7 @@ private:
       }
     };
     for (int64_t phase = 0; phase < kernel.phases; ++phase, all.first += each) {
-      workers->run(run, &all, each, grain);
+      workers->run(run, &all, end - begin, grain);
     }
   }
 

@@ -82,6 +82,13 @@ public:
                        size_t last) = 0;
   /// Runs one of the plan's launches, regardless of its guard. May return before it finishes.
   virtual void launch(const Launch &launch) = 0;
+  /// Runs at least the items of a launch that compute the bytes [first, last) of its result. The
+  /// kernel has one phase, and its items compute consecutive parts of the result's `bytes`, all
+  /// equal but the last, which may be smaller. Other items may run too.
+  virtual void launchItems(const Launch &node, int64_t first, int64_t last, int64_t bytes) {
+    (void)first, (void)last, (void)bytes;
+    launch(node);
+  }
   /// Waits until all launches have finished.
   virtual void synchronize() {}
 

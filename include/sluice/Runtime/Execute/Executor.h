@@ -91,6 +91,11 @@ public:
     return bucket < plan().memoryBuckets.size() ? plan().memoryBuckets[bucket].rows : 0;
   }
 
+  /// Returns the seconds from the end of the last backward pass of an update to the first launch of
+  /// the entry `update`, the maximum over the processes. The processes learn it in the next update,
+  /// so it is that of the update before the last. None with one process, and on GPUs.
+  std::optional<double> exchangeSeconds() const;
+
   /// Starts to measure each launch, from zero. On the CPU this costs two clock reads per launch; on
   /// a GPU launches are serialized.
   void startTiming() { device->startTiming(); }
@@ -100,6 +105,8 @@ public:
 
 private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
+  /// Runs the entry `accumulate`, for at least a range of the sums of gradients: on a GPU for all.
+  void accumulate(MemoryRange sums);
   /// Runs an entry over a bucket's memory until the segments of the batch are counted, and the
   /// remaining launches if the bucket suffices. Otherwise selects a larger bucket and returns true:
   /// the entry must run again.
