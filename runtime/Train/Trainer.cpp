@@ -253,8 +253,9 @@ nlohmann::json TrainingLoop::step() {
       tokens += filled.tokens;
     }
   };
+  std::optional<double> exchange; // seconds
   try {
-    context.executor.runUpdate(number, fill, context.options.group);
+    exchange = context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
   }
@@ -280,6 +281,9 @@ nlohmann::json TrainingLoop::step() {
   Json metrics =
       describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
   rows.write(metrics);
+  if (exchange) {
+    metrics["exchange_ms"] = 1000 * *exchange;
+  }
   for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {
       for (const std::string &setting : change.settings) {
@@ -297,9 +301,6 @@ void TrainingLoop::measureSpeed(Json &metrics) {
   auto now = std::chrono::steady_clock::now();
   double seconds = std::chrono::duration<double>(now - lastLog).count();
   metrics["tokens_per_s"] = static_cast<double>(tokensSinceLog) / std::max(seconds, 1e-9);
-  if (std::optional<double> exposed = context.executor.exchangeSeconds()) {
-    metrics["exchange_ms"] = 1000 * *exposed;
-  }
   lastLog = now;
   tokensSinceLog = 0;
 }

@@ -35,20 +35,15 @@ public:
   }
   int threads() const override { return threadCount; }
 
-  void launch(const Launch &node) override {
-    const LoadedKernel &kernel = getKernel(node);
-    runItems(node, 0, kernel.items / kernel.phases);
-  }
-
   /// An item computes q bytes, where n q >= `bytes` > (n - 1) q for n items. So byte x belongs to
   /// an item from x (n - 1) / `bytes` to x n / `bytes`.
-  void launchItems(const Launch &node, int64_t first, int64_t last, int64_t bytes) override {
-    const LoadedKernel &kernel = getKernel(node);
-    if (kernel.phases != 1 || bytes <= 0) {
-      launch(node);
-    } else if (first < last) {
-      runItems(node, first * (kernel.items - 1) / bytes,
-               std::min(kernel.items, (last * kernel.items + bytes - 1) / bytes));
+  void launch(const Launch &node, const std::optional<ResultPart> &part) override {
+    const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
+    if (!part || kernel.phases != 1 || part->bytes <= 0) {
+      runItems(node, 0, kernel.items / kernel.phases);
+    } else if (part->first < part->last) {
+      runItems(node, part->first * (kernel.items - 1) / part->bytes,
+               std::min(kernel.items, (part->last * kernel.items + part->bytes - 1) / part->bytes));
     }
   }
 
@@ -60,10 +55,6 @@ private:
     const int64_t *arguments;
     int64_t first; ///< item of the phase
   };
-
-  const LoadedKernel &getKernel(const Launch &node) const {
-    return loaded->kernels()[static_cast<size_t>(node.kernel)];
-  }
 
   /// Runs the items [begin, end) of each phase.
   void runItems(const Launch &node, int64_t begin, int64_t end) {
@@ -77,7 +68,7 @@ private:
   }
 
   void runPhases(const Launch &node, int64_t begin, int64_t end) {
-    const LoadedKernel &kernel = getKernel(node);
+    const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
     int64_t each = kernel.items / kernel.phases, grain = getGrain(node.kernel, each, kernel.phases);
     Items all{this, kernel.function, node.arguments.data(), begin};
     auto run = [](void *context, int64_t first, int64_t last, int thread) {

@@ -26,8 +26,8 @@ class CudaDevice : public Device {
 public:
   CudaDevice(std::shared_ptr<const Artifact> artifact, const std::string &wanted,
              const GpuChoice &choice)
-      : Device(std::move(artifact)), driver(openDriver(*loaded, wanted)), gpu(findGpu(driver, choice)),
-        chosen(chooseTarget(*loaded, gpu, wanted)),
+      : Device(std::move(artifact)), driver(openDriver(*loaded, wanted)),
+        gpu(findGpu(driver, choice)), chosen(chooseTarget(*loaded, gpu, wanted)),
         mirror(static_cast<size_t>(plan().memory.arenaBytes)) {
     Context primary = nullptr;
     driver.check(driver.primaryContextRetain(&primary, gpu.number), "create a context");
@@ -134,7 +134,7 @@ public:
     }
   }
 
-  void launch(const Launch &launch) override {
+  void launch(const Launch &launch, const std::optional<ResultPart> &) override {
     enter();
     makeRoom(plan().memory.arenaBytes); // for any entry
     launchOne(launch, stream.get());

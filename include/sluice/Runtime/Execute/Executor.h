@@ -67,9 +67,12 @@ public:
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
   /// rows of all batches must be counted first, `fill` is called one additional time per batch. In
   /// a `group` of P processes, each computes every P-th batch, and `fill` fills all; throws
-  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
-  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                 ProcessGroup *group = nullptr);
+  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken. Returns
+  /// the seconds from the end of the last backward pass to the first launch of `update`, the
+  /// maximum over the processes, for the update before: processes learn it in the next one. None
+  /// with one process, on GPUs, and in the first update.
+  std::optional<double> runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                                  ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
@@ -91,11 +94,6 @@ public:
     return bucket < plan().memoryBuckets.size() ? plan().memoryBuckets[bucket].rows : 0;
   }
 
-  /// Returns the seconds from the end of the last backward pass of an update to the first launch of
-  /// the entry `update`, the maximum over the processes. The processes learn it in the next update,
-  /// so it is that of the update before the last. None with one process, and on GPUs.
-  std::optional<double> exchangeSeconds() const;
-
   /// Starts to measure each launch, from zero. On the CPU this costs two clock reads per launch; on
   /// a GPU launches are serialized.
   void startTiming() { device->startTiming(); }
@@ -105,8 +103,6 @@ public:
 
 private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
-  /// Runs the entry `accumulate`, for at least a range of the sums of gradients: on a GPU for all.
-  void accumulate(MemoryRange sums);
   /// Runs an entry over a bucket's memory until the segments of the batch are counted, and the
   /// remaining launches if the bucket suffices. Otherwise selects a larger bucket and returns true:
   /// the entry must run again.
