@@ -132,8 +132,31 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                         ProcessGroup *group) {
+/// Runs the entry `accumulate`, for at least a range of the sums of gradients.
+static void accumulate(Device &device,
+                       const std::pair<const std::string, std::vector<Launch>> &entry,
+                       MemoryRange sums) {
+  const Plan &plan = device.plan();
+  int64_t offset = *plan.gradientSumsOffset, bytes = plan.gradientsBytes;
+  ResultPart part{sums.offset - offset, sums.offset - offset + sums.bytes, bytes};
+  for (size_t i = 0; i < entry.second.size(); ++i) {
+    const Launch &launch = entry.second[i];
+    const std::vector<Operand> &operands =
+        plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+    bool writesSums = !launch.guard && !operands.empty() && operands.back().written &&
+                      operands.back().bytes == bytes &&
+                      launch.arguments[operands.size() - 1] == offset;
+    if (writesSums) {
+      device.launch(launch, part);
+    } else {
+      device.runPart(entry.first, entry.second, i, i + 1);
+    }
+  }
+}
+
+std::optional<double> Executor::runUpdate(int64_t step,
+                                          const std::function<void(int64_t batch)> &fill,
+                                          ProcessGroup *group) {
   if (group && !shared) {
     shared = std::make_unique<SharedUpdate>(*this, joinDevices(*device, *group), *group);
   }
@@ -179,7 +202,12 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
     } else if (shared->endsRound(i)) {
       shared->sum(i, [&](int64_t batch) {
         number(batch);
-        run("accumulate");
+        if (!device->sharesMemory()) { // a GPU runs complete kernels
+          run("accumulate");
+          return;
+        }
+        accumulate(*device, find("accumulate"), shared->getOwnSums());
+        forgetOutputs();
       });
     }
   }
@@ -187,6 +215,7 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
     shared->gather();
   }
   run("update");
+  return shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

@@ -4,6 +4,7 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace sluice::runtime {
 
@@ -61,8 +62,18 @@ StoredRange SharedUpdate::getLoss(size_t index) const {
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
   bool isInterrupted = group.isInterrupted && group.isInterrupted();
-  if (group.agree(isInterrupted ? Intent::Break : Intent::Continue).intent == Intent::Break) {
+  begin = std::chrono::steady_clock::now();
+  std::string seconds = ownSeconds ? std::to_string(*ownSeconds) : "";
+  ProcessGroup::Agreement agreement =
+      group.agree(isInterrupted ? Intent::Break : Intent::Continue, seconds);
+  if (agreement.intent == Intent::Break) {
     throw UpdateBroken();
+  }
+  if (ownSeconds) { // all processes have one then
+    maximumSeconds = 0;
+    for (const std::string &text : agreement.texts) {
+      maximumSeconds = std::max(*maximumSeconds, std::strtod(text.c_str(), nullptr));
+    }
   }
   int64_t own = group.rank();
   StoredRange range = getRange(plan.gradientsOffset, own);
@@ -98,6 +109,12 @@ void SharedUpdate::gather() {
     }
   }
   ranges->exchange(sent, received);
+  ownSeconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+MemoryRange SharedUpdate::getOwnSums() const {
+  StoredRange range = getRange(*plan.gradientSumsOffset, group.rank());
+  return {range.offset, range.bytes};
 }
 
 } // namespace sluice::runtime

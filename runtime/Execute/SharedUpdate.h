@@ -2,20 +2,22 @@
 // An update whose batches several processes compute.
 #pragma once
 
-#include "sluice/Runtime/Device/RangeExchange.h"
+#include "sluice/Runtime/Device/Device.h"
 #include "sluice/Runtime/Execute/InputView.h"
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace sluice::runtime {
 
 /// Process r of P computes the batches r, r + P and on of an update. After each P batches every
 /// process sums a range of the gradients of these batches, in their order, by the entry
-/// `accumulate`, and so with the rounding of one process that computes all batches. The entry runs
-/// over all gradients, so sums outside the range are meaningless until `gather`.
+/// `accumulate`, and so with the rounding of one process that computes all batches. Sums outside
+/// the range are meaningless until `gather`.
 class SharedUpdate {
 public:
   /// `exchange` transfers ranges of the arena of `view`. Throws UserError if the plan does not fit
@@ -33,6 +35,12 @@ public:
   /// Collects the sums of all ranges.
   void gather();
 
+  /// Returns the range of the sums of gradients that this process computes.
+  MemoryRange getOwnSums() const;
+  /// Returns the seconds from the end of the last backward pass to the end of `gather`, the maximum
+  /// over the processes, of the update before the current one; none before the second update.
+  std::optional<double> getExchangeSeconds() const { return maximumSeconds; }
+
 private:
   /// Returns the part of a buffer of gradients that the process `rank` sums.
   StoredRange getRange(int64_t offset, int64_t rank) const;
@@ -46,8 +54,10 @@ private:
   const Plan &plan;
   std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
-  std::vector<int64_t> losses; ///< offsets of the losses of a batch, f32
-  int64_t stagedBytes = 0;     ///< staged gradients and losses of a process
+  std::vector<int64_t> losses;                 ///< offsets of the losses of a batch, f32
+  int64_t stagedBytes = 0;                     ///< staged gradients and losses of a process
+  std::chrono::steady_clock::time_point begin; ///< of the last `sum`
+  std::optional<double> ownSeconds, maximumSeconds;
 };
 
 } // namespace sluice::runtime

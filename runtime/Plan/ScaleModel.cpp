@@ -176,8 +176,7 @@ int64_t ScaleModel::countBatches(int64_t rows) const {
 }
 
 double ScaleModel::sumBatches(int64_t rounds, int64_t processes) const {
-  int64_t batches = rounds * processes;
-  return batches == 1 ? 0 : static_cast<double>(batches) * cost.sum;
+  return rounds * processes == 1 ? 0 : static_cast<double>(rounds) * cost.sum;
 }
 
 double ScaleModel::expose(const std::vector<double> &seconds, double backward) const {

@@ -253,8 +253,9 @@ nlohmann::json TrainingLoop::step() {
       tokens += filled.tokens;
     }
   };
+  std::optional<double> exchange; // seconds
   try {
-    context.executor.runUpdate(number, fill, context.options.group);
+    exchange = context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
   }
@@ -280,6 +281,9 @@ nlohmann::json TrainingLoop::step() {
   Json metrics =
       describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
   rows.write(metrics);
+  if (exchange) {
+    metrics["exchange_ms"] = 1000 * *exchange;
+  }
   for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {
       for (const std::string &setting : change.settings) {

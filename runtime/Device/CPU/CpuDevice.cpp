@@ -35,14 +35,16 @@ public:
   }
   int threads() const override { return threadCount; }
 
-  void launch(const Launch &node) override {
-    if (!timing) {
-      runItems(node);
-      return;
+  /// An item computes q bytes, where n q >= `bytes` > (n - 1) q for n items. So byte x belongs to
+  /// an item from x (n - 1) / `bytes` to x n / `bytes`.
+  void launch(const Launch &node, const std::optional<ResultPart> &part) override {
+    const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
+    if (!part || kernel.phases != 1 || part->bytes <= 0) {
+      runItems(node, 0, kernel.items / kernel.phases);
+    } else if (part->first < part->last) {
+      runItems(node, part->first * (kernel.items - 1) / part->bytes,
+               std::min(kernel.items, (part->last * kernel.items + part->bytes - 1) / part->bytes));
     }
-    auto start = Clock::now();
-    runItems(node);
-    addTime(node, since(start));
   }
 
 private:
@@ -54,10 +56,21 @@ private:
     int64_t first; ///< item of the phase
   };
 
-  void runItems(const Launch &node) {
+  /// Runs the items [begin, end) of each phase.
+  void runItems(const Launch &node, int64_t begin, int64_t end) {
+    if (!timing) {
+      runPhases(node, begin, end);
+      return;
+    }
+    auto start = Clock::now();
+    runPhases(node, begin, end);
+    addTime(node, since(start));
+  }
+
+  void runPhases(const Launch &node, int64_t begin, int64_t end) {
     const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
     int64_t each = kernel.items / kernel.phases, grain = getGrain(node.kernel, each, kernel.phases);
-    Items all{this, kernel.function, node.arguments.data(), 0};
+    Items all{this, kernel.function, node.arguments.data(), begin};
     auto run = [](void *context, int64_t first, int64_t last, int thread) {
       const Items &of = *static_cast<const Items *>(context);
       uint8_t *scratch = of.device->scratch[static_cast<size_t>(thread)].get();
@@ -66,7 +79,7 @@ private:
       }
     };
     for (int64_t phase = 0; phase < kernel.phases; ++phase, all.first += each) {
-      workers->run(run, &all, each, grain);
+      workers->run(run, &all, end - begin, grain);
     }
   }
 

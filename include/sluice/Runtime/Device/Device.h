@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,6 +36,13 @@ struct KernelTime {
 /// A byte range of the arena.
 struct MemoryRange {
   int64_t offset = 0, bytes = 0;
+};
+
+/// The bytes [first, last) of the result of a launch. The items of its kernel compute consecutive
+/// parts of the result, all equal but the last, which may be smaller.
+struct ResultPart {
+  int64_t first = 0, last = 0;
+  int64_t bytes = 0; ///< of the complete result
 };
 
 /// Holds an arena, which is zeroed except for the constants, and runs launches on it. Not
@@ -81,7 +89,8 @@ public:
   virtual void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                        size_t last) = 0;
   /// Runs one of the plan's launches, regardless of its guard. May return before it finishes.
-  virtual void launch(const Launch &launch) = 0;
+  /// With `part`, at least the items that compute this part of the result; others may run too.
+  virtual void launch(const Launch &launch, const std::optional<ResultPart> &part = {}) = 0;
   /// Waits until all launches have finished.
   virtual void synchronize() {}
 

@@ -110,8 +110,7 @@ private:
   void divideGradients(int64_t count);
   /// Batches of the plan's size that so many rows take.
   int64_t countBatches(int64_t rows) const;
-  /// Seconds in which a process adds up the gradients of the batches of all processes: the entry
-  /// `accumulate` runs over all gradients for each of them.
+  /// Seconds in which a process adds up its part of the gradients of the batches of all processes.
   double sumBatches(int64_t rounds, int64_t processes) const;
   /// Seconds of one half of an all-reduce: every process sends a part of `bytes` to each other one.
   double exchange(double bytes, int64_t processes) const;

@@ -1,0 +1,75 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The entry `accumulate` over a range of the sums, which one of several processes computes.
+#include "Harness.h"
+#include "sluice/Runtime/Device/CPU/CpuDevice.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+using namespace sluice::testing;
+using sluice::runtime::Artifact;
+using sluice::runtime::Device;
+using sluice::runtime::Launch;
+using sluice::runtime::Plan;
+
+namespace {
+
+/// The sums of gradients of a model of two batches, whose number of rows `vocabulary` determines.
+struct Sums {
+  explicit Sums(int64_t vocabulary) {
+    std::string spec = R"({"sluice": 1, "vocabulary": )" + std::to_string(vocabulary) +
+                       R"(, "context": 8, "batch": 1, "width": 1024,
+        "stages": [{"op": "embedding"}, {"op": "head", "tied": true, "bias": false}],
+        "training": {"accumulate": 2}})";
+    artifact =
+        Artifact::load(compile(folder, folder.write("sums.json", spec), "cpu-avx2"), "cpu-avx2");
+    device = makeCpuDevice(artifact, 2);
+    const Plan &plan = device->plan();
+    launch = &plan.entries.at("accumulate").front();
+    items = artifact->kernels()[static_cast<size_t>(launch->kernel)].items;
+    count = plan.gradientsBytes / 4;
+    std::fill_n(getFloats(plan.gradientsOffset), count, 2.0F);
+    *reinterpret_cast<int64_t *>(device->host() + plan.scalars.at("first_row").offset) = 1;
+  }
+
+  float *getFloats(int64_t offset) { return reinterpret_cast<float *>(device->host() + offset); }
+
+  /// Adds the gradients, 2, to sums of 1 for at least the floats [first, last).
+  std::span<const float> add(int64_t first, int64_t last) {
+    float *sums = getFloats(*device->plan().gradientSumsOffset);
+    std::fill_n(sums, count, 1.0F);
+    device->launch(*launch, sluice::runtime::ResultPart{4 * first, 4 * last, 4 * count});
+    return {sums, static_cast<size_t>(count)};
+  }
+
+  Folder folder;
+  std::shared_ptr<const Artifact> artifact;
+  std::unique_ptr<Device> device;
+  const Launch *launch = nullptr;
+  int64_t items = 0, count = 0;
+};
+
+/// Rows of the sums that divide into equal items, into a smaller last item, and into a single item.
+TEST(LaunchItems, ComputesTheRangeAndLittleMore) {
+  for (int64_t vocabulary : {3, 8, 9, 65, 300}) {
+    Sums sums(vocabulary);
+    SCOPED_TRACE(std::to_string(sums.count) + " floats, " + std::to_string(sums.items) + " items");
+    for (int64_t parts : {1, 2, 3, 7, 64, 1000}) {
+      for (int64_t part : {int64_t(0), parts / 2, parts - 1}) {
+        int64_t first = sums.count * part / parts, last = sums.count * (part + 1) / parts;
+        std::span<const float> found = sums.add(first, last);
+        auto added = std::ranges::count(found, 3.0F), untouched = std::ranges::count(found, 1.0F);
+        ASSERT_EQ(added + untouched, sums.count);
+        auto range = found.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first));
+        EXPECT_EQ(std::ranges::count(range, 3.0F), last - first) << part << " of " << parts;
+        // One item more on each side, and one because the size of an item is known by bounds.
+        int64_t each = sums.items > 1 ? sums.count / (sums.items - 1) + 1 : sums.count;
+        EXPECT_LE(added, last - first + 3 * each) << part << " of " << parts;
+      }
+    }
+    EXPECT_EQ(std::ranges::count(sums.add(0, 0), 1.0F), sums.count) << "an empty range";
+  }
+}
+
+} // namespace
