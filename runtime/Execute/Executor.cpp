@@ -131,6 +131,13 @@ void Executor::run(const std::string &entry) {
   }
 }
 
+std::vector<int64_t> Executor::ranksNotFinite() const {
+  if (!shared) {
+    return {};
+  }
+  return {shared->ranksNotFinite().begin(), shared->ranksNotFinite().end()};
+}
+
 void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                          ProcessGroup *group) {
   if (group && !shared) {

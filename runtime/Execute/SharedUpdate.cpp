@@ -4,6 +4,7 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace sluice::runtime {
@@ -64,8 +65,14 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
     }
   }
   group.exchange(sent, received);
+  if (last < group.size()) { // the first batches of an update
+    notFinite.clear();
+  }
   for (int64_t rank = 0; rank < group.size(); ++rank) {
     auto number = static_cast<size_t>(rank);
+    if (!std::isfinite(lossesOf[number].front())) {
+      notFinite.insert(rank);
+    }
     std::ranges::copy(pieces[number], range.begin());
     for (size_t i = 0; i < losses.size(); ++i) {
       std::memcpy(arena.data() + losses[i], &lossesOf[number][i], sizeof(float));

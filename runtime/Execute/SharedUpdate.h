@@ -6,6 +6,7 @@
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
 #include <functional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,9 @@ public:
   /// Calls `accumulate` for each batch, with its gradients and losses in the arena. Throws
   /// UpdateBroken if a process received a signal.
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
+  /// Returns the ranks of which a batch of the last update had a loss that is not finite, in
+  /// ascending order.
+  const std::set<int64_t> &ranksNotFinite() const { return notFinite; }
   /// Collects the sums of all ranges.
   void gather();
 
@@ -41,6 +45,7 @@ private:
   std::vector<int64_t> losses;              ///< offsets of the losses of a batch, f32
   std::vector<std::vector<uint8_t>> pieces; ///< of each process: gradients of the own range
   std::vector<std::vector<float>> lossesOf; ///< of each process
+  std::set<int64_t> notFinite;              ///< ranks
 };
 
 } // namespace sluice::runtime

@@ -70,6 +70,9 @@ public:
   /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
   void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                  ProcessGroup *group = nullptr);
+  /// Returns the ranks with a loss that is not finite in the last update of a group, in ascending
+  /// order.
+  std::vector<int64_t> ranksNotFinite() const;
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
