@@ -51,7 +51,7 @@ class Trial:
             parts += [":"] if parts else []
             parts += ["-n", str(1 if ranks else count), *(ranks or {}).get(rank, ()), *self.command(run, *words)]
         return subprocess.Popen(["mpirun", "--oversubscribe", *launcher, *parts], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, errors="replace", **options)
+                                text=True, errors="replace", start_new_session=True, **options)
 
     def check(self, name, reason, output=""):
         """Counts a run that failed if it has a reason."""
@@ -79,11 +79,11 @@ class Trial:
             output = process.communicate(timeout=limit)[0]
             return output, "", time.monotonic() - begin
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)
             try:
                 output = process.communicate(timeout=20)[0]
             except subprocess.TimeoutExpired:
-                process.kill()
+                trial_machines.kill_left(self)
                 output = process.communicate()[0]
             return output, f"still running after {limit} s", limit
 

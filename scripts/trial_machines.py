@@ -38,6 +38,8 @@ class Network:
             for link in ("lo", "eth0"):
                 run("ip", "-n", host, "link", "set", link, "up")
             self.join(i)
+            # mpirun waits for the daemon of a lost machine until TCP gives up, as docs/many-machines.md describes.
+            run("ip", "netns", "exec", host, "sh", "-c", "echo 5 > /proc/sys/net/ipv4/tcp_retries2")
             shaped = run("tc", "-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency",
                          "50ms", check=False)
             if shaped.returncode:
@@ -167,7 +169,8 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=
                             ("sbatch", ["sbatch", "--wait", "-n", str(count), f"--output={folder}/sbatch.out", f"{folder}/job"])):
             (folder / "job").write_text(
                 f"#!/bin/bash\nexec srun --mpi=pmix {' '.join(trial.command(trial.work / 'sbatch'))}\n")
-            process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                       start_new_session=True)
             output, reason, seconds = trial.end(process)
             if not reason and (process.returncode or not trial.has_whole_weights(trial.work / name)):
                 reason = f"status {process.returncode}, or other weights"
