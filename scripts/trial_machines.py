@@ -39,7 +39,7 @@ class Network:
                 run("ip", "-n", host, "link", "set", link, "up")
             self.join(i)
             # mpirun waits for the daemon of a lost machine until TCP gives up, as docs/many-machines.md describes.
-            run("ip", "netns", "exec", host, "sh", "-c", "echo 5 > /proc/sys/net/ipv4/tcp_retries2")
+            run("ip", "netns", "exec", host, "sh", "-c", "cd /proc/sys/net/ipv4; echo 5 > tcp_retries2; echo 2 > tcp_syn_retries")
             shaped = run("tc", "-n", host, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency",
                          "50ms", check=False)
             if shaped.returncode:
@@ -60,7 +60,8 @@ class Network:
     def start(self, trial, run_folder, *words):
         ranks = trial.command(run_folder, "--log-every", 1, *words)
         command = ["mpirun", "--mca", "plm_rsh_agent", str(self.agent), "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "eth0",
-                   "--mca", "oob_tcp_if_include", "eth0", "-H", ",".join(self.hosts), "-n", str(len(self.hosts)), *ranks]
+                   "--mca", "oob_tcp_if_include", "eth0", "--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2",
+                   "--mca", "oob_tcp_keepalive_probes", "3", "-H", ",".join(self.hosts), "-n", str(len(self.hosts)), *ranks]
         return subprocess.Popen([self.agent, self.hosts[0], *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 errors="replace", start_new_session=True)
 

@@ -131,15 +131,9 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-std::vector<int64_t> Executor::ranksNotFinite() const {
-  if (!shared) {
-    return {};
-  }
-  return {shared->ranksNotFinite().begin(), shared->ranksNotFinite().end()};
-}
-
-void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                         ProcessGroup *group) {
+std::vector<int64_t> Executor::runUpdate(int64_t step,
+                                         const std::function<void(int64_t batch)> &fill,
+                                         ProcessGroup *group) {
   if (group && !shared) {
     if (!device->sharesMemory()) {
       throw UserError("expected --device cpu for several processes, found " + describeDevice());
@@ -193,10 +187,13 @@ void Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> 
       });
     }
   }
+  std::vector<int64_t> notFinite;
   if (shared) {
+    notFinite.assign(shared->ranksNotFinite().begin(), shared->ranksNotFinite().end());
     shared->gather();
   }
   run("update");
+  return notFinite;
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

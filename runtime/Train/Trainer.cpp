@@ -259,6 +259,7 @@ nlohmann::json TrainingLoop::step() {
   DataPosition next = context.state.position;
   RowCounts rows;
   int64_t tokens = 0;
+  std::vector<int64_t> notFinite; // ranks
   auto fill = [&](int64_t batch) {
     if (batch > 0) {
       if (!context.options.group) { // processes end a step together
@@ -276,7 +277,7 @@ nlohmann::json TrainingLoop::step() {
     }
   };
   try {
-    context.executor.runUpdate(number, fill, context.options.group);
+    notFinite = context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
   }
@@ -288,8 +289,7 @@ nlohmann::json TrainingLoop::step() {
     };
     context.stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
                           describe(objective) + ", the gradient's norm " + describe(norm) +
-                          ", expected finite numbers" +
-                          describeRanks(context.executor.ranksNotFinite()));
+                          ", expected finite numbers" + describeRanks(notFinite));
   }
   if (context.unproven) {
     pruneCheckpoints(context.options.run, context.options.keep);

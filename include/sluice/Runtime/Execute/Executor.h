@@ -67,12 +67,10 @@ public:
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
   /// rows of all batches must be counted first, `fill` is called one additional time per batch. In
   /// a `group` of P processes, each computes every P-th batch, and `fill` fills all; throws
-  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
-  void runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                 ProcessGroup *group = nullptr);
-  /// Returns the ranks with a loss that is not finite in the last update of a group, in ascending
-  /// order.
-  std::vector<int64_t> ranksNotFinite() const;
+  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken. Returns
+  /// the ranks of the group that had a loss that is not finite.
+  std::vector<int64_t> runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                                 ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
