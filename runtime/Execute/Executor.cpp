@@ -11,8 +11,10 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <sched.h>
+#include <set>
 
 namespace sluice::runtime {
 
@@ -154,9 +156,8 @@ static void accumulate(Device &device,
   }
 }
 
-std::optional<double> Executor::runUpdate(int64_t step,
-                                          const std::function<void(int64_t batch)> &fill,
-                                          ProcessGroup *group) {
+UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                                 ProcessGroup *group) {
   if (group && !shared) {
     shared = std::make_unique<SharedUpdate>(*this, joinDevices(*device, *group), *group);
   }
@@ -182,6 +183,8 @@ std::optional<double> Executor::runUpdate(int64_t step,
       countedRows->add(*this, i > 0);
     }
   }
+  UpdateReport report;
+  std::set<int64_t> notFinite;
   for (int64_t i = 0; i < batches; ++i) {
     prepare(i);
     if (batches == 1) {
@@ -206,16 +209,22 @@ std::optional<double> Executor::runUpdate(int64_t step,
           run("accumulate");
           return;
         }
+        if (!std::isfinite(scalarF32("loss"))) {
+          notFinite.insert(batch % group->size());
+        }
         accumulate(*device, find("accumulate"), shared->getOwnSums());
         forgetOutputs();
       });
     }
   }
+  report.notFinite.assign(notFinite.begin(), notFinite.end());
   if (shared) {
     shared->gather();
   }
   run("update");
-  return shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
+  report.exchangeSeconds =
+      shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
+  return report;
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

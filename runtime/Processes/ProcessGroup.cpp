@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstring>
 #include <sched.h>
 #include <set>
@@ -17,6 +18,9 @@ struct IntentMessage {
   std::array<char, ProcessGroup::mostText> text{};
 };
 
+/// The intent in a message of presence, which the receiver skips.
+constexpr int64_t presence = -1;
+
 /// MPI counts bytes in an int.
 constexpr size_t mostBytes = size_t(1) << 28;
 
@@ -24,7 +28,21 @@ template <typename T> std::span<uint8_t> toBytes(T &value) {
   return {reinterpret_cast<uint8_t *>(&value), sizeof value};
 }
 
+bool isPresence(std::span<const uint8_t> message) {
+  IntentMessage read;
+  if (message.size() != sizeof read) {
+    return false;
+  }
+  std::memcpy(&read, message.data(), sizeof read);
+  return read.intent == presence;
+}
+
 } // namespace
+
+struct ProcessGroup::Shown {
+  IntentMessage message;
+  std::vector<void *> requests;
+};
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit)
     : messenger(std::move(messenger)), limit(limit) {}
@@ -46,7 +64,18 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
   while (!transfers.empty()) {
     size_t before = transfers.size();
     try {
-      std::erase_if(transfers, [&](const Transfer &each) { return messenger->test(each.request); });
+      std::erase_if(transfers, [&](Transfer &each) {
+        if (!messenger->test(each.request)) {
+          return false;
+        }
+        if (!isPresence(each.message)) {
+          return true;
+        }
+        // A lost process is reported after the busy one is ready, as it may be saving.
+        start = std::chrono::steady_clock::now();
+        each.request = messenger->receive(each.message, each.peer);
+        return false;
+      });
     } catch (const std::exception &) {
       over = lost = true;
       throw;
@@ -67,8 +96,8 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
       }
       throw LostPeerError(ranks + (silent.size() == 1 ? " has" : " have") + " not answered rank " +
                           std::to_string(rank()) + " for " + std::to_string(limit.count()) +
-                          " s; look for a stopped process or a broken network. If a step, an "
-                          "evaluation or a save may take longer, give a higher --wait-limit");
+                          " s; look for a stopped process or a broken network. If a step may "
+                          "take longer, give a higher --wait-limit");
     }
     if (waited < busy) {
       ::sched_yield();
@@ -79,17 +108,18 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
 }
 
 void ProcessGroup::exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) {
+  std::scoped_lock lock(mutex);
   std::vector<Transfer> transfers; // receives first, so that a lost peer is named by its silence
   for (const Incoming &each : received) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->receive(part, each.from), each.from});
+      transfers.push_back({messenger->receive(part, each.from), each.from, {}});
     }
   }
   for (const Outgoing &each : sent) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->send(part, each.to), each.to});
+      transfers.push_back({messenger->send(part, each.to), each.to, {}});
     }
   }
   wait(std::move(transfers));
@@ -101,15 +131,19 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
   own.intent = static_cast<int64_t>(intent);
   own.bytes = static_cast<int64_t>(std::min(text.size(), mostText));
   std::memcpy(own.text.data(), text.data(), static_cast<size_t>(own.bytes));
-  std::vector<Outgoing> sent;
-  std::vector<Incoming> received;
+  std::vector<Transfer> transfers; // receives first, as in `exchange`
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
-      sent.push_back({other, toBytes(own)});
-      received.push_back({other, toBytes(messages[static_cast<size_t>(other)])});
+      std::span<uint8_t> message = toBytes(messages[static_cast<size_t>(other)]);
+      transfers.push_back({messenger->receive(message, other), other, message});
     }
   }
-  exchange(sent, received);
+  for (int64_t other = 0; other < size(); ++other) {
+    if (other != rank()) {
+      transfers.push_back({messenger->send(toBytes(own), other), other, {}});
+    }
+  }
+  wait(std::move(transfers));
   Agreement agreement{Intent::Continue, {}};
   for (const IntentMessage &message : messages) {
     agreement.intent = std::max(agreement.intent, static_cast<Intent>(message.intent));
@@ -124,10 +158,12 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
 }
 
 ProcessGroup::Agreement ProcessGroup::agree(Intent intent, const std::string &text) {
+  std::scoped_lock lock(mutex);
   return exchangeIntents(intent, text);
 }
 
 void ProcessGroup::fail(const std::string &message) noexcept {
+  std::scoped_lock lock(mutex);
   if (over) {
     return;
   }
@@ -139,6 +175,48 @@ void ProcessGroup::fail(const std::string &message) noexcept {
   }
 }
 
-void ProcessGroup::end() { over = true; }
+void ProcessGroup::end() {
+  std::scoped_lock lock(mutex);
+  over = true;
+}
+
+void ProcessGroup::show() {
+  std::scoped_lock lock(mutex);
+  if (over) {
+    return;
+  }
+  std::erase_if(shown, [&](Shown &each) {
+    std::erase_if(each.requests, [&](void *request) { return messenger->test(request); });
+    return each.requests.empty();
+  });
+  Shown &next = shown.emplace_back();
+  next.message.intent = presence;
+  for (int64_t other = 0; other < size(); ++other) {
+    if (other != rank()) {
+      next.requests.push_back(messenger->send(toBytes(next.message), other));
+    }
+  }
+}
+
+ProcessGroup::Presence::Presence(ProcessGroup *group) {
+  if (!group) {
+    return;
+  }
+  thread = std::jthread([group](const std::stop_token &stop) {
+    std::chrono::milliseconds period = std::chrono::milliseconds(group->limit) / 4;
+    std::mutex own;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(own);
+    while (!stopped.wait_for(lock, stop, period, [&] { return stop.stop_requested(); })) {
+      try {
+        group->show();
+      } catch (const std::exception &) {
+        return; // the next `agree` of this process finds the loss
+      }
+    }
+  });
+}
+
+ProcessGroup::Presence::~Presence() = default; // stops and joins the thread
 
 } // namespace sluice::runtime

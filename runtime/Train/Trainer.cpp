@@ -18,10 +18,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 namespace sluice::runtime {
 
 namespace {
+
+/// Returns "; the loss is not finite on rank 1", or nothing without ranks.
+std::string describeRanks(const std::vector<int64_t> &ranks) {
+  std::string text;
+  for (int64_t rank : ranks) {
+    text += (text.empty() ? "; the loss is not finite on rank " : ", ") + std::to_string(rank);
+  }
+  return text;
+}
 
 /// The loop over the steps of one call of `train`.
 class TrainingLoop {
@@ -71,6 +81,8 @@ TrainingEnd TrainingLoop::run() {
       return follow();
     }
   }
+  // The others wait for this process, the first, until it calls `meet` before a step.
+  std::optional<ProcessGroup::Presence> presence(context.options.group);
   bool isNew = !isThere(context.options.run);
   makeFolder(context.options.run);
   RunLock lock(context.options.run);
@@ -85,11 +97,13 @@ TrainingEnd TrainingLoop::run() {
   }
   if (goesOn) {
     resumeTraining(context);
+    presence.reset();
     return loop();
   }
   try {
     clearKilledRun(context);
     beginTraining(context);
+    presence.reset();
   } catch (...) {
     forgetRun(context.options.run, isNew);
     throw;
@@ -104,7 +118,10 @@ TrainingEnd TrainingLoop::run() {
 TrainingEnd TrainingLoop::follow() {
   ProcessGroup &group = *context.options.group;
   bool goesOn = group.agree().texts.front() == resumeText;
-  goesOn ? resumeTraining(context) : beginTraining(context);
+  {
+    ProcessGroup::Presence presence(&group);
+    goesOn ? resumeTraining(context) : beginTraining(context);
+  }
   for (;;) {
     switch (group.agree().intent) {
     case Intent::Check:
@@ -126,7 +143,10 @@ TrainingEnd TrainingLoop::follow() {
 
 TrainingEnd TrainingLoop::loop() {
   try {
-    finishEvaluation(context);
+    {
+      ProcessGroup::Presence presence(context.options.group);
+      finishEvaluation(context);
+    }
     lastLog = std::chrono::steady_clock::now();
     while (context.state.step < context.goal && !isOutOfPatience()) {
       context.endIfInterrupted();
@@ -134,6 +154,7 @@ TrainingEnd TrainingLoop::loop() {
       advance();
     }
   } catch (const Interrupted &) {
+    ProcessGroup::Presence presence(context.options.group);
     saveTraining(context);
     context.say(context.state.step == 0 ? "interrupted before the first step: nothing was saved"
                                         : "interrupted: saved a checkpoint after step " +
@@ -177,6 +198,7 @@ void TrainingLoop::sayBest() const {
 
 void TrainingLoop::advance() {
   Json metrics = tryStep();
+  ProcessGroup::Presence presence(context.options.group); // until the next step
   bool last = context.state.step == context.goal, isBest = false;
   if (!metrics["loss"].is_null()) { // the update may have had no row with a loss
     context.watch.addStep(context.state.step, metrics["loss"],
@@ -237,6 +259,7 @@ nlohmann::json TrainingLoop::step() {
   DataPosition next = context.state.position;
   RowCounts rows;
   int64_t tokens = 0;
+  UpdateReport report;
   auto fill = [&](int64_t batch) {
     if (batch > 0) {
       if (!context.options.group) { // processes end a step together
@@ -253,9 +276,8 @@ nlohmann::json TrainingLoop::step() {
       tokens += filled.tokens;
     }
   };
-  std::optional<double> exchange; // seconds
   try {
-    exchange = context.executor.runUpdate(number, fill, context.options.group);
+    report = context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
   }
@@ -267,7 +289,7 @@ nlohmann::json TrainingLoop::step() {
     };
     context.stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
                           describe(objective) + ", the gradient's norm " + describe(norm) +
-                          ", expected finite numbers");
+                          ", expected finite numbers" + describeRanks(report.notFinite));
   }
   if (context.unproven) {
     pruneCheckpoints(context.options.run, context.options.keep);
@@ -281,8 +303,8 @@ nlohmann::json TrainingLoop::step() {
   Json metrics =
       describeStep(context.executor, number, objective, norm, !haveIds(context.data->usedFiles()));
   rows.write(metrics);
-  if (exchange) {
-    metrics["exchange_ms"] = 1000 * *exchange;
+  if (report.exchangeSeconds) {
+    metrics["exchange_ms"] = 1000 * *report.exchangeSeconds;
   }
   for (const SpecChange &change : context.record.changes) {
     if (change.step + 1 == number) {

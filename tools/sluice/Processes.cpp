@@ -24,8 +24,8 @@ using namespace sluice::runtime;
 void addProcessOptions(CLI::App &command, ProcessOptions &options) {
   command
       .add_option("--wait-limit", options.waitLimit,
-                  "Under mpirun: seconds that a process waits for another one before the job ends "
-                  "with an error; more than a step, an evaluation or a save takes")
+                  "Under mpirun: seconds that a process waits for a silent one before the job ends "
+                  "with an error; more than a step takes")
       ->type_name("SECONDS")
       ->check(wholeNumber(1, 1000000));
   command

@@ -262,7 +262,11 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   if (flags.seed != -1) {
     flags.options.seed = flags.seed;
   }
-  std::unique_ptr<Executor> executor = openForTraining(flags);
+  std::unique_ptr<Executor> executor;
+  {
+    ProcessGroup::Presence presence(group); // compiling may take longer than on other ranks
+    executor = openForTraining(flags);
+  }
   flags.options.scheduleEnd = findScheduleEnd(executor->plan());
   noteEscapes("--sample-prompt", flags.options.samplePrompt);
   if (isFirst) {
@@ -323,8 +327,8 @@ void runProcess(TrainFlags &flags, CLI::App &command) {
   } catch (const LostPeerError &) {
     setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
     if (!group->isFirst()) {                          // rank 0 saves a checkpoint and ends all
-      constexpr int64_t most = 60;
-      std::this_thread::sleep_for(std::chrono::seconds(std::min(flags.processes.waitLimit, most)));
+      constexpr std::chrono::seconds most(60);
+      std::this_thread::sleep_for(most);
     }
     throw;
   } catch (const std::bad_alloc &) {

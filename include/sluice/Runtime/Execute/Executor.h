@@ -24,6 +24,14 @@ class CountedRows;
 /// Returns the number of processors that this process may use, at least 1.
 int availableThreads();
 
+/// What several processes learn from an update; empty with one process and on GPUs.
+struct UpdateReport {
+  std::vector<int64_t> notFinite; ///< ranks with a loss that is not finite, ascending
+  /// From the end of the last backward pass to the first launch of `update`, the maximum over the
+  /// processes, of the update before: they learn it in the next one. None in the first update.
+  std::optional<double> exchangeSeconds;
+};
+
 /// Runs a plan on a device for a caller on the host. Not thread-safe.
 class Executor : public InputView {
 public:
@@ -67,12 +75,9 @@ public:
   /// `gradient`; gradients and losses are summed. Then it runs the entry `update`. If the scored
   /// rows of all batches must be counted first, `fill` is called one additional time per batch. In
   /// a `group` of P processes, each computes every P-th batch, and `fill` fills all; throws
-  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken. Returns
-  /// the seconds from the end of the last backward pass to the first launch of `update`, the
-  /// maximum over the processes, for the update before: processes learn it in the next one. None
-  /// with one process, on GPUs, and in the first update.
-  std::optional<double> runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                                  ProcessGroup *group = nullptr);
+  /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
+  UpdateReport runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                         ProcessGroup *group = nullptr);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 

@@ -7,9 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace sluice::runtime {
@@ -62,7 +65,7 @@ enum class Intent : int64_t {
 /// others waiting. Not thread-safe.
 class ProcessGroup {
 public:
-  /// Each wait for other processes ends after `limit`.
+  /// Each wait for other processes ends if none of them shows itself for `limit`.
   ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup &) = delete;
@@ -103,17 +106,39 @@ public:
   /// Sends and receives until all is complete. Throws LostPeerError.
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received);
 
+  /// Shows the other processes that this one works while they wait in `agree`, such as for a save:
+  /// a thread sends them a message four times in each time limit. While the object exists, this
+  /// process may call `agree` and `fail`, but not `exchange`. A process that hangs without being
+  /// stopped, as on a lost file server, shows itself too.
+  class Presence {
+  public:
+    /// Does nothing if `group` is null.
+    explicit Presence(ProcessGroup *group);
+    ~Presence();
+    Presence(const Presence &) = delete;
+    Presence &operator=(const Presence &) = delete;
+
+  private:
+    std::jthread thread;
+  };
+
 private:
   struct Transfer {
     void *request;
     int64_t peer;
+    std::span<uint8_t> message; ///< of `agree`, if this is one that is received
   };
+  /// Sends a message of presence to all others.
+  void show();
   void wait(std::vector<Transfer> transfers);
   Agreement exchangeIntents(Intent intent, const std::string &text);
 
   std::unique_ptr<Messenger> messenger;
   std::chrono::seconds limit;
   bool over = false, lost = false;
+  std::mutex mutex; ///< held while this process uses `messenger`
+  struct Shown;
+  std::list<Shown> shown; ///< messages of presence that are not complete yet
 };
 
 } // namespace sluice::runtime

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 using namespace sluice;
@@ -111,6 +112,39 @@ TEST(ProcessGroup, ReportsAFailureToAll) {
     EXPECT_TRUE(group.isOver());
   });
   EXPECT_EQ(finished, 3);
+}
+
+TEST(ProcessGroup, WaitsForAProcessThatShowsItself) {
+  int finished = runTogether([](ProcessGroup &group) { // with a time limit of a second
+    for (int64_t busy : {0, 2}) {
+      std::optional<ProcessGroup::Presence> presence;
+      if (group.rank() == busy) {
+        presence.emplace(&group);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1800));
+        group.agree(Intent::Check); // while the object exists
+      } else {
+        EXPECT_EQ(group.agree().intent, Intent::Check);
+      }
+    }
+    group.agree(Intent::Finish);
+    group.end();
+  });
+  EXPECT_EQ(finished, 3);
+}
+
+TEST(ProcessGroup, NamesALostProcessNextToABusyOne) {
+  runTogether([](ProcessGroup &group) {
+    if (group.rank() == 2) {
+      return; // without a word
+    }
+    auto begin = std::chrono::steady_clock::now();
+    if (group.rank() == 0) {
+      ProcessGroup::Presence presence(&group);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1800));
+    }
+    EXPECT_THROW(group.agree(), LostPeerError);
+    EXPECT_GT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(2400));
+  });
 }
 
 TEST(ProcessGroup, NamesALostProcess) {
