@@ -38,7 +38,7 @@ std::string printModel(const Artifact &artifact, std::optional<int64_t> factor) 
   request.text = plan.model.spec;
   request.emit = "pytorch";
   request.allowLeak = plan.verdict != "proved";
-  request.factor = factor ? factor
+  request.factor = factor                 ? factor
                    : plan.factors.empty() ? std::nullopt
                                           : std::optional(plan.factors.front());
   driver::Outcome outcome = driver::compile(request);

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Body.h"
+#include "Attention.h"
 #include "Scalar.h"
 
 using namespace mlir;
@@ -7,7 +7,7 @@ using namespace sluice;
 using namespace sluice::pytorch;
 
 /// Returns the columns of queries, keys or values; the whole sequence if these are all.
-static std::string printColumns(Body &body, Value sequence, int64_t first, int64_t count) {
+static std::string printColumns(MethodBody &body, Value sequence, int64_t first, int64_t count) {
   std::string text = body.read(sequence);
   if (count == cast<SequenceType>(sequence.getType()).getWidth()) {
     return text;
@@ -17,12 +17,12 @@ static std::string printColumns(Body &body, Value sequence, int64_t first, int64
 }
 
 /// Returns the row of a table, or of R, that belongs to each query and key.
-static std::string printDistances(Body &body, AttentionOp op, const std::string &rows,
+static std::string printDistances(MethodBody &body, AttentionOp op, const std::string &rows,
                                   int64_t first) {
   body.use("distances");
   dispatch::DistanceTerms terms = op.getTerms();
-  std::string text = "distances(" + body.getLength(op.getQuery()) + ", " +
-                     body.getLength(op.getKey());
+  std::string text =
+      "distances(" + body.getLength(op.getQuery()) + ", " + body.getLength(op.getKey());
   auto add = [&](StringRef name, int64_t number, int64_t usual) {
     text += number == usual ? "" : ", " + name.str() + "=" + std::to_string(number);
   };
@@ -34,7 +34,7 @@ static std::string printDistances(Body &body, AttentionOp op, const std::string 
 }
 
 /// Returns the tensors that the score region has as arguments after the head.
-static std::string printTerms(Body &body, AttentionOp op) {
+static std::string printTerms(MethodBody &body, AttentionOp op) {
   dispatch::DistanceTerms terms = op.getTerms();
   std::string text;
   if (terms.rows) {
@@ -57,7 +57,7 @@ static std::string printTerms(Body &body, AttentionOp op) {
   return StringRef(text).rtrim().str();
 }
 
-bool pytorch::printAttention(Body &body, Operation *operation) {
+bool pytorch::printAttention(MethodBody &body, Operation *operation) {
   auto op = dyn_cast<AttentionOp>(operation);
   if (!op) {
     return false;

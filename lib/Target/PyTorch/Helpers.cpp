@@ -21,6 +21,11 @@ def bf16(x):
     """Rounds to bfloat16; the products of rounded factors are added in float32."""
     return x.bfloat16().float()
 )"},
+    {"straight_through", "", R"(
+def straight_through(value, surrogate):
+    """The value, with the gradient of the surrogate."""
+    return value.detach() + (surrogate - surrogate.detach())
+)"},
     {"fit_rows", "", R"(
 def fit_rows(x, rows):
     """The first rows of x, which is null after its last row."""
@@ -305,12 +310,17 @@ void addHelper(std::set<std::string> &used, llvm::StringRef name) {
   if (!used.insert(name.str()).second) {
     return;
   }
-  const Helper *found = llvm::find_if(helpers, [&](const Helper &each) { return each.name == name; });
+  const Helper *found =
+      llvm::find_if(helpers, [&](const Helper &each) { return each.name == name; });
   llvm::SmallVector<llvm::StringRef> calls;
   found->calls.split(calls, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
   for (llvm::StringRef call : calls) {
     addHelper(used, call);
   }
+}
+
+bool isHelper(llvm::StringRef name) {
+  return llvm::any_of(helpers, [&](const Helper &each) { return each.name == name; });
 }
 
 std::string printHelpers(const std::set<std::string> &used) {

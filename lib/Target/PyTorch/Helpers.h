@@ -13,6 +13,8 @@ namespace sluice::pytorch {
 /// Adds a helper and the helpers that it calls; it must exist.
 void addHelper(std::set<std::string> &used, llvm::StringRef name);
 
+bool isHelper(llvm::StringRef name);
+
 /// Returns the definitions of the used helpers, in a fixed order.
 std::string printHelpers(const std::set<std::string> &used);
 

@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Ops of rows and scales, and losses.
-#include "Body.h"
+#include "Ops.h"
 #include "Scalar.h"
 #include "sluice/Dialect/Sluice/Labels.h"
 
@@ -19,7 +19,7 @@ static bool isBf16(Value tensor) {
 }
 
 /// Returns x W^T + b, whose factors are rounded as the weight is.
-static std::string printProduct(Body &body, Value input, Value weight, Value bias) {
+static std::string printProduct(MethodBody &body, Value input, Value weight, Value bias) {
   std::string rows = body.read(input);
   bool isStoredWide = cast<SequenceType>(input.getType()).getElement().isF32();
   if (isBf16(weight) && isStoredWide) {
@@ -30,7 +30,7 @@ static std::string printProduct(Body &body, Value input, Value weight, Value bia
          (bias ? ", " + body.readParameter(bias) : "") + ")";
 }
 
-static void print(Body &body, NormOp op) {
+static void print(MethodBody &body, NormOp op) {
   std::string width = std::to_string(cast<SequenceType>(op.getInput().getType()).getWidth());
   std::string epsilon = printNumber(op.getEpsilon()), gain = body.readParameter(op.getGain());
   std::string bias = op.getBias() ? body.readParameter(op.getBias()) : "";
@@ -48,16 +48,16 @@ static void print(Body &body, NormOp op) {
 /// Returns the function of torch that an expression of x computes; empty if there is none.
 static std::string findActivation(const std::string &expression) {
   return llvm::StringSwitch<std::string>(expression)
-      .Case("x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * 0.797884583) + 1.0)",
+      .Case("x * 0.5 * (torch.tanh((x + x * x * x * 0.044715) * 0.7978846) + 1.0)",
             "F.gelu(x, approximate=\"tanh\")")
-      .Case("x * 0.5 * (torch.erf(x * 0.707106769) + 1.0)", "F.gelu(x)")
+      .Case("x * 0.5 * (torch.erf(x * 0.70710677) + 1.0)", "F.gelu(x)")
       .Case("x.clamp(min=0.0)", "F.relu(x)")
       .Case("x / (torch.exp(-x) + 1.0)", "F.silu(x)")
       .Case("1.0 / (torch.exp(-x) + 1.0)", "torch.sigmoid(x)")
       .Default("");
 }
 
-static void print(Body &body, MapOp op) {
+static void print(MethodBody &body, MapOp op) {
   SmallVector<std::string> arguments;
   for (Value input : op.getInputs()) {
     arguments.push_back(body.read(input));
@@ -85,6 +85,9 @@ static void print(Body &body, MapOp op) {
     body.reject(op, " with " + unknown->getName().getStringRef().str());
     return;
   }
+  if (code.usesStraightThrough) {
+    body.use("straight_through");
+  }
   for (const std::string &statement : code.statements) {
     body.line(statement);
   }
@@ -98,14 +101,14 @@ static void print(Body &body, MapOp op) {
   body.define(op.getResult(), text);
 }
 
-static std::string printWindows(Body &body, StringRef helper, Value input, Value result,
+static std::string printWindows(MethodBody &body, StringRef helper, Value input, Value result,
                                 int64_t factor, int64_t window, StringRef null = "") {
   body.use(helper);
   return helper.str() + "(" + body.readLazy(input, null) + ", " + body.getLength(result) + ", " +
          std::to_string(factor) + ", " + std::to_string(window == 0 ? factor : window) + ")";
 }
 
-static void print(Body &body, ShortenOp op) {
+static void print(MethodBody &body, ShortenOp op) {
   int64_t factor = op.getFactor(), window = op.getWindow();
   if (op.getMask() || !(op.isSum() || op.isMax())) {
     body.reject(op, op.getMask() ? " with a mask" : " with a combiner that is no sum or maximum");
@@ -119,7 +122,7 @@ static void print(Body &body, ShortenOp op) {
   body.define(op.getResult(), text);
 }
 
-static void print(Body &body, CrossEntropyOp op) {
+static void print(MethodBody &body, CrossEntropyOp op) {
   if (isa<SequenceType>(op.getWeight().getType())) { // the losses of another op
     body.define(op.getLosses(), body.read(op.getWeight()));
     return;
@@ -129,8 +132,8 @@ static void print(Body &body, CrossEntropyOp op) {
   if (!op.getTarget().empty()) {
     body.use("soft_cross_entropy");
     std::string target = body.addInput(
-        op.getTarget(), "float [B, rows, vocabulary]: the distributions \"" +
-                            op.getTarget().str() + "\" that a loss is scored against");
+        op.getTarget(), "float [B, rows, vocabulary]: the distributions \"" + op.getTarget().str() +
+                            "\" that a loss is scored against");
     body.define(op.getLosses(), "soft_cross_entropy(" + logits + ", " + target + first + ")");
     return;
   }
@@ -141,7 +144,7 @@ static void print(Body &body, CrossEntropyOp op) {
                   (smoothing == 0 ? "" : ", smoothing=" + printNumber(op.getSmoothing())) + ")");
 }
 
-static void print(Body &body, ObjectiveOp op) {
+static void print(MethodBody &body, ObjectiveOp op) {
   body.use("mean_loss");
   std::string sum;
   body.line("means = {");
@@ -160,23 +163,22 @@ static void print(Body &body, ObjectiveOp op) {
               (first == 0 ? "" : ", first=" + std::to_string(first)) +
               (weights.empty() ? "" : ", weights=" + toIdentifier(weights)) + "),");
     double factor = op.getFactors()[i];
-    sum += (sum.empty() ? "" : " + ") +
-           (factor == 1 ? "" : printNumber(APFloat(factor)) + " * ") + "means[" + quote(name) + "]";
+    sum += (sum.empty() ? "" : " + ") + (factor == 1 ? "" : printNumber(APFloat(factor)) + " * ") +
+           "means[" + quote(name) + "]";
   }
   body.line("}");
   body.line("return " + sum + ", means");
 }
 
-static void print(Body &body, CountedRowsOp op) {
+static void print(MethodBody &body, CountedRowsOp op) {
   body.use("counted_rows");
-  body.define(op.getResult(), "counted_rows(" + body.getBatch() + ", " +
-                                  body.getLength(op.getResult()) + ", " +
-                                  std::to_string(op.getFirst()) + ", " +
-                                  std::to_string(op.getEvery()) + ", " +
-                                  std::to_string(op.getParts()) + ", tokens.device)");
+  body.define(op.getResult(),
+              "counted_rows(" + body.getBatch() + ", " + body.getLength(op.getResult()) + ", " +
+                  std::to_string(op.getFirst()) + ", " + std::to_string(op.getEvery()) + ", " +
+                  std::to_string(op.getParts()) + ", tokens.device)");
 }
 
-static void print(Body &body, ContrastOp op) {
+static void print(MethodBody &body, ContrastOp op) {
   body.use("contrast");
   body.define(op.getLosses(), "contrast(" + body.read(op.getRows()) + ", " +
                                   body.read(op.getCandidates()) +
@@ -184,7 +186,7 @@ static void print(Body &body, ContrastOp op) {
                                   ", parts=" + std::to_string(op.getParts()) + ")");
 }
 
-static void print(Body &body, ClearPaddingOp op) {
+static void print(MethodBody &body, ClearPaddingOp op) {
   bool hasColumns = cast<SequenceType>(op.getResult().getType()).getWidth() != 0;
   std::string valid = "torch.arange(" + body.getLength(op.getInput()) +
                       ", device=tokens.device) < " + body.getCount(op.getInput()) + "[:, None]";
@@ -193,7 +195,7 @@ static void print(Body &body, ClearPaddingOp op) {
                                   printNumber(op.getFill()) + ")");
 }
 
-bool pytorch::printRows(Body &body, Operation *operation) {
+bool pytorch::printRows(MethodBody &body, Operation *operation) {
   return TypeSwitch<Operation *, bool>(operation)
       .Case<NormOp, MapOp, ShortenOp, CrossEntropyOp, ObjectiveOp, CountedRowsOp, ContrastOp,
             ClearPaddingOp>([&](auto op) { return print(body, op), true; })
@@ -206,7 +208,8 @@ bool pytorch::printRows(Body &body, Operation *operation) {
         return true;
       })
       .Case([&](PositionOp op) {
-        std::string table = body.readParameter(op.getTable()), length = body.getLength(op.getResult());
+        std::string table = body.readParameter(op.getTable()),
+                    length = body.getLength(op.getResult());
         body.define(op.getResult(),
                     table + "[:" + length + "].expand(" + body.getBatch() + ", -1, -1)");
         return true;

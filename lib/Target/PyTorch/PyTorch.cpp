@@ -2,7 +2,7 @@
 //
 // The file: helpers, parameters, methods.
 #include "sluice/Target/PyTorch/PyTorch.h"
-#include "Body.h"
+#include "MethodBody.h"
 #include "Helpers.h"
 #include "Scalar.h"
 
@@ -51,8 +51,7 @@ void FilePrinter::nameArguments(func::FuncOp function) {
       continue;
     }
     std::optional<InputTokens> tokens = findInputTokens(argument);
-    std::string name =
-        toIdentifier(tokens ? tokens->name : StringRef(getAxisName(function, type)));
+    std::string name = toIdentifier(tokens ? tokens->name : StringRef(getAxisName(function, type)));
     names.addInput(name, "int [B, rows]: tokens of \"" + (tokens ? tokens->name.str() : name) +
                              "\", with -1 after the last token of a text");
     names.values[argument] = name;
@@ -81,8 +80,7 @@ void FilePrinter::matchOps() {
   while (hasSameArguments && count < std::min(ofEvaluate.size(), ofPredict.size())) {
     Operation *ours = ofEvaluate[count], *theirs = ofPredict[count];
     bool isSame = OperationEquivalence::isEquivalentTo(
-        theirs, ours,
-        [&](Value left, Value right) { return success(same.lookup(left) == right); },
+        theirs, ours, [&](Value left, Value right) { return success(same.lookup(left) == right); },
         [&](Value left, Value right) { same[left] = right; },
         OperationEquivalence::IgnoreLocations);
     if (!isSame) {
@@ -111,7 +109,8 @@ std::string FilePrinter::printParameters() {
     auto type = cast<RankedTensorType>(parameter.getType());
     StringRef initial = parameter.getInitial();
     for (auto [attribute, size] : llvm::zip_equal(parameter.getNames(), parameter.getSizes())) {
-      std::string name = "\"" + cast<StringAttr>(attribute).str() + "\"", shape = std::to_string(size);
+      std::string name = "\"" + cast<StringAttr>(attribute).str() + "\"",
+                  shape = std::to_string(size);
       for (int64_t extent : type.getShape().drop_front()) {
         shape += ", " + std::to_string(extent);
       }
@@ -127,9 +126,8 @@ std::string FilePrinter::printParameters() {
         addHelper(names.helpers, "angle_table");
         table = "angle_table(" + std::to_string(size) + ", " + std::to_string(type.getDimSize(1)) +
                 ", " + printNumber(parameter.getBase()) + ", \"" + initial.str() + "\"" +
-                (parameter.getStride() == 1
-                     ? ""
-                     : ", stride=" + std::to_string(parameter.getStride())) +
+                (parameter.getStride() == 1 ? ""
+                                            : ", stride=" + std::to_string(parameter.getStride())) +
                 ")";
       } else if (initial == "members") {
         addHelper(names.helpers, "member_table");
@@ -174,7 +172,7 @@ std::string FilePrinter::callHidden(ArrayRef<Value> values, StringRef tokens) co
 
 /// Prints the methods. A method returns the values of shared ops that the others use.
 std::string FilePrinter::printMethods() {
-  Body hidden(module, names, /*targets=*/0), losses(module, names, /*targets=*/1),
+  MethodBody hidden(module, names, /*targets=*/0), losses(module, names, /*targets=*/1),
       forward(module, names, /*targets=*/0);
   hidden.print(shared);
   for (auto [theirs, ours] : same) {
@@ -235,9 +233,12 @@ static const StringRef storage = R"(
     def add_table(self, name, table):
         self.register_buffer(name.replace(".", "_"), table, persistent=False)
 
-    def get_parameter_or_table(self, name):
+    def get_weight(self, name):
         table = self._buffers.get(name.replace(".", "_"))
         return self.get_parameter(name) if table is None else table
+
+    def get_weights(self, stage):
+        return lambda name: self.get_weight(f"{stage}.{name}")
 )";
 
 static const StringRef loader = R"(
@@ -274,7 +275,8 @@ llvm::Expected<std::string> FilePrinter::run() {
   text += "\n\"\"\"\nimport math\nfrom pathlib import Path\n\nimport torch\nimport "
           "torch.nn.functional as F\nfrom safetensors.torch import load_file\nfrom torch import "
           "nn\n";
-  return text + printHelpers(names.helpers) + "\n\nclass Model(nn.Module):\n    def "
+  return text + printHelpers(names.helpers) +
+         "\n\nclass Model(nn.Module):\n    def "
          "__init__(self):\n        super().__init__()\n" +
          parameters + storage.str() + "\n" + methods + loader.str();
 }

@@ -5,9 +5,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/AffineExpr.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
+
+#include <charconv>
 
 using namespace mlir;
 using namespace sluice;
@@ -107,8 +108,8 @@ private:
   std::optional<Expression> printConstant(arith::ConstantOp op) {
     if (auto real = dyn_cast<FloatAttr>(op.getValue())) {
       bool isNegative = real.getValue().isNegative();
-      return Expression{printNumber(real.getValue()), isNegative ? Binding::Negation : Binding::Atom,
-                        true};
+      return Expression{printNumber(real.getValue()),
+                        isNegative ? Binding::Negation : Binding::Atom, true};
     }
     auto whole = dyn_cast<IntegerAttr>(op.getValue());
     if (!whole) {
@@ -198,8 +199,14 @@ private:
           return Expression{"torch.where(" + get(op, 0).text + ", " + get(op, 1).text + ", " +
                             get(op, 2).text + ")"};
         })
-        .Case<arith::SIToFPOp>([&](auto) { return Expression{get(op, 0).as(Binding::Atom) + ".float()"}; })
-        .Case<arith::FPToSIOp>([&](auto) { return Expression{get(op, 0).as(Binding::Atom) + ".long()"}; })
+        .Case([&](dispatch::StraightThroughOp) {
+          code.usesStraightThrough = true;
+          return Expression{"straight_through(" + get(op, 0).text + ", " + get(op, 1).text + ")"};
+        })
+        .Case<arith::SIToFPOp>(
+            [&](auto) { return Expression{get(op, 0).as(Binding::Atom) + ".float()"}; })
+        .Case<arith::FPToSIOp>(
+            [&](auto) { return Expression{get(op, 0).as(Binding::Atom) + ".long()"}; })
         .Case<dispatch::PositionOp>(
             [&](auto) { return places.position.empty() ? Printed() : Expression{places.position}; })
         .Case<dispatch::ColumnOp>(
@@ -225,9 +232,8 @@ std::string printAffine(AffineExpr expression) {
   auto binary = cast<AffineBinaryOpExpr>(expression);
   std::string left = printAffine(binary.getLHS()), right = printAffine(binary.getRHS());
   auto wrap = [](AffineExpr part, const std::string &text) {
-    return isa<AffineBinaryOpExpr>(part) && part.getKind() == AffineExprKind::Add
-               ? "(" + text + ")"
-               : text;
+    return isa<AffineBinaryOpExpr>(part) && part.getKind() == AffineExprKind::Add ? "(" + text + ")"
+                                                                                  : text;
   };
   switch (binary.getKind()) {
   case AffineExprKind::Add: {
@@ -239,9 +245,8 @@ std::string printAffine(AffineExpr expression) {
       return left + " - " + wrap(product.getLHS(), printAffine(product.getLHS()));
     }
     auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS());
-    return constant && constant.getValue() < 0
-               ? left + " - " + std::to_string(-constant.getValue())
-               : left + " + " + right;
+    return constant && constant.getValue() < 0 ? left + " - " + std::to_string(-constant.getValue())
+                                               : left + " + " + right;
   }
   case AffineExprKind::Mul:
     return right == "-1" ? "-" + wrap(binary.getLHS(), left)
@@ -261,18 +266,19 @@ std::string pytorch::printNumber(const APFloat &number) {
   if (number.isInfinity()) {
     return number.isNegative() ? "-math.inf" : "math.inf";
   }
-  SmallString<24> text;
-  number.toString(text, /*FormatPrecision=*/0, /*FormatMaxPadding=*/6);
-  std::string printed(text);
-  bool isWhole = printed.find_first_of(".eE") == std::string::npos;
+  char text[32];
+  bool isDouble = &number.getSemantics() == &APFloat::IEEEdouble();
+  auto end = isDouble ? std::to_chars(text, text + sizeof(text), number.convertToDouble()).ptr
+                      : std::to_chars(text, text + sizeof(text), number.convertToFloat()).ptr;
+  std::string printed(text, end);
+  bool isWhole = printed.find_first_of(".e") == std::string::npos;
   return isWhole ? printed + ".0" : printed;
 }
 
 std::string pytorch::printRelation(IntegerSet set) {
   std::string text;
   for (unsigned i = 0; i < set.getNumConstraints(); ++i) {
-    std::string condition =
-        printAffine(set.getConstraint(i)) + (set.isEq(i) ? " == 0" : " >= 0");
+    std::string condition = printAffine(set.getConstraint(i)) + (set.isEq(i) ? " == 0" : " >= 0");
     text += (text.empty() ? "" : " & ") +
             (set.getNumConstraints() > 1 ? "(" + condition + ")" : condition);
   }

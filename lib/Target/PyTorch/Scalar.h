@@ -15,7 +15,8 @@ namespace sluice::pytorch {
 /// then one expression per yielded value.
 struct ScalarCode {
   llvm::SmallVector<std::string> statements, results;
-  bool isNumber = false; ///< the first result is a number, not a tensor
+  bool isNumber = false;            ///< the first result is a number, not a tensor
+  bool usesStraightThrough = false; ///< calls the helper of this name
 };
 
 /// Names of values that a region's ops depend on in addition to its arguments.

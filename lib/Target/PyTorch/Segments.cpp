@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Ops of segments, of edges and of recurrences.
-#include "Body.h"
+#include "Segments.h"
 #include "sluice/Dialect/Sluice/Recurrence.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::pytorch;
 
-static std::string readAll(Body &body, ValueRange values) {
+static std::string readAll(MethodBody &body, ValueRange values) {
   std::string text;
   for (Value value : values) {
     text += body.read(value) + ", ";
@@ -18,7 +18,7 @@ static std::string readAll(Body &body, ValueRange values) {
   return values.size() > 1 ? StringRef(text).drop_back(2).str() : StringRef(text).rtrim().str();
 }
 
-static void print(Body &body, RecurrenceOp op) {
+static void print(MethodBody &body, RecurrenceOp op) {
   body.use("recurrence");
   unsigned states = op.countStates();
   SmallVector<std::string> arguments;
@@ -39,8 +39,8 @@ static void print(Body &body, RecurrenceOp op) {
     text += ", reset=" + body.read(op.getReset());
   }
   if (op.getResetEvery() > 0) {
-    text += ", every=" + std::to_string(op.getResetEvery()) +
-            ", at=" + std::to_string(op.getResetAt());
+    text +=
+        ", every=" + std::to_string(op.getResetEvery()) + ", at=" + std::to_string(op.getResetAt());
   }
   if (op.getReversed()) {
     std::string count = body.getCount(op.getResult(0));
@@ -49,24 +49,24 @@ static void print(Body &body, RecurrenceOp op) {
   body.defineAll(op->getResults().take_front(states), text + ")");
 }
 
-static void print(Body &body, SegmentOp op) {
+static void print(MethodBody &body, SegmentOp op) {
   body.use("segment");
   std::string count = body.getCount(op.getBits());
-  int64_t most = getPositions(body.getModule(), cast<SequenceType>(op.getEnds().getType())) -
+  int64_t most = getPositions(op, cast<SequenceType>(op.getEnds().getType())) -
                  static_cast<int64_t>(op.getSpare());
-  int64_t rows = getPositions(body.getModule(), cast<SequenceType>(op.getEnds().getType()));
-  int64_t after = getPositions(body.getModule(), cast<SequenceType>(op.getBits().getType()));
+  int64_t rows = getPositions(op, cast<SequenceType>(op.getEnds().getType()));
+  int64_t after = getPositions(op, cast<SequenceType>(op.getBits().getType()));
   std::string text = "segment(" + body.read(op.getBits()) + ", " + std::to_string(rows) + ", " +
                      std::to_string(after) + (count == "None" ? "" : ", count=" + count) +
                      (most == rows ? "" : ", spare=" + std::to_string(op.getSpare())) + ")";
   body.defineAll({op.getCounts(), op.getEnds()}, text);
 }
 
-static std::string printEdges(Body &body, StringRef edges) {
+static std::string printEdges(MethodBody &body, StringRef edges) {
   return body.addInput(edges, "bool [B, rows, rows], symmetric: the edges \"" + edges.str() + "\"");
 }
 
-bool pytorch::printSegments(Body &body, Operation *operation) {
+bool pytorch::printSegments(MethodBody &body, Operation *operation) {
   auto call = [&](Value result, StringRef helper, const std::string &arguments) {
     body.use(helper);
     body.define(result, helper.str() + "(" + arguments + ")");

@@ -1,7 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Body.h"
+#include "MethodBody.h"
+#include "Attention.h"
 #include "Helpers.h"
+#include "Ops.h"
 #include "Scalar.h"
+#include "Segments.h"
 #include "sluice/Dialect/Sluice/Origin.h"
 
 using namespace mlir;
@@ -14,20 +17,25 @@ std::string pytorch::toIdentifier(StringRef name) {
     text += llvm::isAlnum(c) ? c : '_';
   }
   bool isBad = text.empty() || llvm::isDigit(text.front());
-  static const std::set<std::string> taken{"in", "is", "or", "and", "not", "from", "with", "as", "w",
-                                           "n", "B", "self", "tokens", "lambda", "pass"};
-  return isBad || taken.contains(text) ? "x_" + text : text;
+  // Keywords of Python, and names that exported files use.
+  static const std::set<std::string> taken{
+      "False",    "None",   "True", "and",   "as",     "assert", "break", "class",
+      "continue", "def",    "del",  "elif",  "else",   "except", "for",   "from",
+      "if",       "import", "in",   "is",    "lambda", "not",    "or",    "pass",
+      "raise",    "return", "try",  "while", "with",   "yield",  "self",  "tokens",
+      "means",    "torch",  "math", "nn",    "F",      "B",      "n",     "w"};
+  return isBad || taken.contains(text) || isHelper(text) ? "x_" + text : text;
 }
 
-void Body::use(StringRef helper) { addHelper(names.helpers, helper); }
+void MethodBody::use(StringRef helper) { addHelper(names.helpers, helper); }
 
-std::string Body::addInput(StringRef name, StringRef what) {
+std::string MethodBody::addInput(StringRef name, StringRef what) {
   std::string id = toIdentifier(name);
   names.addInput(id, what.str());
   return id;
 }
 
-void Body::reject(Operation *op, const std::string &what) {
+void MethodBody::reject(Operation *op, const std::string &what) {
   if (names.mistake.empty()) {
     StringRef stage = getOriginStage(op);
     names.mistake = (stage.empty() ? "" : stage.str() + ": ") +
@@ -36,14 +44,46 @@ void Body::reject(Operation *op, const std::string &what) {
   }
 }
 
-std::string Body::addName(Operation *op, StringRef fallback) {
+std::string MethodBody::addName(Operation *op, StringRef fallback) {
   StringRef part = fallback.empty() ? getOriginPart(op) : fallback;
   std::string base = toIdentifier(part.empty() ? op->getName().stripDialect() : part);
   int count = ++names.uses[base];
   return count == 1 ? base : base + "_" + std::to_string(count);
 }
 
-std::string Body::getName(Value value) {
+/// Breaks a long statement after the arguments of its first call.
+static std::string wrap(const std::string &text) {
+  constexpr size_t most = 92; // and the indent of a method
+  size_t open = text.find('(');
+  if (text.size() <= most || open == std::string::npos || text.find('\n') != std::string::npos) {
+    return text;
+  }
+  std::string wrapped = text.substr(0, open + 1) + "\n           ", part;
+  size_t used = 0;
+  auto add = [&] {
+    if (used > 0 && used + part.size() > most - 4) {
+      wrapped += "\n           ";
+      used = 0;
+    }
+    wrapped += (part.front() == ' ' ? "" : " ") + part;
+    used += part.size();
+    part.clear();
+  };
+  int depth = 0;
+  for (char c : text.substr(open + 1)) {
+    depth += c == '(' || c == '[' ? 1 : c == ')' || c == ']' ? -1 : 0;
+    part += c;
+    if (c == ',' && depth == 0) {
+      add();
+    }
+  }
+  add();
+  return wrapped;
+}
+
+void MethodBody::line(const std::string &text) { text_ += "        " + wrap(text) + "\n"; }
+
+std::string MethodBody::getName(Value value) {
   auto found = names.values.find(value);
   if (found == names.values.end()) {
     reject(value.getDefiningOp(), ", whose result number " +
@@ -57,7 +97,18 @@ std::string Body::getName(Value value) {
   return found->second;
 }
 
-std::string Body::readParameter(Value value) {
+std::string MethodBody::printWeight(StringRef name) {
+  if (stage.empty() || !name.consume_front(stage + ".")) {
+    return "self.get_weight(\"" + name.str() + "\")";
+  }
+  if (stageStart) {
+    text_.insert(*stageStart, "        w = self.get_weights(\"" + stage + "\")\n");
+    stageStart.reset();
+  }
+  return "w(\"" + name.str() + "\")";
+}
+
+std::string MethodBody::readParameter(Value value) {
   auto read = value.getDefiningOp<ReadOp>();
   if (!read) {
     reject(value.getDefiningOp(), " as the source of a parameter");
@@ -66,7 +117,7 @@ std::string Body::readParameter(Value value) {
   auto parameter = module.lookupSymbol<ParameterOp>(read.getParameter());
   std::string text;
   for (Attribute name : parameter.getNames()) {
-    text += (text.empty() ? "" : ", ") + ("w(\"" + cast<StringAttr>(name).str() + "\")");
+    text += (text.empty() ? "" : ", ") + printWeight(cast<StringAttr>(name).getValue());
   }
   text = parameter.getNames().size() > 1 ? "torch.cat((" + text + "))" : text;
   if (cast<RankedTensorType>(value.getType()).getElementType().isBF16()) {
@@ -76,7 +127,7 @@ std::string Body::readParameter(Value value) {
   return text;
 }
 
-std::string Body::readLazy(Value value, StringRef null) {
+std::string MethodBody::readLazy(Value value, StringRef null) {
   std::string fill = null.empty() ? "" : ", null=" + null.str();
   if (auto shift = value.getDefiningOp<ShiftOp>()) {
     use("shift");
@@ -94,9 +145,10 @@ std::string Body::readLazy(Value value, StringRef null) {
   return getName(value);
 }
 
-std::string Body::read(Value value) {
+std::string MethodBody::read(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value); argument && targets > 0) {
-    return getName(value) + (argument.getArgNumber() == 0 ? "[:, :-" + std::to_string(targets) + "]" : "");
+    return getName(value) +
+           (argument.getArgNumber() == 0 ? "[:, :-" + std::to_string(targets) + "]" : "");
   }
   if (!isa_and_nonnull<ShiftOp, UpsampleOp, UnfoldOp>(value.getDefiningOp())) {
     return getName(value);
@@ -106,12 +158,12 @@ std::string Body::read(Value value) {
   return text;
 }
 
-std::string Body::getBatch() {
+std::string MethodBody::getBatch() {
   usesBatch = true;
   return "B";
 }
 
-std::string Body::getLength(Value sequence) {
+std::string MethodBody::getLength(Value sequence) {
   auto type = cast<SequenceType>(sequence.getType());
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(module, type.getScale());
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(module, scale.getAxisAttr());
@@ -135,7 +187,7 @@ std::string Body::getLength(Value sequence) {
   return lengths[factor];
 }
 
-std::string Body::getCount(Value sequence) {
+std::string MethodBody::getCount(Value sequence) {
   auto type = cast<SequenceType>(sequence.getType());
   if (!isGiven(module, type)) {
     return "None";
@@ -146,9 +198,9 @@ std::string Body::getCount(Value sequence) {
   if (axis.getSegments()) {
     for (const auto &[value, name] : names.values) {
       auto segment = value.getDefiningOp<SegmentOp>();
-      bool isOfAxis = segment && value == segment.getCounts() &&
-                      getAxisName(module, cast<SequenceType>(segment.getEnds().getType())) ==
-                          axis.getSymName();
+      bool isOfAxis =
+          segment && value == segment.getCounts() &&
+          getAxisName(module, cast<SequenceType>(segment.getEnds().getType())) == axis.getSymName();
       if (isOfAxis) {
         count = getName(value) + "[:, -1]";
       }
@@ -162,7 +214,7 @@ std::string Body::getCount(Value sequence) {
   return factor == 1 ? count : "-(-" + count + " // " + std::to_string(factor) + ")";
 }
 
-void Body::define(Value result, const std::string &expression, bool isRounded) {
+void MethodBody::define(Value result, const std::string &expression, bool isRounded) {
   std::string name = addName(result.getDefiningOp());
   names.values[result] = name;
   own.insert(result);
@@ -173,18 +225,19 @@ void Body::define(Value result, const std::string &expression, bool isRounded) {
   line(name + " = " + (isBf16 && !isRounded ? "bf16(" + expression + ")" : expression));
 }
 
-void Body::defineAll(ValueRange results, const std::string &expression) {
+void MethodBody::defineAll(ValueRange results, const std::string &expression) {
   SmallVector<std::string> list;
   for (Value result : results) {
     Operation *op = result.getDefiningOp();
-    list.push_back(isa<SegmentOp>(op) ? addName(op, list.empty() ? "counts" : "ends") : addName(op));
+    list.push_back(isa<SegmentOp>(op) ? addName(op, list.empty() ? "counts" : "ends")
+                                      : addName(op));
     names.values[result] = list.back();
     own.insert(result);
   }
   line(llvm::join(list, ", ") + (list.size() == 1 ? "," : "") + " = " + expression);
 }
 
-std::string Body::printFunction(Operation *op, Region &region, ArrayRef<std::string> arguments,
+std::string MethodBody::printFunction(Operation *op, Region &region, ArrayRef<std::string> arguments,
                                 StringRef name, bool isTuple) {
   Operation *unknown = nullptr;
   ScalarCode code = printScalar(region, arguments, {}, unknown);
@@ -207,7 +260,7 @@ std::string Body::printFunction(Operation *op, Region &region, ArrayRef<std::str
   return function;
 }
 
-void Body::printOp(Operation *op) {
+void MethodBody::printOp(Operation *op) {
   if (isa<ReadOp, ShiftOp, UpsampleOp, UnfoldOp>(op)) {
     return; // printed where it is used
   }
@@ -215,13 +268,14 @@ void Body::printOp(Operation *op) {
   if (!origin.empty() && origin != stage) {
     stage = origin.str();
     line("# " + stage);
+    stageStart = text_.size();
   }
   if (!printRows(*this, op) && !printAttention(*this, op) && !printSegments(*this, op)) {
     reject(op, "");
   }
 }
 
-void Body::print(ArrayRef<Operation *> ops) {
+void MethodBody::print(ArrayRef<Operation *> ops) {
   for (Operation *op : ops) {
     for (Value result : op->getResults()) {
       own.insert(result);
@@ -233,12 +287,9 @@ void Body::print(ArrayRef<Operation *> ops) {
   }
 }
 
-std::string Body::finish() const {
+std::string MethodBody::finish() const {
   std::string header;
   auto add = [&](const std::string &text) { header += "        " + text + "\n"; };
-  if (text_.find("w(\"") != std::string::npos) {
-    add("w = self.get_parameter_or_table");
-  }
   if (usesBatch) {
     add("B = tokens.shape[0]");
   }

@@ -9,8 +9,11 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sluice::pytorch {
 
@@ -18,7 +21,7 @@ namespace sluice::pytorch {
 struct FileNames {
   std::set<std::string> helpers;
   llvm::DenseMap<mlir::Value, std::string> values; ///< variables, and arguments of functions
-  /// Arguments of the methods in addition to tokens, in order of first use, and what they are.
+  /// Arguments of the methods in addition to tokens, in order of first use, with a description of each.
   std::vector<std::pair<std::string, std::string>> inputs;
   llvm::StringMap<int> uses; ///< number of variables with a name
   std::string mistake;       ///< the first op that has no printer
@@ -33,10 +36,10 @@ struct FileNames {
 
 /// Prints one method. Rows of a sequence with columns are tensors [B, rows, columns], others
 /// [B, rows]. Lazy ops and parameters are printed where they are used.
-class Body {
+class MethodBody {
 public:
   /// With `targets` the last tokens are only targets: a method has that many more tokens than rows.
-  Body(mlir::ModuleOp module, FileNames &names, int64_t targets)
+  MethodBody(mlir::ModuleOp module, FileNames &names, int64_t targets)
       : module(module), names(names), targets(targets) {}
 
   /// Prints ops until the first that has no printer, which it stores in `names.mistake`.
@@ -67,14 +70,13 @@ public:
   /// Prints `names = expression` for results of one op, none of them bf16.
   void defineAll(mlir::ValueRange results, const std::string &expression);
   /// Prints a line.
-  void line(const std::string &text) { text_ += "        " + text + "\n"; }
+  void line(const std::string &text);
   /// Returns a new variable that is named after the op.
   std::string addName(mlir::Operation *op, llvm::StringRef fallback = "");
   /// Returns the name of the variable that stores `value`.
   std::string getName(mlir::Value value);
   /// Reports that an op, or a part of it, has no printer.
   void reject(mlir::Operation *op, const std::string &what);
-  mlir::ModuleOp getModule() const { return module; }
 
   /// Prints the region as the body of a local function, or as a lambda. Returns its expression.
   std::string printFunction(mlir::Operation *op, mlir::Region &region,
@@ -83,23 +85,19 @@ public:
 
 private:
   void printOp(mlir::Operation *op);
+  std::string printWeight(llvm::StringRef name);
 
   mlir::ModuleOp module;
   FileNames &names;
   int64_t targets;
   std::string text_, stage;
+  std::optional<size_t> stageStart; ///< place in the text to define `w`, while it is undefined
   llvm::SetVector<mlir::Value> foreign;
   llvm::DenseSet<mlir::Value> own;
-  std::map<int64_t, std::string> lengths; ///< by factor, of scales of tokens
+  std::map<int64_t, std::string> lengths;    ///< by factor, of scales of tokens
   std::map<std::string, std::string> counts; ///< by input
   bool usesBatch = false, usesLength = false;
 };
-
-/// Prints an op of attention, of segments, of a loss, or any other. Returns false if it has no
-/// printer in the file.
-bool printAttention(Body &body, mlir::Operation *op);
-bool printSegments(Body &body, mlir::Operation *op);
-bool printRows(Body &body, mlir::Operation *op);
 
 /// Returns a name as a Python identifier.
 std::string toIdentifier(llvm::StringRef name);
