@@ -26,7 +26,7 @@ with torch.no_grad():
     try:
         wanted = json.loads((folder / "eval.json").read_text())
         key = next(key for key in ("loss", "nats_per_token", "bits_per_token") if key in wanted)
-        text.append(f"losses {({k: round(v.item(), 6) for k, v in means.items()})}, {key} {wanted[key]:.6f}")
+        text.append(f"losses {({k: round(v.item(), 6) for k, v in means.items()})}, {key} {wanted[key]}")
     except ValueError:
         text.append(f"losses {({k: round(v.item(), 6) for k, v in means.items()})}")
 has_bf16 = "def bf16" in (folder / "out" / "model.py").read_text()
