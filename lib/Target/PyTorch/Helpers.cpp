@@ -24,7 +24,8 @@ def bf16(x):
     {"straight_through", "", R"(
 def straight_through(value, surrogate):
     """The value, with the gradient of the surrogate."""
-    return value.detach() + (surrogate - surrogate.detach())
+    value = value.detach() if torch.is_tensor(value) else value
+    return value + (surrogate - surrogate.detach())
 )"},
     {"fit_rows", "", R"(
 def fit_rows(x, rows):
