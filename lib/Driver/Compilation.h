@@ -38,6 +38,7 @@ private:
   std::optional<Outcome> keepToBudget(const KernelSet &generated, const Recomputation &made);
   void chooseLibraries(KernelSet &generated) const;
   Outcome printStage() const;
+  Outcome printForPyTorch();
   std::optional<Outcome> lowerKernels(std::vector<std::string> &objects, std::vector<Blob> &blobs);
   Outcome writeArtifact();
   Outcome internalError(const std::string &what = "the compiler failed on a valid spec");

@@ -31,6 +31,7 @@
 #include "sluice/Support/WorkBudget.h"
 #include "sluice/Target/Artifact/Pipeline.h"
 #include "sluice/Target/CPU/Object/Object.h"
+#include "sluice/Target/PyTorch/PyTorch.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -325,6 +326,20 @@ Outcome Compilation::printStage() const {
   return {0, printed, ""};
 }
 
+/// Prints the main module as a Python file, with the logits of every row.
+Outcome Compilation::printForPyTorch() {
+  ModuleOp model = *input.variants.front().module;
+  if (model.lookupSymbol("predict") && failed(keepEveryRow(model, ""))) {
+    return internalError();
+  }
+  llvm::Expected<std::string> printed = printPyTorch(model);
+  if (!printed) {
+    return badInput(request.spec + ": " + llvm::toString(printed.takeError()) +
+                    "; leave out the stage, or use the model with sluice");
+  }
+  return {0, std::move(*printed), ""};
+}
+
 /// Reports the recomputation that the budget required, or that the budget cannot be met.
 std::optional<Outcome> Compilation::keepToBudget(const KernelSet &generated,
                                                  const Recomputation &made) {
@@ -460,6 +475,9 @@ Outcome Compilation::run() {
     }
     addShapes(input.variants, input.shapes); // relations are the same for all capacities
   }
+  if (emits("pytorch")) {
+    return printForPyTorch();
+  }
   if (auto outcome = checkOutput()) {
     return *outcome;
   }
@@ -471,8 +489,8 @@ Outcome Compilation::run() {
 }
 
 const std::vector<std::string> &driver::emitStages() {
-  static const std::vector<std::string> stages{"spec",       "model",   "step", "gradient",
-                                               "dispatches", "kernels", "plan"};
+  static const std::vector<std::string> stages{"spec",     "model",      "pytorch", "step",
+                                               "gradient", "dispatches", "kernels", "plan"};
   return stages;
 }
 

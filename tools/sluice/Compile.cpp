@@ -109,7 +109,8 @@ void registerCompile(CLI::App &program) {
     if (budgeted->count() > 0) {
       // Levels that a budget does not change.
       bool isBefore = request->emit == "spec" || request->emit == "model" ||
-                      request->emit == "step" || request->emit == "gradient";
+                      request->emit == "pytorch" || request->emit == "step" ||
+                      request->emit == "gradient";
       if (isBefore) {
         throw UserError("--memory-budget: expected a stage that a budget changes "
                         "(dispatches, kernels, plan), found --emit " +

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // sluice plan-scale: prints the predictions of runtime::ScaleModel.
+#include "CommandLine.h"
 #include "Commands.h"
 #include "Common.h"
 #include "Quantities.h"
@@ -7,6 +8,7 @@
 #include "sluice/Runtime/Plan/ScaleModel.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Json.h"
+#include "sluice/Support/Text.h"
 
 #include <algorithm>
 #include <iostream>

@@ -48,6 +48,7 @@ void registerCommands(CLI::App &program) {
   cli::registerTrain(program);
   cli::registerEval(program);
   cli::registerLogits(program);
+  cli::registerExport(program);
   cli::registerAnalyze(program);
   cli::registerBoundaries(program);
   cli::registerGenerate(program);

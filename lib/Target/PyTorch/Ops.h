@@ -1,0 +1,11 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "MethodBody.h"
+
+namespace sluice::pytorch {
+
+/// Prints an op of rows, of scales or of losses. Returns false for any other op.
+bool printRows(MethodBody &body, mlir::Operation *op);
+
+} // namespace sluice::pytorch
