@@ -58,8 +58,8 @@ typedef struct sluice_spec {
 } sluice_spec;
 
 /* Proves that no prediction reads its target or a later token. SLUICE_OK if proved; SLUICE_LEAK
- * otherwise. `verdict` (may be NULL) receives the text of the verdict, which the caller frees with
- * sluice_free_text. */
+ * otherwise, with the verdict as its message. `verdict` (may be NULL) receives the text of a proof,
+ * which the caller frees with sluice_free_text. */
 sluice_status sluice_check(const sluice_spec *spec, char **verdict);
 void sluice_free_text(char *text);
 

@@ -59,14 +59,14 @@ sluice_status sluice_check(const sluice_spec *spec, char **verdict) {
   return guard([&] {
     requireSpec(spec);
     CausalVerdict proved = prove(*spec);
+    if (!proved.isProved()) {
+      throw LeakFound(proved);
+    }
     if (verdict) {
       *verdict = ::strdup(proved.formatWithoutReplay().c_str());
       if (!*verdict) {
         throw std::bad_alloc();
       }
-    }
-    if (!proved.isProved()) {
-      throw LeakFound(proved);
     }
   });
 }

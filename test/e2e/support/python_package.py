@@ -261,8 +261,7 @@ def check_specs():
     wrong = dict(spec, width="wide")
     error = raises("check: a wrong spec", sluice.InputError, lambda: sluice.check(wrong), "width")
     check("its place", error.line > 1 and error.column > 0 and error.file == "spec.json", repr(vars(error)))
-    leaky = dict(spec, stages=[{"op": "embedding"}, {"op": "shorten", "factor": 2, "shift": 0, "to": "short"},
-                               {"op": "upsample", "factor": 2}, {"op": "head"}])
+    leaky = json.loads((ROOT / "test/causality/leaky/attention-bidirectional.json").read_text())
     verdict = sluice.check(leaky)
     check("check: a leak", not verdict.proved and verdict.witness.token > verdict.witness.row, verdict.text)
     error = raises("compile: a leak", sluice.LeakError, lambda: sluice.compile(leaky, WORK / "leak.sla"))
