@@ -16,7 +16,7 @@ using namespace sluice::runtime;
 namespace {
 
 /// Checks the batch of a training step.
-std::span<const int32_t> readBatch(Model &state, const int32_t *tokens, int64_t rows,
+std::span<const int32_t> readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows,
                                    int64_t columns) {
   state.requireTokensAlone();
   if (std::vector<std::string> labels = getLabelNames(state.plan()); !labels.empty()) {
@@ -38,7 +38,7 @@ std::span<const int32_t> readBatch(Model &state, const int32_t *tokens, int64_t 
 
 /// Runs `compute` for the next step, with a function that writes one of its batches.
 template <typename Compute>
-void runStep(Model &state, std::span<const int32_t> batch, const Compute &compute) {
+void runStep(LoadedModel &state, std::span<const int32_t> batch, const Compute &compute) {
   state.refresh();
   Executor &executor = state.executor();
   const Plan &plan = state.plan();
@@ -76,7 +76,7 @@ void report(sluice_step *into, double loss, double norm) {
 
 sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int64_t rows,
                                 int64_t columns, sluice_step *result) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
     std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
     runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
@@ -97,7 +97,7 @@ sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int6
 
 sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
                                        int64_t columns, sluice_step *result) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
     if (state.plan().accumulate > 1) {
       throw UserError("expected a model that computes an update from one batch, found " +
@@ -120,7 +120,7 @@ sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *token
 
 sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_t count,
                               sluice_evaluation *evaluation) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(evaluation, "evaluation");
     sluice_evaluation values = readOptions(evaluation);
     state.requireTokensAlone();
@@ -142,7 +142,7 @@ sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_
 }
 
 /// Returns the caller's text for a prediction.
-static ByteFile readText(Model &state, const int32_t *tokens, int64_t count) {
+static ByteFile readText(LoadedModel &state, const int32_t *tokens, int64_t count) {
   state.requireTokensAlone();
   if (count < 1) {
     throw UserError("count: expected at least one token to predict from, found " +
@@ -153,7 +153,7 @@ static ByteFile readText(Model &state, const int32_t *tokens, int64_t count) {
 
 sluice_status sluice_compute_logits(sluice_model *model, const int32_t *tokens, int64_t count,
                                     float *logits) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(logits, "logits");
     checkPredicts(state.plan(), state.executor().artifact().path());
     ByteFile text = readText(state, tokens, count);
@@ -167,7 +167,7 @@ sluice_status sluice_compute_logits(sluice_model *model, const int32_t *tokens, 
 
 sluice_status sluice_get_activation_shape(sluice_model *model, const char *name, int64_t count,
                                           int64_t *rows, int64_t *width) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(name, "name");
     require(rows, "rows");
     require(width, "width");
@@ -180,7 +180,7 @@ sluice_status sluice_get_activation_shape(sluice_model *model, const char *name,
 
 sluice_status sluice_compute_activations(sluice_model *model, const char *name,
                                          const int32_t *tokens, int64_t count, float *rows) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(name, "name");
     require(rows, "rows");
     loading::ModelStream stream = loading::findStream(state.plan(), "name", name);

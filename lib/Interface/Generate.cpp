@@ -12,7 +12,7 @@ using namespace sluice::interface;
 using namespace sluice::runtime;
 
 struct sluice_generator {
-  std::shared_ptr<Model> state;
+  std::shared_ptr<LoadedModel> state;
   SamplingOptions options;
   Text text;
   int64_t ids = 0, left = 0, seat = 0;
@@ -42,7 +42,7 @@ static SamplingOptions readSampling(const sluice_sampling &given) {
 
 sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_t count,
                               const sluice_sampling *sampling, sluice_generator **generator) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(generator, "generator");
     sluice_sampling given = readOptions(sampling);
     if (!sampling) {
@@ -83,7 +83,7 @@ sluice_status sluice_next(sluice_generator *generator, int32_t *token) {
     require(generator, "generator");
     require(token, "token");
     sluice_model model{generator->state};
-    Model &state = *generator->state;
+    LoadedModel &state = *generator->state;
     if (!state.isOwn()) {
       throw UserError("expected a generator of this process, found one of the process that forked "
                       "it; load the artifact in this process");

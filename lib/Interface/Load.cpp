@@ -35,7 +35,7 @@ sluice_status sluice_load(const char *artifact, const sluice_load_options *given
   return guard([&] {
     require(artifact, "artifact");
     require(model, "model");
-    *model = new sluice_model{std::make_shared<Model>(artifact, readDevice(readOptions(given)))};
+    *model = new sluice_model{std::make_shared<LoadedModel>(artifact, readDevice(readOptions(given)))};
   });
 }
 
@@ -47,7 +47,7 @@ void sluice_free_model(sluice_model *model) {
 }
 
 sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(facts, "facts");
     readOptions(facts);
     const Plan &plan = state.plan();
@@ -64,7 +64,7 @@ sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts) {
 }
 
 sluice_status sluice_initialize(sluice_model *model, int64_t seed) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     state.executor().chooseBatch({});
     state.executor().scalarI64("seed") = seed;
     state.executor().run("initialize");
@@ -75,7 +75,7 @@ sluice_status sluice_initialize(sluice_model *model, int64_t seed) {
 }
 
 sluice_status sluice_load_weights(sluice_model *model, const char *path) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(path, "path");
     loadWeights(path, state.executor());
     state.noteChange();
@@ -83,7 +83,7 @@ sluice_status sluice_load_weights(sluice_model *model, const char *path) {
 }
 
 sluice_status sluice_save_weights(sluice_model *model, const char *path) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(path, "path");
     checkOutputs({{"path", path, FileKind::Weights}}, {}, false);
     std::vector<NamedTensor> tensors;
@@ -104,7 +104,7 @@ sluice_status sluice_save_weights(sluice_model *model, const char *path) {
   });
 }
 
-static const Tensor &findTensor(Model &state, int64_t index) {
+static const Tensor &findTensor(LoadedModel &state, int64_t index) {
   const std::vector<Tensor> &tensors = state.plan().tensors;
   if (index < 0 || index >= std::ssize(tensors)) {
     throw UserError("index: expected a number of a tensor from 0 to " +
@@ -125,7 +125,7 @@ static void describe(const Tensor &tensor, std::span<float> data, sluice_tensor 
 }
 
 sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_tensor *tensor) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(tensor, "tensor");
     readOptions(tensor);
     const Tensor &found = findTensor(state, index);
@@ -134,7 +134,7 @@ sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_te
 }
 
 sluice_status sluice_get_gradient(sluice_model *model, int64_t index, sluice_tensor *tensor) {
-  return guardModel(model, [&](Model &state) {
+  return guardModel(model, [&](LoadedModel &state) {
     require(tensor, "tensor");
     readOptions(tensor);
     const Tensor &found = findTensor(state, index);

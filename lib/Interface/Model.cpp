@@ -13,29 +13,29 @@ namespace sluice::interface {
 
 using namespace sluice::runtime;
 
-Model::Model(const std::string &path, const loading::DeviceOptions &device)
+LoadedModel::LoadedModel(const std::string &path, const loading::DeviceOptions &device)
     : device(device), artifact(Artifact::load(path, device.target)),
       main(loading::openExecutor(artifact, device)) {
   seed = plan().model.seed;
 }
 
-std::span<float> Model::share(const Tensor &tensor) {
+std::span<float> LoadedModel::share(const Tensor &tensor) {
   isShared = true;
   return main->tensor(tensor, Access::Edit);
 }
 
-void Model::refresh() {
+void LoadedModel::refresh() {
   if (isShared) {
     noteChange();
     main->prepare();
   }
 }
 
-Executor &Model::openLogits() { return openRows(""); }
-Executor &Model::openStream(const loading::ModelStream &stream) { return openRows(stream.stage); }
+Executor &LoadedModel::openLogits() { return openRows(""); }
+Executor &LoadedModel::openStream(const loading::ModelStream &stream) { return openRows(stream.stage); }
 
-Executor &Model::openRows(const std::string &stage) {
-  Copy &copy = copies[stage];
+Executor &LoadedModel::openRows(const std::string &stage) {
+  Recompiled &copy = copies[stage];
   if (!copy.executor) {
     driver::CompileRequest request;
     request.everyRow = stage;
@@ -58,7 +58,7 @@ Executor &Model::openRows(const std::string &stage) {
   return *copy.executor;
 }
 
-void Model::requireTokensAlone() const {
+void LoadedModel::requireTokensAlone() const {
   const std::string &path = artifact->path();
   const char *remedy = "; use the command line, which reads them from files";
   if (!plan().given.empty()) {
@@ -71,7 +71,7 @@ void Model::requireTokensAlone() const {
   }
 }
 
-void Model::checkIds(std::span<const int32_t> tokens) const {
+void LoadedModel::checkIds(std::span<const int32_t> tokens) const {
   int64_t vocabulary = plan().model.vocabulary;
   auto wrong = std::ranges::find_if(
       tokens, [&](int32_t token) { return token < 0 || token >= vocabulary; });
@@ -82,7 +82,7 @@ void Model::checkIds(std::span<const int32_t> tokens) const {
   }
 }
 
-ByteFile Model::makeText(std::span<const int32_t> tokens) const {
+ByteFile LoadedModel::makeText(std::span<const int32_t> tokens) const {
   checkIds(tokens);
   std::vector<uint8_t> bytes(tokens.size_bytes());
   if (!tokens.empty()) {
@@ -93,7 +93,7 @@ ByteFile Model::makeText(std::span<const int32_t> tokens) const {
   return file;
 }
 
-int64_t Model::takeSeat(bool cached) {
+int64_t LoadedModel::takeSeat(bool cached) {
   if (!predictors[cached]) {
     predictors[cached] = std::make_unique<Predictor>(*main, cached);
     seats[cached].assign(static_cast<size_t>(predictors[cached]->rows()), false);
@@ -108,10 +108,10 @@ int64_t Model::takeSeat(bool cached) {
   return free - taken.begin();
 }
 
-sluice_status guardModel(sluice_model *model, const std::function<void(Model &)> &job) noexcept {
+sluice_status guardModel(sluice_model *model, const std::function<void(LoadedModel &)> &job) noexcept {
   return guard([&] {
     require(model, "model");
-    Model &state = *model->state;
+    LoadedModel &state = *model->state;
     if (!state.isOwn()) { // before the lock, which a lost thread may hold
       throw UserError("expected a model that this process loaded, found one of the process that "
                       "forked it; load the artifact in this process");

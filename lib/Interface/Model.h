@@ -20,9 +20,9 @@ namespace sluice::interface {
 
 /// An executor with the weights of the model, and executors of recompiled entries that copy them.
 /// The functions of the interface hold `mutex`, except the constructor.
-class Model {
+class LoadedModel {
 public:
-  Model(const std::string &path, const loading::DeviceOptions &device);
+  LoadedModel(const std::string &path, const loading::DeviceOptions &device);
 
   const runtime::Plan &plan() const { return artifact->plan(); }
   runtime::Executor &executor() { return *main; }
@@ -66,17 +66,17 @@ private:
   const loading::DeviceOptions device;
   std::shared_ptr<const runtime::Artifact> artifact;
   std::unique_ptr<runtime::Executor> main;
-  struct Copy {
+  struct Recompiled {
     std::unique_ptr<runtime::Executor> executor;
     uint64_t version = 0;
   };
-  std::map<std::string, Copy> copies; ///< by stage; "" returns logits
+  std::map<std::string, Recompiled> copies; ///< by stage; "" returns logits
   std::unique_ptr<runtime::Predictor> predictors[2];
   std::vector<bool> seats[2];
 };
 
 /// Runs `job` with the model locked.
-sluice_status guardModel(sluice_model *model, const std::function<void(Model &)> &job) noexcept;
+sluice_status guardModel(sluice_model *model, const std::function<void(LoadedModel &)> &job) noexcept;
 
 /// Returns the caller's tokens. Throws UserError for a negative count or a null pointer.
 std::span<const int32_t> readTokens(const int32_t *tokens, int64_t count);
@@ -84,5 +84,5 @@ std::span<const int32_t> readTokens(const int32_t *tokens, int64_t count);
 } // namespace sluice::interface
 
 struct sluice_model {
-  std::shared_ptr<sluice::interface::Model> state;
+  std::shared_ptr<sluice::interface::LoadedModel> state;
 };

@@ -18,8 +18,8 @@ namespace nb = nanobind;
 namespace {
 
 using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Batch = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using TokenBatch = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using NumberRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 /// Runs the signal handlers of Python. Returns 1 if one raised; the exception is then set. Handlers
 /// run on the main thread only.
@@ -103,16 +103,16 @@ struct Generator {
   }
 };
 
-struct Model {
+struct ModelHandle {
   sluice_model *handle = nullptr;
 
-  Model(const std::string &path, const std::string &device,
+  ModelHandle(const std::string &path, const std::string &device,
         const std::optional<std::string> &target, int threads) {
     sluice_load_options options{sizeof options, device.c_str(), orNull(target), threads};
     run([&] { return sluice_load(path.c_str(), &options, &handle); });
   }
-  Model(const Model &) = delete;
-  ~Model() {
+  ModelHandle(const ModelHandle &) = delete;
+  ~ModelHandle() {
     nb::gil_scoped_release release;
     sluice_free_model(handle);
   }
@@ -132,7 +132,7 @@ struct Model {
   void saveWeights(const std::string &path) {
     run([&] { return sluice_save_weights(handle, path.c_str()); });
   }
-  nb::tuple step(const Batch &batch, bool isTraining) {
+  nb::tuple step(const TokenBatch &batch, bool isTraining) {
     sluice_step result{};
     result.size = sizeof result;
     auto rows = static_cast<int64_t>(batch.shape(0)), columns = static_cast<int64_t>(batch.shape(1));
@@ -148,7 +148,7 @@ struct Model {
     run([&] { return sluice_evaluate(handle, tokens.data(), count, &result); });
     return nb::make_tuple(result.nats, result.tokens, result.window, result.stride);
   }
-  void logits(const Tokens &tokens, const Rows &rows) {
+  void logits(const Tokens &tokens, const NumberRows &rows) {
     auto count = static_cast<int64_t>(tokens.shape(0));
     run([&] { return sluice_compute_logits(handle, tokens.data(), count, rows.data()); });
   }
@@ -157,7 +157,7 @@ struct Model {
     run([&] { return sluice_get_activation_shape(handle, name.c_str(), count, &rows, &width); });
     return nb::make_tuple(rows, width);
   }
-  void activations(const std::string &name, const Tokens &tokens, const Rows &rows) {
+  void activations(const std::string &name, const Tokens &tokens, const NumberRows &rows) {
     auto count = static_cast<int64_t>(tokens.shape(0));
     run([&] {
       return sluice_compute_activations(handle, name.c_str(), tokens.data(), count, rows.data());
@@ -167,7 +167,7 @@ struct Model {
 
 /// Returns a tensor's name and its numbers, as an array that keeps the model alive.
 nb::tuple tensor(nb::handle self, int64_t index, bool isGradient) {
-  Model &model = nb::cast<Model &>(self);
+  ModelHandle &model = nb::cast<ModelHandle &>(self);
   sluice_tensor result{};
   result.size = sizeof result;
   run([&] {
@@ -179,7 +179,7 @@ nb::tuple tensor(nb::handle self, int64_t index, bool isGradient) {
       nb::ndarray<nb::numpy, float, nb::device::cpu>(result.data, shape.size(), shape.data(), self));
 }
 
-void generate(Model &model, Generator &into, const Tokens &prompt, int64_t tokens,
+void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t tokens,
               double temperature, int64_t topK, double topP, double minP, double repetitionPenalty,
               uint64_t seed, int64_t sample, int64_t ids, bool cached) {
   sluice_sampling sampling;
@@ -218,19 +218,19 @@ NB_MODULE(_sluice, m) {
       .def_ro("tensors", &sluice_facts::tensors)
       .def_ro("step", &sluice_facts::step)
       .def_prop_ro("is_proved", [](const sluice_facts &facts) { return facts.is_proved != 0; });
-  nb::class_<Model>(m, "Model")
+  nb::class_<ModelHandle>(m, "Model")
       .def(nb::init<const std::string &, const std::string &, const std::optional<std::string> &,
                     int>(),
            nb::arg("path"), nb::arg("device"), nb::arg("target").none(), nb::arg("threads"))
-      .def("facts", &Model::facts)
-      .def("initialize", &Model::initialize)
-      .def("load_weights", &Model::loadWeights)
-      .def("save_weights", &Model::saveWeights)
-      .def("step", &Model::step)
-      .def("evaluate", &Model::evaluate)
-      .def("logits", &Model::logits)
-      .def("activation_shape", &Model::activationShape)
-      .def("activations", &Model::activations)
+      .def("facts", &ModelHandle::facts)
+      .def("initialize", &ModelHandle::initialize)
+      .def("load_weights", &ModelHandle::loadWeights)
+      .def("save_weights", &ModelHandle::saveWeights)
+      .def("step", &ModelHandle::step)
+      .def("evaluate", &ModelHandle::evaluate)
+      .def("logits", &ModelHandle::logits)
+      .def("activation_shape", &ModelHandle::activationShape)
+      .def("activations", &ModelHandle::activations)
       .def("tensor", tensor)
       .def("generate", generate);
 }

@@ -6,6 +6,7 @@ Usage: python_package.py ROOT WORK
 """
 
 import gc
+import itertools
 import json
 import os
 import signal
@@ -199,7 +200,7 @@ def check_arrays():
     model.initialize(3)
     check("source: a generator of texts", list(model.train(pieces)) == direct[:1], str(direct))
     model.initialize(3)
-    check("source: batches and a number of steps", len(list(model.train(iter(lambda: batch, None), steps=3))) == 3 and model.step == 3)
+    check("source: batches and a number of steps", len(list(model.train(itertools.repeat(batch), steps=3))) == 3 and model.step == 3)
 
 
 def check_hostile():
@@ -350,7 +351,7 @@ def check_interrupts():
     model.initialize(1)
     long_text = np.tile(np.arange(256, dtype=np.int32), 20000)
     batch = make_batch(model)
-    endless = iter(lambda: batch, None)
+    endless = itertools.repeat(batch)
     for name, action in (("evaluate", lambda: model.evaluate(long_text)), ("logits", lambda: model.logits(long_text[:2000000])),
                          ("train", lambda: list(model.train(endless))), ("generate", lambda: list(model.generate(b"a", tokens=2**40)))):
         model.logits(long_text[:10])  # compiles
