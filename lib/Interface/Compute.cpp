@@ -82,7 +82,8 @@ sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int6
     runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
       executor.runUpdate(step, fill);
     });
-    double loss = state.executor().scalarF32("loss"), norm = state.executor().scalarF32("grad_norm");
+    double loss = state.executor().scalarF32("loss"),
+           norm = state.executor().scalarF32("grad_norm");
     if (state.executor().scalarI32("finite") != 1) {
       throw NotFiniteError("step " + std::to_string(state.step + 1) +
                            ": expected a finite loss and gradient, found loss " +

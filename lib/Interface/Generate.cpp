@@ -52,8 +52,8 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
     checkPredicts(state.plan(), state.executor().artifact().path());
     std::span<const int32_t> tokens = readTokens(prompt, count);
     int64_t vocabulary = state.plan().model.vocabulary;
-    for (auto [name, value] : {std::pair("tokens", given.tokens), {"ids", given.ids},
-                               {"sample", given.sample}}) {
+    for (auto [name, value] :
+         {std::pair("tokens", given.tokens), {"ids", given.ids}, {"sample", given.sample}}) {
       if (value < 0) {
         throw UserError(std::string(name) + ": expected a number of at least 0, found " +
                         std::to_string(value) + "; give another");

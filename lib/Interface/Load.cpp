@@ -35,7 +35,8 @@ sluice_status sluice_load(const char *artifact, const sluice_load_options *given
   return guard([&] {
     require(artifact, "artifact");
     require(model, "model");
-    *model = new sluice_model{std::make_shared<LoadedModel>(artifact, readDevice(readOptions(given)))};
+    *model =
+        new sluice_model{std::make_shared<LoadedModel>(artifact, readDevice(readOptions(given)))};
   });
 }
 
@@ -88,8 +89,7 @@ sluice_status sluice_save_weights(sluice_model *model, const char *path) {
     checkOutputs({{"path", path, FileKind::Weights}}, {}, false);
     std::vector<NamedTensor> tensors;
     for (const Tensor &tensor : state.plan().tensors) {
-      tensors.push_back(
-          {tensor.name, tensor.shape, state.executor().tensor(tensor, Access::Read)});
+      tensors.push_back({tensor.name, tensor.shape, state.executor().tensor(tensor, Access::Read)});
       for (float number : tensors.back().data) {
         if (!std::isfinite(number)) {
           throw NotFiniteError(tensor.name + ": expected finite numbers, found one that is not; "

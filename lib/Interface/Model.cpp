@@ -32,7 +32,9 @@ void LoadedModel::refresh() {
 }
 
 Executor &LoadedModel::openLogits() { return openRows(""); }
-Executor &LoadedModel::openStream(const loading::ModelStream &stream) { return openRows(stream.stage); }
+Executor &LoadedModel::openStream(const loading::ModelStream &stream) {
+  return openRows(stream.stage);
+}
 
 Executor &LoadedModel::openRows(const std::string &stage) {
   Recompiled &copy = copies[stage];
@@ -66,15 +68,16 @@ void LoadedModel::requireTokensAlone() const {
                     plan().given.begin()->first + "\"" + remedy);
   }
   if (std::vector<std::string> numbers = getNumberNames(plan()); !numbers.empty()) {
-    throw UserError(path + ": expected a model whose only input is its tokens, found the numbers \"" +
+    throw UserError(path +
+                    ": expected a model whose only input is its tokens, found the numbers \"" +
                     numbers.front() + "\"" + remedy);
   }
 }
 
 void LoadedModel::checkIds(std::span<const int32_t> tokens) const {
   int64_t vocabulary = plan().model.vocabulary;
-  auto wrong = std::ranges::find_if(
-      tokens, [&](int32_t token) { return token < 0 || token >= vocabulary; });
+  auto wrong =
+      std::ranges::find_if(tokens, [&](int32_t token) { return token < 0 || token >= vocabulary; });
   if (wrong != tokens.end()) {
     throw UserError("tokens: expected token ids from 0 to " + std::to_string(vocabulary - 1) +
                     ", found " + std::to_string(*wrong) + " at index " +
@@ -108,7 +111,8 @@ int64_t LoadedModel::takeSeat(bool cached) {
   return free - taken.begin();
 }
 
-sluice_status guardModel(sluice_model *model, const std::function<void(LoadedModel &)> &job) noexcept {
+sluice_status guardModel(sluice_model *model,
+                         const std::function<void(LoadedModel &)> &job) noexcept {
   return guard([&] {
     require(model, "model");
     LoadedModel &state = *model->state;

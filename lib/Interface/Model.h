@@ -76,7 +76,8 @@ private:
 };
 
 /// Runs `job` with the model locked.
-sluice_status guardModel(sluice_model *model, const std::function<void(LoadedModel &)> &job) noexcept;
+sluice_status guardModel(sluice_model *model,
+                         const std::function<void(LoadedModel &)> &job) noexcept;
 
 /// Returns the caller's tokens. Throws UserError for a negative count or a null pointer.
 std::span<const int32_t> readTokens(const int32_t *tokens, int64_t count);

@@ -37,7 +37,7 @@ MessageParts splitMessage(const std::string &message);
 /// Runs `job`; records its exception as the last error of the thread. No exception passes.
 sluice_status guard(const std::function<void()> &job) noexcept;
 
-/// Throws Interrupted if the function of `sluice_set_interrupt` says so.
+/// Throws Interrupted if the function of `sluice_set_interrupt` returns a nonzero value.
 void endIfInterrupted();
 
 /// Throws UserError if a pointer that a function needs is null.
@@ -47,7 +47,7 @@ void require(const void *pointer, const char *name);
 void requireDone(const driver::Outcome &outcome);
 
 /// Returns the caller's options; members beyond the size that it was compiled with are zero. Throws
-/// UserError if the size is 0 or larger than that of this version.
+/// UserError if the size is 0 or larger than the size in this version.
 template <typename Options> Options readOptions(const Options *given) {
   Options options{};
   if (given) {

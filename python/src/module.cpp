@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The extension sluice._sluice: the C interface as classes. The package sluice checks and converts arguments.
+// The extension sluice._sluice: the C interface as classes. The package sluice checks and converts
+// arguments.
 #include "sluice/sluice.h"
 
 #include <nanobind/nanobind.h>
@@ -30,11 +31,11 @@ int checkSignals(void *) {
 
 /// Raises the exception of the thread's last error.
 [[noreturn]] void raise(const sluice_error &error) {
-  nb::object made = nb::module_::import_("sluice._errors")
-                        .attr("make")(static_cast<int>(error.status), error.message, error.file,
-                                      error.line, error.column, error.expected, error.found,
-                                      error.remedy, error.witness_length, error.witness_row,
-                                      error.witness_token);
+  nb::object made =
+      nb::module_::import_("sluice._errors")
+          .attr("make")(static_cast<int>(error.status), error.message, error.file, error.line,
+                        error.column, error.expected, error.found, error.remedy,
+                        error.witness_length, error.witness_row, error.witness_token);
   PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(made.ptr())), made.ptr());
   throw nb::python_error();
 }
@@ -107,7 +108,7 @@ struct ModelHandle {
   sluice_model *handle = nullptr;
 
   ModelHandle(const std::string &path, const std::string &device,
-        const std::optional<std::string> &target, int threads) {
+              const std::optional<std::string> &target, int threads) {
     sluice_load_options options{sizeof options, device.c_str(), orNull(target), threads};
     run([&] { return sluice_load(path.c_str(), &options, &handle); });
   }
@@ -135,7 +136,8 @@ struct ModelHandle {
   nb::tuple step(const TokenBatch &batch, bool isTraining) {
     sluice_step result{};
     result.size = sizeof result;
-    auto rows = static_cast<int64_t>(batch.shape(0)), columns = static_cast<int64_t>(batch.shape(1));
+    auto rows = static_cast<int64_t>(batch.shape(0)),
+         columns = static_cast<int64_t>(batch.shape(1));
     run([&] {
       return (isTraining ? sluice_train_step : sluice_compute_gradients)(handle, batch.data(), rows,
                                                                          columns, &result);
@@ -174,9 +176,8 @@ nb::tuple tensor(nb::handle self, int64_t index, bool isGradient) {
     return (isGradient ? sluice_get_gradient : sluice_get_parameter)(model.handle, index, &result);
   });
   std::vector<size_t> shape(result.shape, result.shape + result.rank);
-  return nb::make_tuple(
-      result.name,
-      nb::ndarray<nb::numpy, float, nb::device::cpu>(result.data, shape.size(), shape.data(), self));
+  return nb::make_tuple(result.name, nb::ndarray<nb::numpy, float, nb::device::cpu>(
+                                         result.data, shape.size(), shape.data(), self));
 }
 
 void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t tokens,
