@@ -142,7 +142,7 @@ typedef struct sluice_evaluation {
   int64_t window, stride; /* in: tokens of a window and between starts of windows; 0: the context,
                              half the window. out: the values used */
   double nats;            /* sum over scored tokens */
-  int64_t tokens;         /* number of scored tokens */
+  int64_t tokens; /* number of scored tokens, or of chunks if the model ends in a contrast */
 } sluice_evaluation;
 /* Scores a text of `count` token ids with overlapping windows, as sluice eval does. */
 sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_t count,

@@ -77,18 +77,16 @@ def compare_model(name):
     np.save(data, tokens)
     artifact, flags = WORK / f"{name}.sla", ("--weights", weights, "-j", 2)
     told = json.loads(run("eval", artifact, *flags, "--data", data, "--json"))
+    count = sum(told["chunks"].values()) if "chunks" in told else told["tokens"]
     own = model.score(tokens)
-    check(f"{name}: eval", own.nats == told["nats"] and own.tokens == told["tokens"], f"{own} {told['nats']}")
+    check(f"{name}: eval", own.nats == told["nats"] and own.tokens == count, f"{own} {told['nats']} {count}")
     if told.get("bits_per_chunk") is not None:
         return
     run("logits", artifact, *flags, "--data", data, "-o", WORK / f"{name}.logits.npy")
     check(f"{name}: logits", np.array_equal(model.logits(tokens), np.load(WORK / f"{name}.logits.npy")))
-    stream = "stages.1"
-    try:
+    if name in ("vanilla", "hourglass", "top-down"):  # each compiles twice
+        stream = "stages.1"
         activations = model.activations(tokens, [stream])[stream]
-    except sluice.InputError:
-        stream = None  # not a stream of the tokens
-    if stream:
         out = WORK / f"{name}.rows.npy"
         run("logits", artifact, *flags, "--data", data, "--stream", stream, "-o", out)
         check(f"{name}: activations", np.array_equal(activations, np.load(out)))
