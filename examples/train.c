@@ -1,11 +1,13 @@
 /* Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Compiles a spec, trains it for some steps on the bytes of a file, and continues a prompt, through the C interface.
+/* Compiles a spec, trains it for some steps on the bytes of a file, and continues a prompt, through
+ * the C interface.
  *
  * cc examples/train.c -Iinclude -Lbuild/lib -lsluice -Wl,-rpath,build/lib -o train
  * ./train models/tiny/vanilla.json TEXT STEPS WEIGHTS [PROMPT]
  *
- * Step i of the training reads the next rows of the file, from its beginning on. Prints a line "step I loss L" for each, then
- * "eval NATS TOKENS" of the first 1,000 bytes, then "tokens T..." of the continuation; writes the weights to WEIGHTS.
+ * Step i of the training reads the next rows of the file, from its beginning on. Prints a line
+ * "step I loss L" for each, then "eval NATS TOKENS" of the first 1,000 bytes, then "tokens T..." of
+ * the continuation; writes the weights to WEIGHTS.
  */
 #include "sluice/sluice.h"
 
@@ -20,8 +22,8 @@ static void require(sluice_status status) {
   }
   const sluice_error *error = sluice_last_error();
   if (error->expected[0]) {
-    fprintf(stderr, "%s:%" PRId64 ":%" PRId64 "\n  expected %s\n  found %s\n  %s\n", error->file, error->line, error->column,
-            error->expected, error->found, error->remedy);
+    fprintf(stderr, "%s:%" PRId64 ":%" PRId64 "\n  expected %s\n  found %s\n  %s\n", error->file,
+            error->line, error->column, error->expected, error->found, error->remedy);
   } else {
     fprintf(stderr, "%s\n", error->message);
   }
@@ -67,8 +69,9 @@ int main(int argc, char **argv) {
   int64_t count = 0, columns = facts.context + 1, at = 0;
   int32_t *tokens = read_tokens(argv[2], &count);
   if (!tokens || count < facts.batch_rows * columns) {
-    fprintf(stderr, "%s: expected at least %" PRId64 " bytes, found %" PRId64 "; give a longer text\n", argv[2],
-            facts.batch_rows * columns, count);
+    fprintf(stderr,
+            "%s: expected at least %" PRId64 " bytes, found %" PRId64 "; give a longer text\n",
+            argv[2], facts.batch_rows * columns, count);
     return 2;
   }
   for (int step = 1; step <= atoi(argv[3]); ++step) {

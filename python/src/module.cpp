@@ -202,6 +202,7 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t
 } // namespace
 
 NB_MODULE(_sluice, m) {
+  nb::set_leak_warnings(false); // an array of a model may outlive the interpreter's last collection
   m.def("version", [] { return sluice_version(); });
   m.def("check", check, nb::arg("path"), nb::arg("text").none());
   m.def("compile", compile, nb::arg("path"), nb::arg("text").none(), nb::arg("output"),
