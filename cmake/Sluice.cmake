@@ -57,7 +57,7 @@ function(sluice_compiler_program name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_precompile_headers(${name} REUSE_FROM ${ARG_HEADERS})
   target_compile_options(${name} PRIVATE -fno-rtti -fPIC)
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} ${SLUICE_ALLOCATOR} MLIR LLVM)
   add_dependencies(${name} sluice_tablegen)
 endfunction()
 

@@ -317,9 +317,7 @@ void Writer::finish(Live &live, StopReason reason) {
 
 void Writer::draw(Live &live, std::span<const float> logits) {
   Text &text = texts[live.text];
-  double uniform = drawUniform(options.seed, text.sample, text.drawn++);
-  auto token = static_cast<int32_t>(pickToken(logits, options, uniform, text.tokens));
-  text.tokens.push_back(token);
+  int32_t token = drawToken(text, logits, options);
   ++live.written;
   std::string free;
   for (char byte : spelling.isBytes() ? toText({&token, 1}) : spelling.spell(text.tokens)) {
@@ -383,6 +381,13 @@ void Writer::run() {
 }
 
 } // namespace
+
+int32_t drawToken(Text &text, std::span<const float> logits, const SamplingOptions &options) {
+  double uniform = drawUniform(options.seed, text.sample, text.drawn++);
+  auto token = static_cast<int32_t>(pickToken(logits, options, uniform, text.tokens));
+  text.tokens.push_back(token);
+  return token;
+}
 
 TokenSpelling spellIds(int64_t vocabulary) {
   return {vocabulary,

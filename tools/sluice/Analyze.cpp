@@ -5,7 +5,7 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
-#include "Streams.h"
+#include "sluice/Loading/Streams.h"
 #include "sluice/Runtime/Analyze/Analyses.h"
 #include "sluice/Runtime/Analyze/Neighbours.h"
 #include "sluice/Runtime/Data/LinePairs.h"
@@ -23,6 +23,7 @@ namespace {
 
 using namespace sluice;
 using namespace sluice::runtime;
+using namespace sluice::loading;
 
 struct AnalyzeFlags {
   std::string kind, artifact, weights, picture, stream, tokenizer;

@@ -4,8 +4,6 @@
 #include "CommandLine.h"
 #include "Failures.h"
 #include "sluice/Runtime/Data/TokenIds.h"
-#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
-#include "sluice/Runtime/Device/Emulator/EmulatorDevice.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
 
@@ -123,6 +121,7 @@ void addKernelCache(CLI::App &command, std::string &value) {
 }
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
+  options.notice = printNotice;
   command
       .add_option("-d,--device", options.device,
                   "Where to run: cpu; cuda, the first NVIDIA GPU (under mpirun one GPU per "
@@ -147,21 +146,6 @@ std::unique_ptr<Executor> openExecutor(const std::string &artifact, const Device
   std::shared_ptr<const Artifact> loaded = Artifact::load(artifact, options.target);
   warnOfLeak(*loaded);
   return openExecutor(loaded, options);
-}
-
-std::unique_ptr<Executor> openExecutor(const std::shared_ptr<const Artifact> &loaded,
-                                       const DeviceOptions &options) {
-  if (options.device == "cpu") {
-    int threads = options.threads > 0 ? options.threads : availableThreads();
-    return std::make_unique<Executor>(loaded, threads);
-  }
-  std::unique_ptr<Device> device = options.device == "cuda"
-                                       ? makeCudaDevice(loaded, options.gpuTarget, options.gpu)
-                                       : makeEmulatorDevice(loaded, options.gpuTarget);
-  if (!device->notice().empty()) {
-    printNotice(device->notice());
-  }
-  return std::make_unique<Executor>(std::move(device));
 }
 
 void warnOfLeak(const Artifact &artifact) {

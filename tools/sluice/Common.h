@@ -3,9 +3,9 @@
 #pragma once
 
 #include "Progress.h"
+#include "sluice/Loading/DeviceOptions.h"
 #include "sluice/Runtime/Data/Images.h"
 #include "sluice/Runtime/Data/Safetensors.h"
-#include "sluice/Runtime/Device/CUDA/CudaDevice.h"
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Outputs.h"
@@ -19,12 +19,8 @@
 
 namespace sluice::cli {
 
-struct DeviceOptions {
-  std::string device = "cpu", target, gpuTarget;
-  std::string kernelCache; // driver::CompileRequest::kernelCache, of commands that compile
-  int threads = 0;         // 0: all that the process may use
-  runtime::GpuChoice gpu;
-};
+using loading::DeviceOptions;
+using loading::openExecutor;
 
 void addDeviceOptions(CLI::App &command, DeviceOptions &options);
 
@@ -62,11 +58,6 @@ std::optional<runtime::ImageSize> parseImages(const std::string &images);
 /// for a device that the machine or the artifact does not have.
 std::unique_ptr<runtime::Executor> openExecutor(const std::string &artifact,
                                                 const DeviceOptions &options);
-
-/// Opens the executor of a loaded artifact, without a message about a leak.
-std::unique_ptr<runtime::Executor>
-openExecutor(const std::shared_ptr<const runtime::Artifact> &artifact,
-             const DeviceOptions &options);
 
 /// Prints one line on stderr if the artifact was compiled with --allow-leak.
 void warnOfLeak(const runtime::Artifact &artifact);

@@ -4,7 +4,7 @@
 #include "Common.h"
 #include "DataOptions.h"
 #include "Recompile.h"
-#include "Streams.h"
+#include "sluice/Loading/Streams.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
@@ -18,6 +18,7 @@ namespace {
 
 using namespace sluice;
 using namespace sluice::runtime;
+using namespace sluice::loading;
 
 struct LogitsFlags {
   std::string artifact, weights, data, out, stream, tokenizer;

@@ -1,73 +1,9 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Recompile.h"
 
-#include "sluice/Driver/SpecFacts.h"
-#include "sluice/Runtime/Device/Tuning.h"
 #include "sluice/Support/Error.h"
-#include "sluice/Support/Text.h"
-
-#include <cstdlib>
 
 namespace sluice::cli {
-
-using namespace sluice;
-using namespace sluice::runtime;
-
-namespace {
-
-/// Rejects an artifact of model IR, which is compiled only from a file.
-void requireSpec(const Plan &plan, const std::vector<spec::SpecOverride> &settings) {
-  size_t first = plan.model.spec.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || plan.model.spec[first] != '{') {
-    throw UserError((settings.empty() ? "" : settings.front().flag + ": ") +
-                    "expected an artifact that was compiled from a spec, found one of model IR; "
-                    "write the model as a spec");
-  }
-}
-
-/// Returns the file name of the model, so that a spec without a name keeps the model's name.
-std::string getFileName(const Plan &plan) { return plan.model.name + ".json"; }
-
-/// Settings of generation, for steps with sampled factors.
-std::optional<int64_t> mainFactor(const Plan &plan) {
-  return plan.factors.empty() ? std::nullopt : std::optional(plan.factors.front());
-}
-
-/// Returns the library products of the artifact.
-std::vector<driver::LibraryProduct> libraryProducts(const Plan &plan) {
-  std::vector<driver::LibraryProduct> list;
-  for (const PlanKernel &kernel : plan.kernels) {
-    for (const auto &[target, variant] : kernel.deviceVariants) {
-      if (kernel.product && variant.library) {
-        const Product &product = *kernel.product;
-        list.push_back({target, product.rows, product.columns, product.depth, product.byInput,
-                        product.type == Type::f32, variant.library->version,
-                        showAlgorithm(variant.library->algorithm)});
-      }
-    }
-  }
-  return list;
-}
-
-/// Compiles in memory, with the options of `request`. `origin` names the result in messages.
-std::unique_ptr<Executor> openCompiled(const driver::CompileRequest &request,
-                                       const std::string &origin, const DeviceOptions &device) {
-  driver::Outcome outcome = driver::compile(request);
-  if (outcome.status == 3) {
-    throw std::runtime_error("compiling a spec again: " + outcome.message);
-  }
-  if (outcome.status == 1) {
-    throw JobError(outcome.message);
-  }
-  if (outcome.status != 0) {
-    throw UserError(outcome.message);
-  }
-  return openExecutor(
-      Artifact::fromBytes({outcome.output.begin(), outcome.output.end()}, origin, device.target),
-      device);
-}
-
-} // namespace
 
 void addSettings(CLI::App &command, std::vector<std::string> &written, const std::string &help) {
   command.add_option("--set", written, help)
@@ -87,64 +23,6 @@ std::vector<spec::SpecOverride> parseSettings(const std::vector<std::string> &wr
     settings.push_back(std::move(*setting));
   }
   return settings;
-}
-
-void checkSettings(const Plan &plan, const std::vector<spec::SpecOverride> &settings) {
-  requireSpec(plan, settings);
-  if (auto error = driver::findSpecError(plan.model.spec, getFileName(plan), settings)) {
-    throw UserError(error->format());
-  }
-}
-
-const SpecFacts &requireFacts(const Plan &plan) {
-  requireSpec(plan, {});
-  if (!plan.facts) {
-    throw UserError("expected an artifact whose plan has the facts of its spec, found one of an "
-                    "earlier version; compile the spec again with this version of sluice");
-  }
-  return *plan.facts;
-}
-
-std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileRequest request,
-                                    const DeviceOptions &device) {
-  const Plan &plan = artifact.plan();
-  requireSpec(plan, request.settings);
-  request.spec = getFileName(plan);
-  request.text = plan.model.spec;
-  request.inMemory = true;
-  request.kernelCache = device.kernelCache;
-  request.factor = request.factor ? request.factor : mainFactor(plan);
-  if (device.device == "cpu") {
-    artifact.requireCpu();
-    request.targets = {artifact.target()};
-  } else {
-    request.targets = artifact.requireGpuTargets(device.device, device.gpuTarget);
-    request.libraryProducts = libraryProducts(plan);
-  }
-  request.allowLeak = plan.verdict != "proved";
-  return openCompiled(request, artifact.path(), device);
-}
-
-std::string chooseCpuTarget() {
-  const char *wanted = std::getenv("SLUICE_CPU_TARGET");
-  if (wanted && *wanted) {
-    std::string target = wanted;
-    if (target != "cpu-avx512" && target != "cpu-avx2") {
-      throw UserError("SLUICE_CPU_TARGET: expected cpu-avx512 or cpu-avx2, found " + quote(target) +
-                      "; change or unset it");
-    }
-    return target;
-  }
-  std::vector<std::string> machine = machineTargets();
-  return machine.empty() ? "cpu" : machine.front();
-}
-
-std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
-  request.targets = {chooseCpuTarget()};
-  request.inMemory = true;
-  request.allowLeak = true;
-  device.device = "cpu";
-  return openCompiled(request, request.spec, device);
 }
 
 } // namespace sluice::cli

@@ -110,6 +110,9 @@ struct Text {
   std::optional<double> score{};                      ///< of the continuation, by beam search
 };
 
+/// Samples the next token of a text from the logits after it, appends it and returns it.
+int32_t drawToken(Text &text, std::span<const float> logits, const SamplingOptions &options);
+
 enum class StopReason { Length, StopText, Reader };
 
 /// The text of token ids. A default object spells bytes.

@@ -1,12 +1,11 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "Streams.h"
+#include "sluice/Loading/Streams.h"
 
-#include "Recompile.h"
+#include "sluice/Loading/Recompile.h"
 #include "sluice/Support/Error.h"
 
-namespace sluice::cli {
+namespace sluice::loading {
 
-using namespace sluice;
 using namespace sluice::runtime;
 
 /// The last result of a stage: a stream of the tokens, or any.
@@ -63,4 +62,4 @@ std::unique_ptr<Executor> openStream(const Artifact &artifact, const ModelStream
   return recompile(artifact, request, device);
 }
 
-} // namespace sluice::cli
+} // namespace sluice::loading

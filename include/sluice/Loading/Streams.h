@@ -2,9 +2,9 @@
 // Streams of a model, by user-visible names.
 #pragma once
 
-#include "Common.h"
+#include "sluice/Loading/DeviceOptions.h"
 
-namespace sluice::cli {
+namespace sluice::loading {
 
 struct ModelStream {
   std::string stage;  ///< its source: "stages.1.inside.4"
@@ -20,4 +20,4 @@ std::unique_ptr<runtime::Executor> openStream(const runtime::Artifact &artifact,
                                               const ModelStream &stream,
                                               const DeviceOptions &device);
 
-} // namespace sluice::cli
+} // namespace sluice::loading

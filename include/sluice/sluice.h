@@ -1,0 +1,191 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+/* The C interface of Sluice: the library libsluice. docs/c-interface.md describes it.
+ *
+ * Every function that can fail returns a status; sluice_last_error then has the parts of the
+ * message. A function that fails leaves its results unset. Objects belong to the caller, who frees
+ * them with sluice_free_*, which accept NULL. Functions may be called on any thread; calls on one
+ * model, and on its generators, wait for one another. A model cannot be used in a process that was
+ * forked after the model was loaded: its calls then fail, and freeing it does nothing.
+ *
+ * Structures with a first member `size` are set by the caller to the size that it was compiled
+ * with: later versions add members at the end. Zero selects the default of each option.
+ */
+#ifndef SLUICE_SLUICE_H
+#define SLUICE_SLUICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sluice_status {
+  SLUICE_OK = 0,
+  SLUICE_FAILED = 1,      /* the job or the machine failed on good input: a NaN, memory, a disk */
+  SLUICE_BAD_INPUT = 2,   /* a spec, a file or an argument is wrong */
+  SLUICE_INTERNAL = 3,    /* a defect of Sluice */
+  SLUICE_LEAK = 4,        /* a spec is not proved causal */
+  SLUICE_INTERRUPTED = 5, /* the caller's function ended the call (sluice_set_interrupt) */
+  SLUICE_END = 6          /* a generator has no further token */
+} sluice_status;
+
+/* The last failure on the calling thread. Strings are valid until the next failure on the thread,
+ * and empty where the message has no such part. */
+typedef struct sluice_error {
+  sluice_status status;
+  const char *message;  /* all parts in one text */
+  const char *file;     /* name of the spec or file at fault */
+  int64_t line, column; /* from 1; 0: no place in the file */
+  const char *expected, *found, *remedy;
+  /* SLUICE_LEAK with a witness: in a sequence of `length` tokens, `row` reads `token`, which it
+   * must not. -1 without a witness. */
+  int64_t witness_length, witness_row, witness_token;
+} sluice_error;
+const sluice_error *sluice_last_error(void);
+
+/* Returns the version of the library: "0.1.0". */
+const char *sluice_version(void);
+
+/* Sets the function that evaluations, logits, activations and training steps of this thread call
+ * between batches. A nonzero result ends the call with SLUICE_INTERRUPTED; weights are then those
+ * of the last complete step. NULL removes it. */
+void sluice_set_interrupt(int (*ends)(void *data), void *data);
+
+/* A spec is a file, or a text whose name in messages is `path`. `text` is NULL for a file. */
+typedef struct sluice_spec {
+  const char *path, *text;
+} sluice_spec;
+
+/* Proves that no prediction reads its target or a later token. SLUICE_OK if proved; SLUICE_LEAK
+ * otherwise, with the verdict as its message. `verdict` (may be NULL) receives the text of a proof,
+ * which the caller frees with sluice_free_text. */
+sluice_status sluice_check(const sluice_spec *spec, char **verdict);
+void sluice_free_text(char *text);
+
+typedef struct sluice_compile_options {
+  size_t size;
+  const char *targets;   /* comma-separated: "cpu-avx2,sm_80"; NULL: this machine's CPU */
+  const char *precision; /* "f32" or "bf16"; NULL: the spec's */
+  int64_t memory_budget; /* maximum bytes of the arena; 0: no limit */
+  int32_t allow_leak;    /* 1: compile a spec that is not proved */
+} sluice_compile_options;
+
+/* Compiles a spec to the artifact `output`. `options` may be NULL. */
+sluice_status sluice_compile(const sluice_spec *spec, const sluice_compile_options *options,
+                             const char *output);
+
+typedef struct sluice_model sluice_model;
+
+typedef struct sluice_load_options {
+  size_t size;
+  const char *device;     /* "cpu", "cuda" or "emulator"; NULL: "cpu" */
+  const char *cpu_target; /* "cpu-avx512" or "cpu-avx2"; NULL: the best */
+  int32_t threads;        /* CPU threads; 0: all that the process may use */
+} sluice_load_options;
+
+/* Loads an artifact. Its weights are zero until sluice_initialize or sluice_load_weights.
+ * `options` may be NULL. */
+sluice_status sluice_load(const char *artifact, const sluice_load_options *options,
+                          sluice_model **model);
+void sluice_free_model(sluice_model *model);
+
+typedef struct sluice_facts {
+  size_t size;
+  int64_t vocabulary, context;
+  int64_t batch_rows; /* rows of a training step */
+  int64_t parameters; /* number of trained numbers */
+  int64_t tensors;    /* number of trained tensors */
+  int64_t step;       /* number of finished training steps */
+  int32_t is_proved;  /* 0: compiled with an allowed leak */
+} sluice_facts;
+sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts);
+
+/* Draws initial weights, as a training run with this seed does, and begins at step 0. */
+sluice_status sluice_initialize(sluice_model *model, int64_t seed);
+/* Loads weights from a safetensors file, a checkpoint or a run. */
+sluice_status sluice_load_weights(sluice_model *model, const char *path);
+/* Writes a safetensors file, which appears complete or not at all. */
+sluice_status sluice_save_weights(sluice_model *model, const char *path);
+
+/* A tensor of the model: dense f32, row-major. Strings, shape and data are valid while the model
+ * exists; on devices other than the CPU, `data` is a copy that is current until the next call. */
+typedef struct sluice_tensor {
+  size_t size;
+  const char *name; /* as in files of weights: "stages.1.inside.0.attention.query.weight" */
+  float *data;
+  const int64_t *shape;
+  int64_t rank, elements;
+} sluice_tensor;
+/* Tensors are numbered from 0. The caller may write the numbers of a parameter between calls;
+ * from the first sluice_get_parameter on, each call computes the values that kernels derive from
+ * weights (bf16 copies) again. */
+sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_tensor *tensor);
+/* The gradient of the last sluice_compute_gradients; valid until the next call on the model. */
+sluice_status sluice_get_gradient(sluice_model *model, int64_t index, sluice_tensor *tensor);
+
+typedef struct sluice_step {
+  size_t size;
+  double loss;          /* mean nats of a scored token, with the weights of other losses */
+  double gradient_norm; /* before clipping; NaN from sluice_compute_gradients */
+} sluice_step;
+/* Performs the next training step on `rows` rows of `columns` token ids, row-major: batch_rows rows
+ * of context + 1. `step` may be NULL. */
+sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                int64_t columns, sluice_step *step);
+/* Computes the gradients of the next training step without changing the weights. */
+sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                       int64_t columns, sluice_step *step);
+
+typedef struct sluice_evaluation {
+  size_t size;
+  int64_t window, stride; /* in: tokens of a window and between starts of windows; 0: the context,
+                             half the window. out: the values used */
+  double nats;            /* sum over scored tokens */
+  int64_t tokens; /* number of scored tokens, or of chunks if the model ends in a contrast */
+} sluice_evaluation;
+/* Scores a text of `count` token ids with overlapping windows, as sluice eval does. */
+sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_t count,
+                              sluice_evaluation *evaluation);
+/* Computes the logits after each token: `logits` receives count rows of the vocabulary. Compiles
+ * the entry at the first call. */
+sluice_status sluice_compute_logits(sluice_model *model, const int32_t *tokens, int64_t count,
+                                    float *logits);
+
+/* The shape of a stream's rows for a text of `count` tokens. `name` is a name that a stage's "to"
+ * gives, or a stage such as "stages.1.inside.2". Compiles the entry at the first call. */
+sluice_status sluice_get_activation_shape(sluice_model *model, const char *name, int64_t count,
+                                          int64_t *rows, int64_t *width);
+/* Computes the rows of a stream, [rows, width] as sluice_get_activation_shape returns. */
+sluice_status sluice_compute_activations(sluice_model *model, const char *name,
+                                         const int32_t *tokens, int64_t count, float *rows);
+
+typedef struct sluice_sampling {
+  size_t size;
+  int64_t tokens;     /* maximum number of tokens to generate; 0: no limit */
+  double temperature; /* 1: the model's probabilities; 0: always the most probable token */
+  int64_t top_k;      /* 0: all */
+  double top_p;       /* 0: all */
+  double min_p, repetition_penalty; /* 0: none */
+  uint64_t seed;
+  int64_t sample;   /* index of the text among those of the same prompt and seed */
+  int64_t ids;      /* only ids below are drawn; 0: all of the vocabulary */
+  int32_t no_cache; /* 1: recompute the window for each token */
+} sluice_sampling;
+/* Sets the defaults: temperature 1, the other members 0. */
+void sluice_init_sampling(sluice_sampling *sampling);
+
+/* Continues a text, token by token. A generator keeps its model alive, and sees changed weights
+ * from its next token on. A model has a limited number of concurrent generators. */
+typedef struct sluice_generator sluice_generator;
+sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_t count,
+                              const sluice_sampling *sampling, sluice_generator **generator);
+/* Draws the next token. SLUICE_END after the last one. */
+sluice_status sluice_next(sluice_generator *generator, int32_t *token);
+void sluice_free_generator(sluice_generator *generator);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SLUICE_SLUICE_H */

@@ -1,0 +1,195 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Functions of the C interface that train and score, and that compute logits and activations.
+#include "Model.h"
+#include "sluice/Runtime/Data/Labels.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+using namespace sluice;
+using namespace sluice::interface;
+using namespace sluice::runtime;
+
+namespace {
+
+/// Checks the batch of a training step.
+std::span<const int32_t> readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows,
+                                   int64_t columns) {
+  state.requireTokensAlone();
+  if (std::vector<std::string> labels = getLabelNames(state.plan()); !labels.empty()) {
+    throw UserError("expected a model that is trained on tokens alone, found the labels \"" +
+                    labels.front() + "\"; use sluice train, which reads them from files");
+  }
+  int64_t expected = state.rowsOfStep(), context = state.plan().model.context;
+  if (rows != expected || columns != context + 1) {
+    throw UserError("tokens: expected [" + std::to_string(expected) + ", " +
+                    std::to_string(context + 1) +
+                    "], the rows of a step by the context and one token to predict, found [" +
+                    std::to_string(rows) + ", " + std::to_string(columns) +
+                    "]; cut the text into rows of this length");
+  }
+  std::span<const int32_t> batch = readTokens(tokens, rows * columns);
+  state.checkIds(batch);
+  return batch;
+}
+
+/// Runs `compute` for the next step, with a function that writes one of its batches.
+template <typename Compute>
+void runStep(LoadedModel &state, std::span<const int32_t> batch, const Compute &compute) {
+  state.refresh();
+  Executor &executor = state.executor();
+  const Plan &plan = state.plan();
+  int64_t step = state.step + 1;
+  if (!plan.factors.empty()) {
+    executor.chooseFactor(drawFactor(plan.sortedFactors(), state.seed, step));
+  }
+  executor.scalarI64("seed") = state.seed;
+  size_t part = batch.size() / static_cast<size_t>(plan.accumulate);
+  auto fill = [&](int64_t i) {
+    endIfInterrupted();
+    executor.chooseBatch({});
+    std::ranges::copy(batch.subspan(static_cast<size_t>(i) * part, part),
+                      executor.tokens().begin());
+  };
+  try {
+    compute(executor, step, fill);
+  } catch (...) {
+    executor.chooseFactor({});
+    throw;
+  }
+  executor.chooseFactor({});
+}
+
+void report(sluice_step *into, double loss, double norm) {
+  if (into) {
+    sluice_step values{};
+    values.loss = loss;
+    values.gradient_norm = norm;
+    writeResults(into, values);
+  }
+}
+
+} // namespace
+
+sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                int64_t columns, sluice_step *result) {
+  return guardModel(model, [&](LoadedModel &state) {
+    readOptions(result);
+    std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
+    runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
+      executor.runUpdate(step, fill);
+    });
+    double loss = state.executor().scalarF32("loss"),
+           norm = state.executor().scalarF32("grad_norm");
+    if (state.executor().scalarI32("finite") != 1) {
+      throw NotFiniteError("step " + std::to_string(state.step + 1) +
+                           ": expected a finite loss and gradient, found loss " +
+                           std::to_string(loss) + ", gradient norm " + std::to_string(norm) +
+                           "; the weights are unchanged");
+    }
+    ++state.step;
+    state.noteChange();
+    report(result, loss, norm);
+  });
+}
+
+sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                       int64_t columns, sluice_step *result) {
+  return guardModel(model, [&](LoadedModel &state) {
+    readOptions(result);
+    if (state.plan().accumulate > 1) {
+      throw UserError("expected a model that computes an update from one batch, found " +
+                      std::to_string(state.plan().accumulate) +
+                      " batches; compile it with training.accumulate of 1");
+    }
+    std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
+    runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
+      // The part of Executor::runUpdate before the update of the weights, for one batch.
+      executor.chooseBatch({});
+      executor.scalarI64("step") = step;
+      std::span<int64_t> numbers = executor.inputs().drawRows;
+      std::iota(numbers.begin(), numbers.end(), 0);
+      fill(0);
+      executor.run("gradient");
+    });
+    report(result, state.executor().scalarF32("loss"), std::nan(""));
+  });
+}
+
+sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_t count,
+                              sluice_evaluation *evaluation) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(evaluation, "evaluation");
+    sluice_evaluation values = readOptions(evaluation);
+    state.requireTokensAlone();
+    std::vector<ByteFile> files{state.makeText(readTokens(tokens, count))};
+    EvaluationOptions options;
+    options.window = values.window;
+    options.stride = values.stride;
+    state.refresh();
+    state.executor().chooseBatch({});
+    EvaluationResult result =
+        evaluate(state.executor(), files, options, [](double) { endIfInterrupted(); });
+    requireChunks(result);
+    values.window = result.window;
+    values.stride = result.stride;
+    values.nats = result.nats;
+    values.tokens = result.countUnits();
+    writeResults(evaluation, values);
+  });
+}
+
+/// Returns the caller's text for a prediction.
+static ByteFile readText(LoadedModel &state, const int32_t *tokens, int64_t count) {
+  state.requireTokensAlone();
+  if (count < 1) {
+    throw UserError("count: expected at least one token to predict from, found " +
+                    std::to_string(count) + "; give a longer text");
+  }
+  return state.makeText(readTokens(tokens, count));
+}
+
+sluice_status sluice_compute_logits(sluice_model *model, const int32_t *tokens, int64_t count,
+                                    float *logits) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(logits, "logits");
+    checkPredicts(state.plan(), state.executor().artifact().path());
+    ByteFile text = readText(state, tokens, count);
+    float *at = logits;
+    computeLogits(
+        state.openLogits(), text, {},
+        [&](std::span<const float> row) { at = std::ranges::copy(row, at).out; },
+        [](double) { endIfInterrupted(); });
+  });
+}
+
+sluice_status sluice_get_activation_shape(sluice_model *model, const char *name, int64_t count,
+                                          int64_t *rows, int64_t *width) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(name, "name");
+    require(rows, "rows");
+    require(width, "width");
+    loading::ModelStream stream = loading::findStream(state.plan(), "name", name);
+    Executor &executor = state.openStream(stream);
+    *rows = countRows(count, state.plan().model.context, stream.factor);
+    *width = executor.plan().outputs.at("logits").shape.at(1);
+  });
+}
+
+sluice_status sluice_compute_activations(sluice_model *model, const char *name,
+                                         const int32_t *tokens, int64_t count, float *rows) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(name, "name");
+    require(rows, "rows");
+    loading::ModelStream stream = loading::findStream(state.plan(), "name", name);
+    ByteFile text = readText(state, tokens, count);
+    float *at = rows;
+    computeRows(
+        state.openStream(stream), text, stream.factor,
+        [&](std::span<const float> row) { at = std::ranges::copy(row, at).out; },
+        [](double) { endIfInterrupted(); });
+  });
+}

@@ -1,0 +1,122 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Functions of the C interface that continue texts.
+#include "Model.h"
+#include "sluice/Runtime/Generate/Generator.h"
+#include "sluice/Support/Error.h"
+
+#include <algorithm>
+#include <limits>
+
+using namespace sluice;
+using namespace sluice::interface;
+using namespace sluice::runtime;
+
+struct sluice_generator {
+  std::shared_ptr<LoadedModel> state;
+  SamplingOptions options;
+  Text text;
+  int64_t ids = 0, left = 0, seat = 0;
+  uint64_t version = 0; ///< of the weights that the states of the row were computed with
+};
+
+void sluice_init_sampling(sluice_sampling *sampling) {
+  if (sampling) {
+    *sampling = {};
+    sampling->size = sizeof(sluice_sampling);
+    sampling->temperature = 1;
+  }
+}
+
+static SamplingOptions readSampling(const sluice_sampling &given) {
+  SamplingOptions options;
+  options.temperature = given.temperature;
+  options.topK = given.top_k;
+  options.topP = given.top_p == 0 ? 1 : given.top_p;
+  options.minP = given.min_p;
+  options.repetitionPenalty = given.repetition_penalty == 0 ? 1 : given.repetition_penalty;
+  options.seed = given.seed;
+  options.cached = given.no_cache == 0;
+  checkSampling(options);
+  return options;
+}
+
+sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_t count,
+                              const sluice_sampling *sampling, sluice_generator **generator) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(generator, "generator");
+    sluice_sampling given = readOptions(sampling);
+    if (!sampling) {
+      sluice_init_sampling(&given);
+    }
+    state.requireTokensAlone();
+    checkPredicts(state.plan(), state.executor().artifact().path());
+    std::span<const int32_t> tokens = readTokens(prompt, count);
+    int64_t vocabulary = state.plan().model.vocabulary;
+    for (auto [name, value] :
+         {std::pair("tokens", given.tokens), {"ids", given.ids}, {"sample", given.sample}}) {
+      if (value < 0) {
+        throw UserError(std::string(name) + ": expected a number of at least 0, found " +
+                        std::to_string(value) + "; give another");
+      }
+    }
+    auto made = std::make_unique<sluice_generator>();
+    made->options = readSampling(given);
+    made->text = {{tokens.begin(), tokens.end()}, given.sample};
+    if (tokens.empty()) {
+      throw UserError("prompt: expected at least one token to continue, found none; give one, such "
+                      "as the id that begins a document");
+    }
+    checkContinues(state.executor(), tokens, "token");
+    made->left = given.tokens == 0 ? std::numeric_limits<int64_t>::max() : given.tokens;
+    made->ids = given.ids == 0 ? vocabulary : std::min(given.ids, vocabulary);
+    made->seat = state.takeSeat(made->options.cached);
+    state.predictor(made->options.cached).begin(made->seat, {});
+    made->version = state.version;
+    made->state = model->state;
+    *generator = made.release();
+  });
+}
+
+sluice_status sluice_next(sluice_generator *generator, int32_t *token) {
+  bool isOver = false;
+  sluice_status status = guard([&] {
+    require(generator, "generator");
+    require(token, "token");
+    sluice_model model{generator->state};
+    LoadedModel &state = *generator->state;
+    if (!state.isOwn()) {
+      throw UserError("expected a generator of this process, found one of the process that forked "
+                      "it; load the artifact in this process");
+    }
+    std::lock_guard lock(state.mutex);
+    if (generator->left == 0) {
+      isOver = true;
+      return;
+    }
+    endIfInterrupted();
+    state.refresh();
+    state.executor().chooseBatch({});
+    Predictor &predictor = state.predictor(generator->options.cached);
+    if (generator->version != state.version) {
+      predictor.begin(generator->seat, {});
+      generator->version = state.version;
+    }
+    Predictor::Turn turn{generator->seat, generator->text.tokens, &generator->text.given};
+    std::span<const float> logits = predictLogits(state.executor(), predictor, {&turn, 1});
+    *token = drawToken(generator->text, logits.first(static_cast<size_t>(generator->ids)),
+                       generator->options);
+    --generator->left;
+  });
+  return isOver ? SLUICE_END : status;
+}
+
+void sluice_free_generator(sluice_generator *generator) {
+  if (!generator || !generator->state->isOwn()) {
+    return;
+  }
+  {
+    std::lock_guard lock(generator->state->mutex);
+    generator->state->leaveSeat(generator->options.cached, generator->seat);
+  }
+  delete generator;
+}

@@ -1,0 +1,69 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Turns exceptions into statuses of the C interface, with the parts of their messages.
+#pragma once
+
+#include "sluice/Driver/Driver.h"
+#include "sluice/sluice.h"
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace sluice::interface {
+
+/// The caller's function ended a call.
+class Interrupted : public std::runtime_error {
+public:
+  Interrupted() : std::runtime_error("the call was interrupted") {}
+};
+
+/// A spec is not proved causal.
+class LeakFound : public std::runtime_error {
+public:
+  explicit LeakFound(const CausalVerdict &verdict)
+      : std::runtime_error(verdict.formatWithoutReplay()), verdict(verdict) {}
+  const CausalVerdict verdict;
+};
+
+/// The parts of a message "FILE:LINE:COLUMN: expected ..., found ...; remedy". Missing parts are
+/// empty.
+struct MessageParts {
+  std::string file;
+  int64_t line = 0, column = 0;
+  std::string expected, found, remedy;
+};
+MessageParts splitMessage(const std::string &message);
+
+/// Runs `job`; records its exception as the last error of the thread. No exception passes.
+sluice_status guard(const std::function<void()> &job) noexcept;
+
+/// Throws Interrupted if the function of `sluice_set_interrupt` returns a nonzero value.
+void endIfInterrupted();
+
+/// Throws UserError if a pointer that a function needs is null.
+void require(const void *pointer, const char *name);
+
+/// Throws the exception of a failed outcome.
+void requireDone(const driver::Outcome &outcome);
+
+/// Returns the caller's options; members beyond the size that it was compiled with are zero. Throws
+/// UserError if the size is 0 or larger than the size in this version.
+template <typename Options> Options readOptions(const Options *given) {
+  Options options{};
+  if (given) {
+    if (given->size < sizeof(size_t) || given->size > sizeof(Options)) {
+      throw std::invalid_argument("size");
+    }
+    __builtin_memcpy(static_cast<void *>(&options), given, given->size);
+  }
+  options.size = sizeof(Options);
+  return options;
+}
+
+/// Writes results to the caller's structure, up to its size.
+template <typename Results> void writeResults(Results *into, Results results) {
+  results.size = into->size;
+  __builtin_memcpy(static_cast<void *>(into), &results, into->size);
+}
+
+} // namespace sluice::interface

@@ -1,0 +1,238 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// The extension sluice._sluice: the C interface as classes. The package sluice checks and converts
+// arguments.
+#include "sluice/sluice.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace {
+
+using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using TokenBatch = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using NumberRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+/// Runs the signal handlers of Python. Returns 1 if one raised; the exception is then set. Handlers
+/// run on the main thread only.
+int checkSignals(void *) {
+  nb::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals() != 0 ? 1 : 0;
+}
+
+/// Raises the exception of the thread's last error.
+[[noreturn]] void raise(const sluice_error &error) {
+  nb::object made =
+      nb::module_::import_("sluice._errors")
+          .attr("make")(static_cast<int>(error.status), error.message, error.file, error.line,
+                        error.column, error.expected, error.found, error.remedy,
+                        error.witness_length, error.witness_row, error.witness_token);
+  PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(made.ptr())), made.ptr());
+  throw nb::python_error();
+}
+
+/// Calls a function of the C interface without the lock of the interpreter. Returns false at the
+/// end of a generator.
+template <typename Call> bool run(const Call &call) {
+  sluice_status status;
+  {
+    nb::gil_scoped_release release;
+    sluice_set_interrupt(checkSignals, nullptr);
+    status = call();
+    sluice_set_interrupt(nullptr, nullptr);
+  }
+  if (status == SLUICE_INTERRUPTED && PyErr_Occurred()) {
+    throw nb::python_error();
+  }
+  if (status != SLUICE_OK && status != SLUICE_END) {
+    raise(*sluice_last_error());
+  }
+  return status == SLUICE_OK;
+}
+
+const char *orNull(const std::optional<std::string> &text) {
+  return text ? text->c_str() : nullptr;
+}
+
+std::string check(const std::string &path, const std::optional<std::string> &text) {
+  sluice_spec spec{path.c_str(), orNull(text)};
+  char *verdict = nullptr;
+  run([&] { return sluice_check(&spec, &verdict); });
+  std::string copy = verdict;
+  sluice_free_text(verdict);
+  return copy;
+}
+
+void compile(const std::string &path, const std::optional<std::string> &text,
+             const std::string &output, const std::optional<std::string> &targets,
+             const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak) {
+  sluice_spec spec{path.c_str(), orNull(text)};
+  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision), memoryBudget,
+                                 allowLeak};
+  run([&] { return sluice_compile(&spec, &options, output.c_str()); });
+}
+
+struct Generator {
+  sluice_generator *handle = nullptr;
+  Generator() = default;
+  Generator(const Generator &) = delete;
+  ~Generator() { close(); }
+
+  void close() {
+    if (handle) {
+      nb::gil_scoped_release release;
+      sluice_free_generator(handle);
+      handle = nullptr;
+    }
+  }
+  /// Returns the next token; None after the last one.
+  std::optional<int32_t> next() {
+    int32_t token = 0;
+    if (!handle || !run([&] { return sluice_next(handle, &token); })) {
+      return std::nullopt;
+    }
+    return token;
+  }
+};
+
+struct ModelHandle {
+  sluice_model *handle = nullptr;
+
+  ModelHandle(const std::string &path, const std::string &device,
+              const std::optional<std::string> &target, int threads) {
+    sluice_load_options options{sizeof options, device.c_str(), orNull(target), threads};
+    run([&] { return sluice_load(path.c_str(), &options, &handle); });
+  }
+  ModelHandle(const ModelHandle &) = delete;
+  ~ModelHandle() {
+    nb::gil_scoped_release release;
+    sluice_free_model(handle);
+  }
+
+  sluice_facts facts() {
+    sluice_facts facts{};
+    facts.size = sizeof facts;
+    run([&] { return sluice_get_facts(handle, &facts); });
+    return facts;
+  }
+  void initialize(int64_t seed) {
+    run([&] { return sluice_initialize(handle, seed); });
+  }
+  void loadWeights(const std::string &path) {
+    run([&] { return sluice_load_weights(handle, path.c_str()); });
+  }
+  void saveWeights(const std::string &path) {
+    run([&] { return sluice_save_weights(handle, path.c_str()); });
+  }
+  nb::tuple step(const TokenBatch &batch, bool isTraining) {
+    sluice_step result{};
+    result.size = sizeof result;
+    auto rows = static_cast<int64_t>(batch.shape(0)),
+         columns = static_cast<int64_t>(batch.shape(1));
+    run([&] {
+      return (isTraining ? sluice_train_step : sluice_compute_gradients)(handle, batch.data(), rows,
+                                                                         columns, &result);
+    });
+    return nb::make_tuple(result.loss, result.gradient_norm);
+  }
+  nb::tuple evaluate(const Tokens &tokens, int64_t window, int64_t stride) {
+    sluice_evaluation result{sizeof result, window, stride, 0, 0};
+    auto count = static_cast<int64_t>(tokens.shape(0));
+    run([&] { return sluice_evaluate(handle, tokens.data(), count, &result); });
+    return nb::make_tuple(result.nats, result.tokens, result.window, result.stride);
+  }
+  void logits(const Tokens &tokens, const NumberRows &rows) {
+    auto count = static_cast<int64_t>(tokens.shape(0));
+    run([&] { return sluice_compute_logits(handle, tokens.data(), count, rows.data()); });
+  }
+  nb::tuple activationShape(const std::string &name, int64_t count) {
+    int64_t rows = 0, width = 0;
+    run([&] { return sluice_get_activation_shape(handle, name.c_str(), count, &rows, &width); });
+    return nb::make_tuple(rows, width);
+  }
+  void activations(const std::string &name, const Tokens &tokens, const NumberRows &rows) {
+    auto count = static_cast<int64_t>(tokens.shape(0));
+    run([&] {
+      return sluice_compute_activations(handle, name.c_str(), tokens.data(), count, rows.data());
+    });
+  }
+};
+
+/// Returns a tensor's name and its numbers, as an array that keeps the model alive.
+nb::tuple tensor(nb::handle self, int64_t index, bool isGradient) {
+  ModelHandle &model = nb::cast<ModelHandle &>(self);
+  sluice_tensor result{};
+  result.size = sizeof result;
+  run([&] {
+    return (isGradient ? sluice_get_gradient : sluice_get_parameter)(model.handle, index, &result);
+  });
+  std::vector<size_t> shape(result.shape, result.shape + result.rank);
+  return nb::make_tuple(result.name, nb::ndarray<nb::numpy, float, nb::device::cpu>(
+                                         result.data, shape.size(), shape.data(), self));
+}
+
+void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t tokens,
+              double temperature, int64_t topK, double topP, double minP, double repetitionPenalty,
+              uint64_t seed, int64_t sample, int64_t ids, bool cached) {
+  sluice_sampling sampling;
+  sluice_init_sampling(&sampling);
+  sampling.tokens = tokens;
+  sampling.temperature = temperature;
+  sampling.top_k = topK;
+  sampling.top_p = topP;
+  sampling.min_p = minP;
+  sampling.repetition_penalty = repetitionPenalty;
+  sampling.seed = seed;
+  sampling.sample = sample;
+  sampling.ids = ids;
+  sampling.no_cache = cached ? 0 : 1;
+  auto count = static_cast<int64_t>(prompt.shape(0));
+  run([&] { return sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle); });
+}
+
+} // namespace
+
+NB_MODULE(_sluice, m) {
+  nb::set_leak_warnings(false); // an array of a model may outlive the interpreter's last collection
+  m.def("version", [] { return sluice_version(); });
+  m.def("check", check, nb::arg("path"), nb::arg("text").none());
+  m.def("compile", compile, nb::arg("path"), nb::arg("text").none(), nb::arg("output"),
+        nb::arg("targets").none(), nb::arg("precision").none(), nb::arg("memory_budget"),
+        nb::arg("allow_leak"));
+  nb::class_<Generator>(m, "Generator")
+      .def(nb::init<>())
+      .def("next", &Generator::next)
+      .def("close", &Generator::close);
+  nb::class_<sluice_facts>(m, "Facts")
+      .def_ro("vocabulary", &sluice_facts::vocabulary)
+      .def_ro("context", &sluice_facts::context)
+      .def_ro("batch_rows", &sluice_facts::batch_rows)
+      .def_ro("parameters", &sluice_facts::parameters)
+      .def_ro("tensors", &sluice_facts::tensors)
+      .def_ro("step", &sluice_facts::step)
+      .def_prop_ro("is_proved", [](const sluice_facts &facts) { return facts.is_proved != 0; });
+  nb::class_<ModelHandle>(m, "Model")
+      .def(nb::init<const std::string &, const std::string &, const std::optional<std::string> &,
+                    int>(),
+           nb::arg("path"), nb::arg("device"), nb::arg("target").none(), nb::arg("threads"))
+      .def("facts", &ModelHandle::facts)
+      .def("initialize", &ModelHandle::initialize)
+      .def("load_weights", &ModelHandle::loadWeights)
+      .def("save_weights", &ModelHandle::saveWeights)
+      .def("step", &ModelHandle::step)
+      .def("evaluate", &ModelHandle::evaluate)
+      .def("logits", &ModelHandle::logits)
+      .def("activation_shape", &ModelHandle::activationShape)
+      .def("activations", &ModelHandle::activations)
+      .def("tensor", tensor)
+      .def("generate", generate);
+}

@@ -1,0 +1,99 @@
+# Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+from os import PathLike
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+__version__: str
+
+Spec = Union[dict[str, Any], str, PathLike[str]]
+Path = Union[str, PathLike[str]]
+Tokens = Any  # bytes, text, integers of an array with __dlpack__ on the CPU, or a sequence of integers
+
+class Witness(NamedTuple):
+    length: int
+    row: int
+    token: int
+
+class Error(Exception):
+    message: str
+    file: str
+    line: int
+    column: int
+    expected: str
+    found: str
+    remedy: str
+
+class InputError(Error, ValueError): ...
+
+class LeakError(Error):
+    witness: Optional[Witness]
+
+class JobError(Error, RuntimeError): ...
+class InternalError(Error, RuntimeError): ...
+
+class Verdict(NamedTuple):
+    proved: bool
+    witness: Optional[Witness]
+    text: str
+
+class Step(NamedTuple):
+    loss: float
+    gradient_norm: float
+
+class Evaluation(NamedTuple):
+    nats: float
+    tokens: int
+    window: int
+    stride: int
+
+def check(spec: Spec) -> Verdict: ...
+def compile(
+    spec: Spec,
+    path: Path,
+    targets: Union[None, str, Sequence[str]] = None,
+    precision: Optional[str] = None,
+    memory_budget: int = 0,
+    allow_leak: bool = False,
+) -> None: ...
+def load(path: Path, device: str = "cpu", threads: int = 0, target: Optional[str] = None) -> Model: ...
+
+class Generator(Iterator[int]):
+    def __iter__(self) -> Generator: ...
+    def __next__(self) -> int: ...
+    def close(self) -> None: ...
+
+class Model:
+    vocabulary: int
+    context: int
+    batch_rows: int
+    parameter_count: int
+    is_proved: bool
+    def __init__(self, path: Path, device: str = "cpu", threads: int = 0, target: Optional[str] = None) -> None: ...
+    @property
+    def step(self) -> int: ...
+    def initialize(self, seed: int = 0) -> None: ...
+    def load_weights(self, path: Path) -> None: ...
+    def save_weights(self, path: Path) -> None: ...
+    def parameters(self) -> dict[str, NDArray[np.float32]]: ...
+    def train_step(self, tokens: Tokens) -> Step: ...
+    def gradients(self, tokens: Tokens) -> dict[str, NDArray[np.float32]]: ...
+    def train(self, source: Iterable[Tokens], steps: Optional[int] = None) -> Iterator[Step]: ...
+    def score(self, tokens: Tokens, window: int = 0, stride: int = 0) -> Evaluation: ...
+    def evaluate(self, tokens: Tokens, window: int = 0, stride: int = 0) -> float: ...
+    def logits(self, tokens: Tokens) -> NDArray[np.float32]: ...
+    def activations(self, tokens: Tokens, names: Union[str, Iterable[str]]) -> dict[str, NDArray[np.float32]]: ...
+    def generate(
+        self,
+        prompt: Tokens,
+        tokens: int = 256,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+        sample: int = 0,
+        cached: bool = True,
+    ) -> Generator: ...
