@@ -137,8 +137,8 @@ private:
   }
 
   RecordedResult readResult(const StrictJson &node) const {
-    node.keys({"type", "rows", "stride", "values", "bounds", "sums", "sum_bounds", "found",
-               "before"});
+    node.keys(
+        {"type", "rows", "stride", "values", "bounds", "sums", "sum_bounds", "found", "before"});
     RecordedResult result;
     std::string type = node.at("type").matchChoice({"f32", "bf16", "i32", "i64"});
     for (Type each : {Type::f32, Type::bf16, Type::i32, Type::i64}) {
@@ -154,8 +154,8 @@ private:
     result.before = blob(node.at("before"));
     size_t elements = result.found.size() / static_cast<size_t>(getByteSize(result.type));
     bool isWhole = result.before.empty() || result.before.size() == result.found.size();
-    if (!isWhole || result.values.size() != result.bounds.size() || result.values.size() > elements ||
-        result.sums.size() != result.sumBounds.size() ||
+    if (!isWhole || result.values.size() != result.bounds.size() ||
+        result.values.size() > elements || result.sums.size() != result.sumBounds.size() ||
         result.sums.size() > static_cast<size_t>(result.stride) ||
         (!result.sums.empty() &&
          static_cast<size_t>(result.rows) > elements / static_cast<size_t>(result.stride))) {

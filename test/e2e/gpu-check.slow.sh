@@ -11,13 +11,13 @@ tar -xzf "$bundle.tar.gz" -C "$work" --transform 's/^bundle/unpacked/'
 succeeds "the archive contains the bundle" diff -r "$bundle" "$work/unpacked"
 ldd "$bundle/sluice-gpu-check" > "$work/needed"
 exits 1 "the program needs only the C library" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
-for name in vanilla-bf16 hourglass-bf16 ragged; do
-  for target in sm_80 sm_90a; do
-    succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \
-      "$root/build/bin/sluice-gpu-check" check "$bundle/$name.sla" "$bundle/$name.rec" --device emulator --gpu-target "$target"
-    cp "$work/out" "$work/checked"
-    exits 1 "$name: every kernel's bits for $target are the recorded ones" grep -v ' 0 other bits' "$work/checked"
-  done
+for check in vanilla-bf16:sm_80 hourglass-bf16:sm_90a ragged:sm_80 ragged:sm_90a hred:sm_80 umst:sm_90a; do
+  name=${check%:*}
+  target=${check#*:}
+  succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \
+    "$root/build/bin/sluice-gpu-check" check "$bundle/$name.sla" "$bundle/$name.rec" --device emulator --gpu-target "$target"
+  cp "$work/out" "$work/checked"
+  exits 1 "$name: every kernel's bits for $target are the recorded ones" grep -v ' 0 other bits' "$work/checked"
 done
 exits 2 "without a driver there is one message" env SLUICE_CUDA_DRIVER=/nowhere/libcuda.so.1 "$bundle/gpu-check.sh" "$work/results"
 cp "$work/err" "$work/said"

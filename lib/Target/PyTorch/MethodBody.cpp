@@ -237,8 +237,9 @@ void MethodBody::defineAll(ValueRange results, const std::string &expression) {
   line(llvm::join(list, ", ") + (list.size() == 1 ? "," : "") + " = " + expression);
 }
 
-std::string MethodBody::printFunction(Operation *op, Region &region, ArrayRef<std::string> arguments,
-                                StringRef name, bool isTuple) {
+std::string MethodBody::printFunction(Operation *op, Region &region,
+                                      ArrayRef<std::string> arguments, StringRef name,
+                                      bool isTuple) {
   Operation *unknown = nullptr;
   ScalarCode code = printScalar(region, arguments, {}, unknown);
   if (unknown) {

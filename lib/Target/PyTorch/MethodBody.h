@@ -21,7 +21,8 @@ namespace sluice::pytorch {
 struct FileNames {
   std::set<std::string> helpers;
   llvm::DenseMap<mlir::Value, std::string> values; ///< variables, and arguments of functions
-  /// Arguments of the methods in addition to tokens, in order of first use, with a description of each.
+  /// Arguments of the methods in addition to tokens, in order of first use, with a description of
+  /// each.
   std::vector<std::pair<std::string, std::string>> inputs;
   llvm::StringMap<int> uses; ///< number of variables with a name
   std::string mistake;       ///< the first op that has no printer

@@ -2,8 +2,8 @@
 //
 // The file: helpers, parameters, methods.
 #include "sluice/Target/PyTorch/PyTorch.h"
-#include "MethodBody.h"
 #include "Helpers.h"
+#include "MethodBody.h"
 #include "Scalar.h"
 
 #include "mlir/IR/OperationSupport.h"

@@ -24,7 +24,7 @@ class CountedRows;
 /// Returns the number of processors that this process may use, at least 1.
 int availableThreads();
 
-/// What several processes learn from an update; empty with one process and on GPUs.
+/// Results of an update by several processes; empty with one process and on GPUs.
 struct UpdateReport {
   std::vector<int64_t> notFinite; ///< ranks with a loss that is not finite, ascending
   /// From the end of the last backward pass to the first launch of `update`, the maximum over the
