@@ -214,6 +214,26 @@ void checkContraction(const SegmentMake &make, const std::string &element) {
   }
 }
 
+/// One row of each text, as of the head that predicts a token: all rows are valid.
+void checkSingleRows(const SegmentMake &make, const std::string &element) {
+  constexpr int64_t inner = 24, columns = 20;
+  std::string x = tensor({batch, 1, inner}, element), weight = tensor({columns, inner}, element),
+              y = tensor({batch, 1, columns});
+  expectAlone(
+      make,
+      "func.func @f(%x: " + x + ", %w: " + weight +
+          ") {\n  %r = dispatch.contract %x, %w attributes {" +
+          "domain = #dispatch.domain<batch = " + std::to_string(batch) +
+          ", positions = 1, factor = 0>, accesses = [], result_accesses = "
+          "[#dispatch.access<row>]} {\n  ^bb0(%s: f32):\n    dispatch.yield %s : f32\n  } : (" +
+          x + ", " + weight + ") -> " + y + "\n  return\n}\n",
+      [&](float) {
+        return std::vector<Floats>{randomIntegers(batch * inner, 9, 7),
+                                   randomIntegers(columns * inner, 10, 7)};
+      },
+      {{0, columns}});
+}
+
 void checkAttention(const SegmentMake &make, const std::string &element) {
   AttentionCase c{"own lengths", batch, positions, 2,           1, 8,
                   positions,     batch, causal(),  scaled(0.25)};
@@ -281,6 +301,7 @@ void checkScatter(const SegmentMake &make) {
 void sluice::test::checkOwnLengths(const SegmentMake &make, const std::string &element) {
   checkRows(make);
   checkContraction(make, element);
+  checkSingleRows(make, element);
   checkAttention(make, element);
   checkScan(make);
   checkScatter(make);

@@ -80,7 +80,9 @@ Contraction::Contraction(dispatch::ContractOp op, ModuleOp module, StringRef nam
 
 Factor Contraction::inputFactor() {
   Factor factor{frame.buffer(0), rows, inner, /*linesAreInner=*/false, grid.blockRows()};
-  if (op.getDomain().getAxis()) { // otherwise an invalid row only affects its own sums
+  dispatch::DomainAttr domain = op.getDomain();
+  // Without an axis an invalid row only affects its own sums, and with factor 0 all rows are valid.
+  if (domain.getAxis() && domain.getFactor() > 0) {
     factor.isValid = [this](Value row) {
       return e.both(e.less(row, e.index(rows)), frame.isValid(row));
     };
