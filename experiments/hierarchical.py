@@ -3,28 +3,31 @@
 """Hierarchical encoder-decoders (Mujika 2023): a transformer over chunks, and half of the training by an implicit embedding matrix.
 
 Specs: `models/papers/haed-*`, every width but the embedding's scaled by 128/356, heads of 32. Texts of 512 bytes, four a step; pictures of
-3,072 bytes, one a step. All weights have one learning rate, without groups.
+3,072 bytes, one a step. Weights of the transformers have 0.175 of the others' learning rate, as in the paper.
 
 - transformer: HRED with transformer against HRED, at equal steps.
 - implicit: phase 1 (the implicit embedding matrix) on the first half of the training data and phase 2 (end to end, from the weights of phase 1)
-  on the second half, as many steps each, against end to end on all training data. Both arms get the same processor time.
+  on the second half, as many steps each, against end to end on all training data. Both arms get the same time.
 
-One thread. Processor seconds of a step are measured first, in three interleaved rounds; the steps of all runs follow from them. The
-learning rate of all arms is the one of three with the lowest mean training loss over the arms of the first claim, in the last fifth of a run
-with a third of the steps and seed 0. Seeds 1 to 5 are the pairs.
+Time is steps times the measured time of one: processor seconds on a CPU, with one thread; wall time on a GPU with nothing else running. All
+steps are measured first, in three interleaved rounds. Each arm of each claim has the learning rate with the lowest mean training loss in the
+last fifth of a run with a third of the steps and seed 0. Seeds 1 to 5 are the pairs.
 
 Criterion, fixed before any run: that of lab.py. A finished run is not repeated, so an interrupted experiment continues.
 
-Usage: hierarchical.py [--training FILE --held-out FILE] [--claims NAME...] [--data NAME...] [--seconds N]
-Default: the text of scripts/text.sh, both claims, text and pictures, 90 processor seconds a run.
+Usage: hierarchical.py [--training FILE --held-out FILE] [--claims NAME...] [--data NAME...] [--seconds N] [--device cpu|cuda] [--jobs N]
+Default: the text of scripts/text.sh, both claims, text and pictures, 90 seconds a run, on the CPU, one run at a time.
 Needs the packages of lab.py and of pictures.py.
 """
 import argparse
 import functools
+import itertools
 import json
 import resource
 import shutil
 import statistics
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import lab
 import pictures
@@ -34,12 +37,13 @@ FOLDER = lab.BUILD / "experiments/hierarchical"
 WIDTH, PAPER_WIDTH, EMBEDDING = 128, 356, 10
 SIZES = {"text": {"context": 512, "batch": 4}, "pictures": {"context": 3072, "batch": 1}}
 HELD_OUT_BYTES = {"text": 50_000, "pictures": 32 * 3072}
-RATES = (1e-3, 2e-3, 4e-3)
-ROUNDS, SHORT, LONG = 3, 2, 8  # steps of the runs whose difference is the cost of a step
+PAPER_RATE = 2e-3
+RATES = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
+ROUNDS, SHORT, LONG = 3, 2, 8  # steps of the runs whose difference is the cost of a step on a CPU
 CLAIMS = {"transformer": ("hred-transformer", "hred", "a transformer over chunks is better than an LSTM"),
           "implicit": ("iem-2", "iem-baseline", "half of the training by an implicit embedding matrix is better than none")}
 PHASE_1 = "iem-1"
-RATE_CLAIM = "transformer"  # its arms choose the learning rate
+lock = threading.Lock()  # of files that several runs make; one compilation uses all cores
 
 
 def scale(width):
@@ -61,38 +65,42 @@ def spec(data, row, rate):
     if "defaults" in made:
         heads = round(made["defaults"]["heads"] * WIDTH / PAPER_WIDTH)
         made["defaults"] |= {"heads": heads, "feed_forward": scale(made["defaults"]["feed_forward"])}
-    made["training"].pop("groups", None)
+    for group in made["training"].get("groups", []):
+        group["learning_rate"] *= rate / PAPER_RATE
     made["training"]["learning_rate"] = rate
     return made
-
-
-def read_processor_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def image_flags(data):
     return ("--images", f"{pictures.SIZE}x{pictures.SIZE}x3") if data == "pictures" else ()
 
 
+def measure_step(artifact, training, data):
+    """Seconds of a training step."""
+    if lab.DEVICE == "cuda":
+        return json.loads(lab.run("bench", artifact, "--device", "cuda", "--json"))["step_ms"] / 1000
+    seconds = []
+    for steps in (SHORT, LONG):
+        out = artifact.parent / "run"
+        shutil.rmtree(out, ignore_errors=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        lab.run("train", artifact, "--data", training, "--out", out, "--steps", steps, "--threads", 1, *image_flags(data))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return (seconds[1] - seconds[0]) / (LONG - SHORT)
+
+
 def measure_costs(claim, data, training):
-    """Processor seconds of a step by row."""
+    """Seconds of a step by row. Nothing else may run."""
     path = FOLDER / claim / data / "costs.json"
     if path.exists():
         return json.loads(path.read_text())
     rows = [*CLAIMS[claim][:2], *([PHASE_1] if claim == "implicit" else [])]
-    artifacts = {row: lab.compile_steps(FOLDER / claim / data / "costs" / row, spec(data, row, RATES[0]), LONG) for row in rows}
+    artifacts = {row: lab.compile_steps(FOLDER / claim / data / "costs" / row, spec(data, row, PAPER_RATE), LONG) for row in rows}
     found = {row: [] for row in rows}
     for _ in range(ROUNDS):
         for row in rows:
-            seconds = []
-            for steps in (SHORT, LONG):
-                out = artifacts[row].parent / "run"
-                shutil.rmtree(out, ignore_errors=True)
-                before = read_processor_seconds()
-                lab.run("train", artifacts[row], "--data", training, "--out", out, "--steps", steps, "--threads", 1, *image_flags(data))
-                seconds.append(read_processor_seconds() - before)
-            found[row].append((seconds[1] - seconds[0]) / (LONG - SHORT))
+            found[row].append(measure_step(artifacts[row], training, data))
     costs = {row: statistics.median(seconds) for row, seconds in found.items()}
     if claim == "implicit":  # phase 2 and the baseline have the same kernels
         first, second = CLAIMS[claim][:2]
@@ -110,6 +118,7 @@ def choose_steps(claim, costs, seconds):
     return {PHASE_1: both, first: both, second: round(both * (costs[first] + costs[PHASE_1]) / costs[second])}
 
 
+@functools.cache
 def split(training, data):
     """Paths of the halves of the training data."""
     halves = [FOLDER / f"{data}-{half}" for half in ("first", "second")]
@@ -128,80 +137,78 @@ def compile_row(folder, data, row, rate, steps):
 
 
 def train_row(folder, data, row, rate, steps, seed, training, *more):
-    """Artifact, weights, losses by step and processor seconds of a run."""
-    artifact = compile_row(folder, data, row, rate, steps)
-    folder = artifact.parent
-    path = folder / f"seconds-{seed}.json"
-    finished = path.exists()
-    before = read_processor_seconds()
-    out, losses = lab.train(folder, artifact, steps, seed, training, "--threads", 1, *image_flags(data), *more)
-    if not finished:
-        path.write_text(json.dumps(read_processor_seconds() - before) + "\n")
-    return artifact, out, losses, json.loads(path.read_text())
+    """Artifact, weights and losses by step of a run."""
+    with lock:
+        artifact = compile_row(folder, data, row, rate, steps)
+    return artifact, *lab.train(artifact.parent, artifact, steps, seed, training, "--threads", 1, *image_flags(data), *more)
 
 
 def train_arm(folder, data, arm, rate, steps, seed, training):
-    """Artifact, weights, losses of the text or pictures by step, and processor seconds of each phase."""
+    """Artifact, weights, losses of the text or pictures by step, and losses of phase 1 by step."""
     if arm != "iem-2":
-        *found, seconds = train_row(folder, data, arm, rate, steps[arm], seed, training)
-        return *found, [seconds]
-    first, second = split(training, data)
-    _, weights, _, before = train_row(folder, data, PHASE_1, rate, steps[PHASE_1], seed, first)
-    *found, seconds = train_row(folder, data, arm, rate, steps[arm], seed, second, "--weights", weights, "--match", "stages.[0-8].*")
-    return *found, [before, seconds]
+        return *train_row(folder, data, arm, rate, steps[arm], seed, training), []
+    with lock:
+        first, second = split(training, data)
+    _, weights, before = train_row(folder, data, PHASE_1, rate, steps[PHASE_1], seed, first)
+    found = train_row(folder, data, arm, rate, steps[arm], seed, second, "--weights", weights, "--match", "stages.[0-8].*")
+    return *found, before
 
 
-def choose_rate(data, seconds, training):
-    """The rate of all arms, and the mean training losses that decide."""
-    folder = FOLDER / RATE_CLAIM / data
+def choose_rates(pool, claim, data, steps, training):
+    """The rate of each arm, and by arm and rate the mean training loss that decides; a function that waits for them."""
+    folder = FOLDER / claim / data
     path = folder / "rates.json"
-    if not path.exists():
-        steps = choose_steps(RATE_CLAIM, measure_costs(RATE_CLAIM, data, training), seconds)
-        short = {row: max(1, count // 3) for row, count in steps.items()}
-        means = {}
-        for rate in RATES:
-            runs = [train_arm(folder / "rates", data, arm, rate, short, 0, training)[2] for arm in CLAIMS[RATE_CLAIM][:2]]
-            means[rate] = [statistics.mean(losses[-max(1, len(losses) // 5):]) for losses in runs]
-            print(f"hierarchical: {data}: rate {rate:g}: training losses {means[rate]}", flush=True)
-        path.write_text(json.dumps(means) + "\n")
-    means = json.loads(path.read_text())
-    return float(min(means, key=lambda rate: sum(means[rate]))), means
+    short = {row: max(1, count // 3) for row, count in steps.items()}
+    arms = CLAIMS[claim][:2]
+    runs = {} if path.exists() else {
+        (arm, rate): pool.submit(train_arm, folder / "rates", data, arm, rate, short, 0, training) for arm in arms for rate in RATES}
+
+    def wait():
+        if runs:
+            means = {arm: {} for arm in arms}
+            for (arm, rate), made in runs.items():
+                losses = made.result()[2]
+                means[arm][rate] = statistics.mean(losses[-max(1, len(losses) // 5):])
+                print(f"hierarchical: {claim}, {data}: {arm}, rate {rate:g}: training loss {means[arm][rate]:.4f}", flush=True)
+            path.write_text(json.dumps(means) + "\n")
+        means = json.loads(path.read_text())
+        return {arm: float(min(means[arm], key=means[arm].get)) for arm in arms}, means
+
+    return wait
 
 
 def score(data, artifact, weights, held_out):
     found = json.loads(lab.run("eval", artifact, "--weights", weights, "--data", held_out, "--tokens", HELD_OUT_BYTES[data], "--threads", 1,
-                               "--json", *image_flags(data)))
+                               "--json", "--device", lab.DEVICE, *image_flags(data)))
     return found["bits_per_dim" if data == "pictures" else "bits_per_byte"]
 
 
-def compare(claim, data, seconds, training, held_out):
-    """Trains both arms for every seed; returns curves for `draw`."""
-    folder = FOLDER / claim / data
-    folder.mkdir(parents=True, exist_ok=True)
-    costs = measure_costs(claim, data, training)
-    steps = choose_steps(claim, costs, seconds)
-    rate, rates = choose_rate(data, seconds, training)
-    print(f"hierarchical: {claim}, {data}: seconds of a step {costs}, steps {steps}, rate {rate:g}", flush=True)
+def train_and_score(folder, data, arm, rate, steps, seed, training, held_out):
+    """Bits per byte, losses by step, and losses of phase 1 by step."""
+    artifact, weights, losses, before = train_arm(folder, data, arm, rate, steps, seed, training)
+    return score(data, artifact, weights, held_out), losses, before
+
+
+def compare(claim, data, costs, steps, rates, means, runs):
+    """Waits for the runs, by seed and arm; returns curves for `draw`."""
     first, second, text = CLAIMS[claim]
-    results = {arm: {"bits_per_byte": [], "seconds": []} for arm in (first, second)}
+    print(f"hierarchical: {claim}, {data}: seconds of a step {costs}, steps {steps}, rates {rates}", flush=True)
+    results = {arm: {"bits_per_byte": [], "phase_1": []} for arm in (first, second)}
     curves = {arm: [] for arm in results}
-    for seed in lab.SEEDS:
-        for arm, result in results.items():
-            artifact, weights, losses, spent = train_arm(folder, data, arm, rate, steps, seed, training)
-            result["bits_per_byte"].append(score(data, artifact, weights, held_out))
-            result["seconds"].append(spent)
-            curves[arm].append((sum(spent[:-1]), spent[-1] / len(losses), losses))
-            print(f"hierarchical: {claim}, {data}: {arm}, seed {seed}: {result['bits_per_byte'][-1]:.4f} bits per byte after {steps[arm]} steps, "
-                  f"{sum(spent):.0f} processor seconds", flush=True)
-        if seed > lab.SEEDS[0]:
-            verdict = lab.judge(results, first, second, f"{text} ({data})")
-            written = {"costs": costs, "steps": steps, "rates": rates, "rate": rate, "arms": results, "claim": verdict}
-            (folder / "results.json").write_text(json.dumps(written, indent=1) + "\n")
+    for (seed, arm), made in runs.items():
+        bits, losses, before = made.result()
+        results[arm]["bits_per_byte"].append(bits)
+        results[arm]["phase_1"].append(statistics.mean(before[-max(1, len(before) // 5):]) if before else None)
+        curves[arm].append((len(before) * costs.get(PHASE_1, 0), costs[arm], losses))
+        print(f"hierarchical: {claim}, {data}: {arm}, seed {seed}: {bits:.4f} bits per byte after {steps[arm]} steps", flush=True)
+    verdict = lab.judge(results, first, second, f"{text} ({data})")
+    written = {"costs": costs, "steps": steps, "means": means, "rates": rates, "arms": results, "claim": verdict}
+    (FOLDER / claim / data / "results.json").write_text(json.dumps(written, indent=1) + "\n")
     return curves
 
 
 def draw(path, panels):
-    """Means of the training losses over the processor time, and over a twentieth of the steps."""
+    """Means of the training losses over the time of the runs, and over a twentieth of the steps."""
     figure, axes = pyplot.subplots(1, len(panels), figsize=(6 * len(panels), 4), squeeze=False)
     for axis, (data, curves) in zip(axes[0], panels.items()):
         for arm, runs in curves.items():
@@ -211,7 +218,7 @@ def draw(path, panels):
             places = range(span, len(means) + 1, max(1, span // 4))
             axis.plot([start + (place - span / 2) * step for place in places],
                       [statistics.mean(means[place - span:place]) for place in places], label=arm, linewidth=1)
-        axis.set(title=data, xlabel="processor seconds", ylabel="training loss, nats a byte", xlim=(0, None))
+        axis.set(title=data, xlabel="seconds", ylabel="training loss, nats a byte", xlim=(0, None))
         axis.legend()
     figure.savefig(path)
     pyplot.close(figure)
@@ -223,7 +230,9 @@ def parse_options():
     parser.add_argument("--held-out")
     parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=list(CLAIMS))
     parser.add_argument("--data", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--seconds", type=float, default=90, help="processor time of a run")
+    parser.add_argument("--seconds", type=float, default=90, help="time of a run that is alone")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default=lab.DEVICE)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     options = parser.parse_args()
     if bool(options.training) != bool(options.held_out):
         parser.error("expected --training and --held-out together")
@@ -232,12 +241,25 @@ def parse_options():
 
 def main():
     options = parse_options()
+    lab.DEVICE = options.device
     FOLDER.mkdir(parents=True, exist_ok=True)
     texts = (options.training, options.held_out) if options.training else lab.text()
     files = {"text": [lab.Path(path) for path in texts], "pictures": pictures.make(FOLDER) if "pictures" in options.data else None}
+    cases = list(itertools.product(options.claims, options.data))
+    costs = {case: measure_costs(*case, files[case[1]][0]) for case in cases}
+    steps = {case: choose_steps(case[0], costs[case], options.seconds) for case in cases}
+    with ThreadPoolExecutor(options.jobs) as pool:
+        waits = {case: choose_rates(pool, *case, steps[case], files[case[1]][0]) for case in cases}
+        rates, runs = {}, {}
+        for claim, data in cases:
+            case = claim, data
+            rates[case] = waits[case]()
+            runs[case] = {(seed, arm): pool.submit(train_and_score, FOLDER / claim / data, data, arm, rates[case][0][arm], steps[case], seed,
+                                                   *files[data])
+                          for seed in lab.SEEDS for arm in CLAIMS[claim][:2]}
+        curves = {case: compare(*case, costs[case], steps[case], *rates[case], runs[case]) for case in cases}
     for claim in options.claims:
-        panels = {data: compare(claim, data, options.seconds, *files[data]) for data in options.data}
-        draw(FOLDER / claim / "losses.svg", panels)
+        draw(FOLDER / claim / "losses.svg", {data: curves[claim, data] for data in options.data})
     lab.report_time("hierarchical")
 
 

@@ -65,7 +65,7 @@ def compile_steps(folder, spec, steps):
     folder.mkdir(parents=True, exist_ok=True)
     training = spec["training"] | {"schedule": {"kind": "cosine", "warmup": max(1, steps // 10), "steps": steps, "floor": 0.05}}
     path.write_text(json.dumps(spec | {"training": training}, indent=1) + "\n")
-    target = ["cpu"] if DEVICE == "cpu" else ["cpu,sm_80,sm_90a", "--precision", "bf16"]
+    target = ["cpu"] if DEVICE == "cpu" else ["sm_80,sm_90a", "--precision", "bf16"]
     run("compile", path, "-o", artifact, "--target", *target)
     return artifact
 
