@@ -240,11 +240,14 @@ def parse_options():
 
 
 def main():
+    global FOLDER
     options = parse_options()
     lab.DEVICE = options.device
     FOLDER.mkdir(parents=True, exist_ok=True)
     texts = (options.training, options.held_out) if options.training else lab.text()
     files = {"text": [lab.Path(path) for path in texts], "pictures": pictures.make(FOLDER) if "pictures" in options.data else None}
+    FOLDER /= f"{options.device}-{options.seconds:g}"  # costs and rates are of one device and length
+    FOLDER.mkdir(exist_ok=True)
     cases = list(itertools.product(options.claims, options.data))
     costs = {case: measure_costs(*case, files[case[1]][0]) for case in cases}
     steps = {case: choose_steps(case[0], costs[case], options.seconds) for case in cases}
