@@ -51,7 +51,4 @@ size_t countShares(const ProcessGroup *group);
 void computeRound(Executor &executor, std::span<BatchNumbers> round, ProcessGroup *group,
                   const std::function<void(size_t)> &run);
 
-/// Fills in the defaults of a model. Throws UserError for windows that it does not have.
-EvaluationOptions completeOptions(EvaluationOptions options, const ModelFacts &model);
-
 } // namespace sluice::runtime

@@ -1,5 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Computes logits and rows of streams with the entry `predict`.
+#include "sluice/Runtime/Execute/Predictions.h"
+
 #include "BatchNumbers.h"
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 #include "sluice/Support/Error.h"
@@ -11,12 +12,12 @@ namespace sluice::runtime {
 namespace {
 
 /// Rows [first, last) of a result of `predict`.
-struct RowRange {
+struct PredictedRows {
   int64_t first = 0, last = 0;
 };
 
 /// Writes the inputs of a prediction and returns the rows that it yields.
-using PredictionInput = std::function<RowRange(int64_t index)>;
+using PredictionInput = std::function<PredictedRows(int64_t index)>;
 
 /// Passes a row on. Throws JobError if a number is not finite.
 void pass(std::span<const float> row, const NumberSink &rows) {
@@ -30,7 +31,7 @@ void pass(std::span<const float> row, const NumberSink &rows) {
 /// Passes the rows of the prediction of each process, in the order of the ranks, to `rows` on rank
 /// 0. It receives them one prediction at a time, as their logits may need much memory. `ranges` are
 /// the rows of each.
-void passInOrder(Executor &executor, std::span<const RowRange> ranges, ProcessGroup *group,
+void passInOrder(Executor &executor, std::span<const PredictedRows> ranges, ProcessGroup *group,
                  const NumberSink &rows) {
   int64_t own = group ? group->rank() : 0;
   if (own == 0) {
@@ -44,7 +45,7 @@ void passInOrder(Executor &executor, std::span<const RowRange> ranges, ProcessGr
     if (own != 0 && own != rank) {
       continue;
     }
-    const RowRange &range = ranges[static_cast<size_t>(rank)];
+    const PredictedRows &range = ranges[static_cast<size_t>(rank)];
     std::vector<float> numbers(static_cast<size_t>(range.last - range.first) * width);
     std::span<uint8_t> bytes(reinterpret_cast<uint8_t *>(numbers.data()),
                              numbers.size() * sizeof(float));
@@ -71,7 +72,7 @@ void predictEach(Executor &executor, int64_t count, ProcessGroup *group,
   int64_t own = group ? group->rank() : 0;
   for (int64_t first = 0; first < count;) {
     auto shares = static_cast<int64_t>(countShares(group));
-    std::vector<RowRange> ranges(static_cast<size_t>(std::min(shares, count - first)));
+    std::vector<PredictedRows> ranges(static_cast<size_t>(std::min(shares, count - first)));
     for (int64_t i = 0; i < std::ssize(ranges); ++i) {
       ranges[static_cast<size_t>(i)] = write(first + i);
     }
@@ -106,7 +107,7 @@ void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOpt
   auto write = [&](int64_t index) {
     const Window &window = windows[static_cast<size_t>(index)];
     writeWindow(executor, file, window);
-    return RowRange{window.firstScored, window.length};
+    return PredictedRows{window.firstScored, window.length};
   };
   predictEach(executor, std::ssize(windows), options.group, write, rows, progress);
 }
@@ -117,7 +118,7 @@ void computeItemLogits(Executor &executor, const ItemSource &source, const Numbe
     int64_t length = source.write(item, 0, executor.inputs());
     executor.scalarI64("length") = length;
     executor.scalarI64("rows") = 1;
-    return RowRange{0, length};
+    return PredictedRows{0, length};
   };
   predictEach(executor, source.rowsPerEpoch(), group, write, rows, progress);
 }
@@ -137,7 +138,7 @@ void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const
     int64_t start = index * context;
     Window window{start, std::min(context, size - start), 0};
     writeWindow(executor, file, window);
-    return RowRange{0, countRows(window.length, context, factor)};
+    return PredictedRows{0, countRows(window.length, context, factor)};
   };
   predictEach(executor, (size + context - 1) / context, group, write, rows, progress);
 }

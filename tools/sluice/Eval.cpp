@@ -29,7 +29,7 @@ struct EvalFlags {
   MetricFlags metric;
   BeamFlags beam;
   DeviceOptions device;
-  ProcessOptions processes{.mayBeInScript = true};
+  ProcessOptions processes{.mayBeInScript = true, .reportTime = 5};
   EvaluationOptions options; ///< with the processes
   std::optional<int64_t> factor, step;
   bool json = false, force = false, raw = false;
@@ -330,7 +330,7 @@ void runMetric(const EvalFlags &flags, const ProcessGroup *group) {
   printJson(result);
 }
 
-/// Compares what the processes score, if there are several.
+/// Compares the flags, weights and data of the processes, if there are several.
 void compareScored(const EvalFlags &flags, Executor &executor, const HeldOut &scored) {
   const EvaluationOptions &options = flags.options;
   if (options.group) {

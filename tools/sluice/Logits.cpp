@@ -8,7 +8,7 @@
 #include "sluice/Loading/Streams.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Data/Sources.h"
-#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Runtime/Execute/SharedEvaluation.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
@@ -27,22 +27,22 @@ struct LogitsFlags {
   std::vector<std::string> inputs;
   WeightNames names;
   DeviceOptions device;
-  ProcessOptions processes{.mayBeInScript = true};
+  ProcessOptions processes{.mayBeInScript = true, .reportTime = 5};
   EvaluationOptions options; ///< with the processes
   std::optional<int64_t> factor, step;
   bool force = false, raw = false;
 };
 
 /// The file of rank 0, and the progress that it shows. Does nothing on other ranks.
-class Output {
+class LogitsFile {
 public:
-  explicit Output(const LogitsFlags &flags) : flags(flags) {
+  explicit LogitsFile(const LogitsFlags &flags) : flags(flags) {
     if (isWritten) {
       progress.draw(0, "compiling");
     }
   }
 
-  /// Compares what the processes compute, if there are several, and opens the file.
+  /// Compares flags, weights and data of the processes, if there are several, and opens the file.
   void open(Executor &executor, const std::string &dataHash, int64_t rows, int64_t width) {
     const EvaluationOptions &options = flags.options;
     if (options.group) {
@@ -86,7 +86,7 @@ void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteF
                     "of the context, one after the other, found one; leave it out");
   }
   ModelStream stream = findStream(artifact.plan(), "--stream", flags.stream);
-  Output output(flags);
+  LogitsFile output(flags);
   std::optional<ProcessGroup::Presence> presence;
   presence.emplace(flags.options.group);
   std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
@@ -134,7 +134,7 @@ std::unique_ptr<Executor> openPrediction(const LogitsFlags &flags, const Artifac
 }
 
 void writeLines(const LogitsFlags &flags, const Artifact &artifact, const ItemSource &lines) {
-  Output output(flags);
+  LogitsFile output(flags);
   std::optional<ProcessGroup::Presence> presence;
   presence.emplace(flags.options.group);
   std::unique_ptr<Executor> executor = openPrediction(flags, artifact);
@@ -148,7 +148,7 @@ void writeLines(const LogitsFlags &flags, const Artifact &artifact, const ItemSo
 }
 
 void writeLogits(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text) {
-  Output output(flags);
+  LogitsFile output(flags);
   std::optional<ProcessGroup::Presence> presence;
   presence.emplace(flags.options.group);
   std::unique_ptr<Executor> executor = openPrediction(flags, artifact);

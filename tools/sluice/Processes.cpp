@@ -90,9 +90,8 @@ void runTogether(const ProcessOptions &options, const std::function<void(Process
     job(group.get());
   } catch (const LostPeerError &) {
     setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
-    if (!group->isFirst()) { // rank 0 ends all; in a training it saves a checkpoint before
-      constexpr std::chrono::seconds most(60);
-      std::this_thread::sleep_for(most);
+    if (!group->isFirst()) {
+      std::this_thread::sleep_for(std::chrono::seconds(options.reportTime));
     }
     throw;
   } catch (const std::bad_alloc &) {

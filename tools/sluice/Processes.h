@@ -20,6 +20,9 @@ struct ProcessOptions {
   std::string logRanks = "first";
   /// A script of sbatch, which has the variables of several tasks, runs the command without srun.
   bool mayBeInScript = false;
+  /// Seconds after the loss of a process until ranks other than 0 end, if rank 0 does not end them.
+  /// A training saves a checkpoint first.
+  int64_t reportTime = 60;
 };
 void addProcessOptions(CLI::App &command, ProcessOptions &options);
 
