@@ -3,6 +3,7 @@
 #include "Model.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "sluice/Runtime/Analyze/Neighbours.h"
 
 #include "Report/Html.h"
-#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/Evaluator.h"
 
+#include "BatchNumbers.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Sources.h"
 #include "sluice/Support/Error.h"
@@ -65,10 +66,10 @@ struct LossSum {
 };
 
 /// Returns the number of rows of `counted` that the model counts among the rows that text `row` of
-/// a finished batch scores, from `first` on.
-int64_t countRows(Executor &executor, const CountedLoss &counted, size_t row, const Window &window,
-                  int64_t first) {
-  std::span<const float> counts = executor.outputRow(counted.rows, static_cast<int64_t>(row));
+/// a batch scores, from `first` on.
+int64_t countRows(const BatchNumbers &numbers, const CountedLoss &counted, size_t row,
+                  const Window &window, int64_t first) {
+  std::span<const float> counts = numbers.row(counted.rows, row);
   int64_t rows = 0;
   for (int64_t p = std::max(window.firstScored, first); p < window.length; ++p) {
     rows += counts[static_cast<size_t>(p)] > 0 ? 1 : 0;
@@ -76,30 +77,32 @@ int64_t countRows(Executor &executor, const CountedLoss &counted, size_t row, co
   return rows;
 }
 
-/// Adds the scored rows of a finished batch of windows to the sums of each loss.
-void addLosses(Executor &executor, std::span<const Window> batch, std::vector<LossSum> &sums) {
-  const std::vector<LossFacts> &losses = executor.plan().losses;
+/// Adds the scored rows of a batch of windows to the sums of each loss.
+void addLosses(const Plan &plan, const BatchNumbers &numbers, std::span<const Window> batch,
+               std::vector<LossSum> &sums) {
+  const std::vector<LossFacts> &losses = plan.losses;
   for (size_t i = 0; i < losses.size(); ++i) {
-    const CountedLoss *counted = executor.plan().findCounted(losses[i].name);
+    const CountedLoss *counted = plan.findCounted(losses[i].name);
     for (size_t row = 0; row < batch.size(); ++row) {
-      std::span<const float> nats = executor.outputRow(losses[i].rows, static_cast<int64_t>(row));
+      std::span<const float> nats = numbers.row(losses[i].rows, row);
       int64_t first = std::max(batch[row].firstScored, losses[i].first);
       for (int64_t p = first; p < batch[row].length; ++p) {
         sums[i].nats += nats[static_cast<size_t>(p)];
         sums[i].rows += counted ? 0 : 1;
       }
-      sums[i].rows += counted ? countRows(executor, *counted, row, batch[row], first) : 0;
+      sums[i].rows += counted ? countRows(numbers, *counted, row, batch[row], first) : 0;
     }
   }
 }
 
-/// Adds the rows of a finished batch that the model's loss is a mean over, if the model counts
-/// them; returns their number.
-int64_t addChunks(Executor &executor, std::span<const Window> batch, EvaluationResult &result) {
-  const CountedLoss *counted = executor.plan().findCounted();
+/// Adds the rows of a batch that the model's loss is a mean over, if the model counts them; returns
+/// their number.
+int64_t addChunks(const Plan &plan, const BatchNumbers &numbers, std::span<const Window> batch,
+                  EvaluationResult &result) {
+  const CountedLoss *counted = plan.findCounted();
   int64_t chunks = 0;
   for (size_t row = 0; counted && row < batch.size(); ++row) {
-    chunks += countRows(executor, *counted, row, batch[row], executor.plan().model.first);
+    chunks += countRows(numbers, *counted, row, batch[row], plan.model.first);
   }
   result.chunks = counted ? std::optional(result.chunks.value_or(0) + chunks) : std::nullopt;
   return chunks;
@@ -136,37 +139,44 @@ void addMeans(Executor &executor, const std::vector<LossSum> &sums, const LabelF
   }
 }
 
-/// Runs one batch of windows and returns the sum over their scored rows, in order. A short window
-/// is padded: in a causal model no row depends on later tokens, so its losses are bitwise
-/// unchanged.
-double scoreBatch(Executor &executor, const ByteFile &file, std::span<const Window> batch,
-                  const std::function<void(size_t, const Window &)> &label, const NumberSink &sink,
-                  int64_t &scored) {
+/// Runs one batch of windows. A short window is padded: in a causal model no row depends on later
+/// tokens, so its losses are bitwise unchanged.
+void runBatch(Executor &executor, const ByteFile &file, const WindowBatch &batch,
+              const LabelFiles *labels) {
   std::span<int32_t> tokens = executor.tokens();
   int64_t rowTokens = executor.plan().model.context + 1;
   auto shorter = [](const Window &a, const Window &b) { return a.length < b.length; };
-  int64_t longest = std::ranges::max_element(batch, shorter)->length;
-  for (size_t row = 0; row < batch.size(); ++row) {
-    auto count = static_cast<size_t>(batch[row].length + 1);
+  int64_t longest = std::ranges::max_element(batch.windows, shorter)->length;
+  for (size_t row = 0; row < batch.windows.size(); ++row) {
+    const Window &window = batch.windows[row];
+    auto count = static_cast<size_t>(window.length + 1);
     std::span<int32_t> own = tokens.subspan(row * static_cast<size_t>(rowTokens));
-    file.readTokens(batch[row].start, own.first(count));
-    std::fill_n(own.begin() + batch[row].length + 1, longest - batch[row].length, 0);
-    label(row, batch[row]);
+    file.readTokens(window.start, own.first(count));
+    std::fill_n(own.begin() + window.length + 1, longest - window.length, 0);
+    if (labels) {
+      labels->write(batch.file, window.start, window.length, static_cast<int64_t>(row),
+                    executor.inputs());
+    }
   }
   executor.scalarI64("length") = longest;
-  executor.scalarI64("rows") = static_cast<int64_t>(batch.size());
+  executor.scalarI64("rows") = static_cast<int64_t>(batch.windows.size());
   try {
     executor.run("evaluate");
   } catch (const RoomError &error) {
-    const Window &window = batch[static_cast<size_t>(error.row)];
+    const Window &window = batch.windows[static_cast<size_t>(error.row)];
     throw error.of(file.path.string() + ": the window of " +
                    (file.isText() ? "bytes " : "tokens ") + std::to_string(window.start) + " to " +
                    std::to_string(window.start + window.length - 1));
   }
+}
+
+/// Returns the sum over the scored rows of a batch of windows, in order.
+double sumBatch(const BatchNumbers &numbers, std::span<const Window> batch, int64_t unscored,
+                const NumberSink &sink, int64_t &scored) {
   double nats = 0;
   for (size_t row = 0; row < batch.size(); ++row) {
-    std::span<const float> losses = executor.outputRow("losses", static_cast<int64_t>(row));
-    int64_t first = std::max(batch[row].firstScored, executor.plan().model.first),
+    std::span<const float> losses = numbers.row("losses", row);
+    int64_t first = std::max(batch[row].firstScored, unscored),
             count = std::max<int64_t>(0, batch[row].length - first);
     losses = losses.subspan(static_cast<size_t>(count > 0 ? first : 0), static_cast<size_t>(count));
     nats = std::accumulate(losses.begin(), losses.end(), nats);
@@ -307,8 +317,9 @@ void requireFinite(const EvaluationResult &result) {
   }
 }
 
-/// Validates options and fills in defaults for a model whose first scored row is `model.first`.
-EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
+} // namespace
+
+EvaluationOptions completeOptions(EvaluationOptions options, const ModelFacts &model) {
   int64_t context = model.context;
   if (options.mostTokens < 0) {
     throw UserError("--tokens: expected a number of tokens to score of at least 0, found " +
@@ -336,64 +347,62 @@ EvaluationOptions complete(EvaluationOptions options, const ModelFacts &model) {
   return options;
 }
 
-} // namespace
-
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &given,
                           const std::function<void(double)> &progress, const NumberSink &losses) {
-  const ModelFacts &model = executor.plan().model;
+  const Plan &plan = executor.plan();
+  const ModelFacts &model = plan.model;
   EvaluationOptions wanted = given;
-  if (!executor.plan().entries.contains("predict") && wanted.stride == 0) {
+  if (!plan.entries.contains("predict") && wanted.stride == 0) {
     int64_t window = wanted.window == 0 ? model.context : wanted.window;
     wanted.stride = std::max<int64_t>(window - model.first, 1); // no row is a candidate twice
   }
-  EvaluationOptions options = complete(wanted, model);
+  EvaluationOptions options = completeOptions(wanted, model);
   EvaluationResult result;
   result.first = model.first;
   result.window = options.window;
   result.stride = options.stride;
-  auto batchRows = static_cast<size_t>(model.batch);
   // A short window is only padded if the padding bytes cannot affect its rows: they could be
   // boundaries of segments.
-  bool mayFill = executor.plan().verdict == "proved" && !executor.hasSegments();
-  std::vector<LossSum> sums(executor.plan().losses.size());
-  for (size_t file = 0; file < files.size(); ++file) {
-    int64_t size = files[file].tokenCount();
-    if (options.mostTokens > 0) {
-      size = std::min(size, options.mostTokens - result.tokens + 1 + model.first);
+  bool mayFill = plan.verdict == "proved" && !executor.hasSegments();
+  BatchList list =
+      listBatches(files, options, static_cast<size_t>(model.batch), model.first, mayFill);
+  std::vector<LossSum> sums(plan.losses.size());
+  FileScore own;
+  auto add = [&](size_t i, const BatchNumbers &numbers) {
+    const WindowBatch &batch = list.batches[i];
+    size_t file = batch.file;
+    if (i == 0 || list.batches[i - 1].file != file) {
+      own = {files[file].path, 0, -result.tokens, {}, {}, {}};
     }
-    std::vector<Window> windows = cutWindows(size, options.window, options.stride);
-    FileScore own{files[file].path, 0, -result.tokens, {}, {}, {}};
-    for (size_t first = 0; first < windows.size();) {
-      size_t last = first + 1;
-      while (last < windows.size() && last - first < batchRows &&
-             (mayFill || windows[last].length == windows[first].length)) {
-        ++last;
-      }
-      auto batch = std::span<const Window>(windows).subspan(first, last - first);
-      auto label = [&](size_t row, const Window &window) {
-        if (options.labels) {
-          options.labels->write(file, window.start, window.length, static_cast<int64_t>(row),
-                                executor.inputs());
-        }
-      };
-      double nats = scoreBatch(executor, files[file], batch, label, losses, result.tokens);
-      result.nats += nats;
-      own.nats += nats;
-      int64_t chunks = addChunks(executor, batch, result);
-      own.chunks = result.chunks ? std::optional(own.chunks.value_or(0) + chunks) : std::nullopt;
-      addLosses(executor, batch, sums);
-      first = last;
-      if (progress) {
-        progress((static_cast<double>(file) +
-                  static_cast<double>(first) / static_cast<double>(windows.size())) /
-                 static_cast<double>(files.size()));
-      }
-    }
-    if (size - 1 - model.first > 0) {
+    double nats = sumBatch(numbers, batch.windows, model.first, losses, result.tokens);
+    result.nats += nats;
+    own.nats += nats;
+    int64_t chunks = addChunks(plan, numbers, batch.windows, result);
+    own.chunks = result.chunks ? std::optional(own.chunks.value_or(0) + chunks) : std::nullopt;
+    addLosses(plan, numbers, batch.windows, sums);
+    bool isLast = i + 1 == list.batches.size() || list.batches[i + 1].file != file;
+    if (isLast && list.sizes[file] - 1 - model.first > 0) {
       own.tokens += result.tokens;
-      addUnits(result, own, files[file], 1 + model.first, size, model);
+      addUnits(result, own, files[file], 1 + model.first, list.sizes[file], model);
       result.files.push_back(std::move(own));
+    }
+  };
+  for (size_t first = 0; first < list.batches.size();) {
+    std::vector<BatchNumbers> round;
+    for (size_t i = first; i < list.batches.size() && round.size() < countShares(options.group);
+         ++i) {
+      round.emplace_back(plan, list.batches[i].windows);
+    }
+    computeRound(executor, round, options.group, [&](size_t i) {
+      const WindowBatch &batch = list.batches[first + i];
+      runBatch(executor, files[batch.file], batch, options.labels);
+    });
+    for (const BatchNumbers &numbers : round) {
+      add(first++, numbers);
+    }
+    if (progress) {
+      progress(static_cast<double>(first) / static_cast<double>(list.batches.size()));
     }
   }
   if (result.tokens == 0) {
@@ -408,41 +417,58 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   return result;
 }
 
-EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
+namespace {
+
+/// Items that are computed together.
+struct ItemBatch {
+  int64_t first = 0;
+  std::vector<Window> items; ///< of each the number of its predicted tokens
+};
+
+/// Writes a batch of items to the inputs of the model.
+ItemBatch writeItems(Executor &executor, const ItemSource &source, int64_t first, int64_t rows) {
+  ItemBatch batch{first, {}};
+  int64_t longest = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    batch.items.push_back({0, source.write(first + row, row, executor.inputs()), 0});
+    longest = std::max(longest, batch.items.back().length);
+  }
+  executor.scalarI64("length") = longest;
+  executor.scalarI64("rows") = rows;
+  return batch;
+}
+
+} // namespace
+
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source,
+                               const EvaluationOptions &options,
                                const std::function<void(double)> &progress,
                                const NumberSink &losses) {
+  const Plan &plan = executor.plan();
   EvaluationResult result;
   result.noun = source.noun();
   result.protocol = source.protocol();
   executor.chooseBatch({});
-  int64_t batch = executor.plan().model.batch, count = source.rowsPerEpoch();
-  std::vector<LossSum> sums(executor.plan().losses.size());
-  int64_t unscored = executor.plan().model.first, bytes = 0;
+  int64_t most = options.mostTokens, count = source.rowsPerEpoch();
+  std::vector<LossSum> sums(plan.losses.size());
+  int64_t unscored = plan.model.first, bytes = 0;
   result.isEncoded = source.isEncoded();
-  auto isDone = [&] { return mostTokens > 0 && result.tokens >= mostTokens; };
-  for (int64_t first = 0; first < count && !isDone(); first += batch) {
-    std::vector<Window> items;
-    int64_t longest = 0;
-    for (int64_t row = 0; row < std::min(batch, count - first); ++row) {
-      items.push_back({0, source.write(first + row, row, executor.inputs()), 0});
-      longest = std::max(longest, items.back().length);
-    }
-    executor.scalarI64("length") = longest;
-    executor.scalarI64("rows") = static_cast<int64_t>(items.size());
-    executor.run("evaluate");
-    for (size_t row = 0; row < items.size(); ++row) {
-      int64_t kept = std::max<int64_t>(0, items[row].length - unscored);
-      kept = mostTokens > 0 ? std::min(kept, mostTokens - result.tokens) : kept;
-      items[row].length = kept > 0 ? unscored + kept : 0;
+  auto countRowsFrom = [&](int64_t first) { return std::min(plan.model.batch, count - first); };
+  auto add = [&](ItemBatch &batch, const BatchNumbers &numbers) {
+    for (size_t row = 0; row < batch.items.size(); ++row) {
+      Window &window = batch.items[row];
+      int64_t kept = std::max<int64_t>(0, window.length - unscored);
+      kept = most > 0 ? std::min(kept, most - result.tokens) : kept;
+      window.length = kept > 0 ? unscored + kept : 0;
       if (kept == 0) {
         continue;
       }
-      std::span<const float> nats = executor.outputRow("losses", static_cast<int64_t>(row));
+      std::span<const float> nats = numbers.row("losses", row);
       nats = nats.subspan(static_cast<size_t>(unscored), static_cast<size_t>(kept));
       result.nats = std::accumulate(nats.begin(), nats.end(), result.nats);
       result.tokens += kept;
       ++result.items;
-      int64_t item = first + static_cast<int64_t>(row);
+      int64_t item = batch.first + static_cast<int64_t>(row);
       int64_t from = source.countBytes(item, unscored),
               to = source.countBytes(item, unscored + kept);
       bytes += to - from;
@@ -457,11 +483,32 @@ EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int
         losses(nats);
       }
     }
-    addChunks(executor, items, result);
-    addLosses(executor, items, sums);
+    addChunks(plan, numbers, batch.items, result);
+    addLosses(plan, numbers, batch.items, sums);
+  };
+  for (int64_t first = 0, tokens = 0; first < count && (most == 0 || tokens < most);) {
+    std::vector<ItemBatch> batches;
+    std::vector<BatchNumbers> round;
+    while (first < count && (most == 0 || tokens < most) &&
+           round.size() < countShares(options.group)) {
+      batches.push_back(writeItems(executor, source, first, countRowsFrom(first)));
+      round.emplace_back(plan, batches.back().items);
+      for (const Window &item : batches.back().items) {
+        tokens += std::max<int64_t>(0, item.length - unscored);
+      }
+      first += std::ssize(batches.back().items);
+    }
+    computeRound(executor, round, options.group, [&](size_t i) {
+      if (i + 1 < batches.size()) { // another batch was written after it
+        writeItems(executor, source, batches[i].first, std::ssize(batches[i].items));
+      }
+      executor.run("evaluate");
+    });
+    for (size_t i = 0; i < round.size(); ++i) {
+      add(batches[i], round[i]);
+    }
     if (progress) {
-      progress(static_cast<double>(first + static_cast<int64_t>(items.size())) /
-               static_cast<double>(count));
+      progress(static_cast<double>(first) / static_cast<double>(count));
     }
   }
   result.bytes = bytes;
@@ -491,85 +538,6 @@ int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int6
     count += std::max<int64_t>(0, file.tokenCount() - 1 - first);
   }
   return mostTokens > 0 ? std::min(count, mostTokens) : count;
-}
-
-/// Runs the entry `predict` on a window of one file.
-static void predictWindow(Executor &executor, const ByteFile &file, const Window &window) {
-  file.readTokens(window.start, executor.tokens().first(static_cast<size_t>(window.length)));
-  executor.scalarI64("length") = window.length;
-  executor.scalarI64("rows") = 1;
-  executor.run("predict");
-}
-
-/// Returns row `row` of the result of `predict`. Throws JobError if a number is not finite.
-static std::span<const float> finiteRow(Executor &executor, int64_t row) {
-  std::span<const float> numbers = executor.outputRow("logits", row);
-  if (!std::all_of(numbers.begin(), numbers.end(), [](float x) { return std::isfinite(x); })) {
-    throw JobError("what the model computes is not finite; use the weights of an earlier "
-                   "checkpoint");
-  }
-  return numbers;
-}
-
-void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &given,
-                   const NumberSink &rows, const std::function<void(double)> &progress) {
-  EvaluationOptions options = complete(given, executor.plan().model);
-  int64_t size = file.tokenCount();
-  // Cuts windows as if one more token followed, which the last row predicts and no row reads.
-  for (const Window &window : cutWindows(size + 1, options.window, options.stride)) {
-    predictWindow(executor, file, window);
-    for (int64_t row = window.firstScored; row < window.length; ++row) {
-      rows(finiteRow(executor, row));
-    }
-    if (progress) {
-      progress(static_cast<double>(window.start + window.length) / static_cast<double>(size));
-    }
-  }
-}
-
-void computeItemLogits(Executor &executor, const ItemSource &source, const NumberSink &rows,
-                       const std::function<void(double)> &progress) {
-  int64_t count = source.rowsPerEpoch();
-  for (int64_t item = 0; item < count; ++item) {
-    int64_t length = source.write(item, 0, executor.inputs());
-    executor.scalarI64("length") = length;
-    executor.scalarI64("rows") = 1;
-    executor.run("predict");
-    for (int64_t row = 0; row < length; ++row) {
-      rows(finiteRow(executor, row));
-    }
-    if (progress) {
-      progress(static_cast<double>(item + 1) / static_cast<double>(count));
-    }
-  }
-}
-
-int64_t countItemRows(Executor &executor, const ItemSource &source) {
-  int64_t rows = 0;
-  for (int64_t item = 0; item < source.rowsPerEpoch(); ++item) {
-    rows += source.write(item, 0, executor.inputs());
-  }
-  return rows;
-}
-
-void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
-                 const std::function<void(double)> &progress) {
-  int64_t context = executor.plan().model.context, size = file.tokenCount();
-  for (int64_t start = 0; start < size; start += context) {
-    Window window{start, std::min(context, size - start), 0};
-    predictWindow(executor, file, window);
-    for (int64_t row = 0; row * factor < window.length; ++row) {
-      rows(finiteRow(executor, row));
-    }
-    if (progress) {
-      progress(static_cast<double>(start + window.length) / static_cast<double>(size));
-    }
-  }
-}
-
-int64_t countRows(int64_t tokens, int64_t context, int64_t factor) {
-  auto countScaleRows = [&](int64_t length) { return (length + factor - 1) / factor; };
-  return tokens / context * countScaleRows(context) + countScaleRows(tokens % context);
 }
 
 std::string describeProtocol(const EvaluationResult &result) {

@@ -26,6 +26,10 @@ HeldOut::HeldOut(const SourceFiles &files, const Plan &plan) {
   }
 }
 
+std::string HeldOut::hash() const {
+  return items ? items->hash() : labels.hashWith(hashFiles(texts));
+}
+
 std::vector<std::string> HeldOut::notes() const {
   std::vector<std::string> list = items ? items->notes() : collectNotes(texts);
   if (!skipped.empty()) {
@@ -69,7 +73,7 @@ EvaluationResult HeldOut::score(Executor &executor, const EvaluationOptions &opt
     throw UserError("expected no --window and no --stride, as " + std::string(items->noun()) +
                     " are scored one by one, found one; leave it out");
   }
-  return evaluateItems(executor, *items, options.mostTokens, progress, losses);
+  return evaluateItems(executor, *items, options, progress, losses);
 }
 
 } // namespace sluice::runtime

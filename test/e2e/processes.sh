@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Training by 2, 3 and 4 processes under mpirun: the bits of one process, resuming with other numbers of processes, rejected input,
-# and processes that are killed, stopped, interrupted, or run out of disk.
+# Training and evaluation by 2, 3 and 4 processes under mpirun: the bits of one process, resuming with other numbers of processes,
+# rejected input, and processes that are killed, stopped, interrupted, or run out of disk.
 # shellcheck disable=SC2317 # succeeds and exits call these functions
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
@@ -84,6 +84,36 @@ succeeds "and with one" "$sluice" train --resume "$work/resumed" --steps 4
 same "with the bits of one" one resumed 4
 succeeds "a run that is done" together 2 --resume "$work/resumed"
 
+# eval and logits print and write the bytes of one process.
+# alike NAME COUNT COMMAND...: OUT in the command is a file that it writes.
+alike() {
+  local name=$1 count=$2
+  shift 2
+  rm -f "$work/by-one.npy" "$work/by-all.npy"
+  succeeds "$name by one process" "$sluice" "${@/#OUT/$work/by-one.npy}" --threads 1
+  cp "$work/out" "$work/by-one"
+  succeeds "$name by $count" mpirun --oversubscribe -n "$count" "$sluice" "${@/#OUT/$work/by-all.npy}" --threads 1
+  cp "$work/out" "$work/by-all"
+  succeeds "$name prints the same" cmp "$work/by-one" "$work/by-all"
+  if [[ " $* " == *" OUT "* ]]; then
+    succeeds "$name writes the same" cmp "$work/by-one.npy" "$work/by-all.npy"
+  else
+    succeeds "$name prints something" test -s "$work/by-one"
+  fi
+}
+words=("$work/words.sla" --weights "$work/one")
+lines_of_text=("$work/lines.sla" --weights "$work/lines-one" --data "$work/lines" --input "source=$work/source")
+texts=("$work/text" "$work/source" "$work/lines")
+alike "eval of segments" 3 eval "${words[@]}" --data "${texts[@]}" --json
+alike "the losses of a factor" 2 eval "$work/drawn.sla" --weights "$work/drawn-one" --data "${texts[@]}" --tokens 6100 --factor 3 --per-token OUT
+alike "eval with each factor" 4 eval "$work/drawn.sla" --weights "$work/drawn-one" --data "${texts[@]}" --json
+alike "eval of lines" 3 eval "${lines_of_text[@]}" --tokens 70 --json
+succeeds "compile a contrast" "$sluice" compile "$root/models/tiny/contrast.json" -o "$work/contrast.sla"
+succeeds "train it" train contrast contrast-one --steps 1
+alike "eval of a contrast" 3 eval "$work/contrast.sla" --weights "$work/contrast-one" --data "${texts[@]}"
+alike "logits" 3 logits "${words[@]}" --data "$work/source" -o OUT
+alike "logits of lines" 2 logits "${lines_of_text[@]}" -o OUT
+
 # Rejected input names the remedy, and starts no training.
 # rejects NAME STATUS TEXT COMMAND...
 rejects() {
@@ -99,8 +129,19 @@ rejects "another MPI" 2 'expected Open MPI, found another MPI' env PMI_SIZE=2 PM
   "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
 rejects "Slurm without its PMI" 2 'expected MPI to find them, found that it has 1' env SLURM_NTASKS=2 SLURM_PROCID=0 \
   "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
-rejects "eval by 2 processes" 2 'sluice eval: expected one process, found 2' mpirun --oversubscribe -n 2 \
-  "$sluice" eval "$work/words.sla" --weights "$work/one" --data "$work/text"
+rejects "generate by 2 processes" 2 'sluice generate: expected one process, found 2' mpirun --oversubscribe -n 2 \
+  "$sluice" generate "${words[@]}" --prompt a
+rejects "a metric" 2 'expected one process with --metric, found 2' mpirun --oversubscribe -n 2 \
+  "$sluice" eval "$work/lines.sla" --weights "$work/lines-one" --input "source=$work/source" --metric bleu --reference "$work/lines"
+rejects "eval of a stream" 2 'expected files, which all processes can read' mpirun --oversubscribe -n 2 "$sluice" eval "${words[@]}" --data -
+rejects "other weights" 2 'rank 1: expected the weights (SHA-256) of rank 0' mpirun --oversubscribe -n 1 \
+  "$sluice" eval "${words[@]}" --data "$work/text" : -n 1 "$sluice" eval "$work/words.sla" --weights "$work/resumed/checkpoints/2" --data "$work/text"
+rejects "other flags" 2 'rank 1: expected the flags of rank 0' mpirun --oversubscribe -n 1 \
+  "$sluice" eval "${words[@]}" --data "$work/text" : -n 1 "$sluice" eval "${words[@]}" --data "$work/text" --stride 3
+# An error on one rank ends all, with one message.
+mpirun --oversubscribe -n 2 "$sluice" eval "${words[@]}" --data "$work/text" : -n 1 "$sluice" eval "${words[@]}" --data "$work/no-text" \
+  > "$work/out" 2> "$work/err" && fail "an error on rank 2" "no error"
+succeeds "an error on rank 2 is the only message" test "$(grep -c 'sluice: ' "$work/err") $(grep -c 'error: rank 2: .*no such file' "$work/err") $(wc -c < "$work/out")" = "1 1 0"
 rejects "a stream" 2 'expected files, which all processes can read' together 2 "$work/words.sla" --data - --out "$work/none"
 rejects "a drawn seed" 2 'each process would draw another seed' join 2 words none --seed random
 rejects "a GPU" 2 'expected --device cpu or cuda for several processes' join 2 words none --device emulator

@@ -3,9 +3,11 @@
 #include "Common.h"
 #include "DataOptions.h"
 #include "GenerateBeam.h"
+#include "Processes.h"
 #include "TextMetric.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Execute/HeldOut.h"
+#include "sluice/Runtime/Execute/SharedEvaluation.h"
 #include "sluice/Runtime/Generate/GenerateLines.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
@@ -27,7 +29,8 @@ struct EvalFlags {
   MetricFlags metric;
   BeamFlags beam;
   DeviceOptions device;
-  EvaluationOptions options;
+  ProcessOptions processes{.mayBeInScript = true, .reportTime = 5};
+  EvaluationOptions options; ///< with the processes
   std::optional<int64_t> factor, step;
   bool json = false, force = false, raw = false;
 };
@@ -62,8 +65,10 @@ EvaluationResult scoreWith(Executor &executor, const EvalFlags &flags, const Hel
   std::string what = executor.factor() > 0 ? " at factor " + std::to_string(executor.factor()) : "";
   auto draw = [&](double share) { progress.draw(share, "evaluating" + what); };
   auto append = [&](std::span<const float> nats) { losses->append(nats); };
+  bool isFirst = isFirstProcess(flags.options.group);
   EvaluationResult result =
-      scored.score(executor, flags.options, draw, losses ? NumberSink(append) : NumberSink());
+      scored.score(executor, flags.options, isFirst ? draw : std::function<void(double)>(),
+                   losses ? NumberSink(append) : NumberSink());
   requireChunks(result);
   return result;
 }
@@ -284,7 +289,11 @@ std::optional<LineSearch> readSearch(const BeamFlags &flags, const Plan &plan,
 }
 
 /// Generates a line for each line of the inputs, and scores them against the references.
-void runMetric(const EvalFlags &flags) {
+void runMetric(const EvalFlags &flags, const ProcessGroup *group) {
+  if (group) {
+    throw UserError("sluice eval: expected one process with --metric, found " +
+                    std::to_string(group->size()) + "; start it without a launcher");
+  }
   std::unique_ptr<Executor> executor = openExecutor(flags.artifact, flags.device);
   const Plan &plan = executor->plan();
   executor->chooseFactor(flags.factor);
@@ -321,7 +330,29 @@ void runMetric(const EvalFlags &flags) {
   printJson(result);
 }
 
-void runEval(const EvalFlags &flags) {
+/// Compares the flags, weights and data of the processes, if there are several.
+void compareScored(const EvalFlags &flags, Executor &executor, const HeldOut &scored) {
+  const EvaluationOptions &options = flags.options;
+  if (options.group) {
+    compareEvaluations(*options.group, executor, SLUICE_VERSION, scored.hash(),
+                       "--window " + std::to_string(options.window) + " --stride " +
+                           std::to_string(options.stride) + " --tokens " +
+                           std::to_string(options.mostTokens) + " --factor " +
+                           std::to_string(flags.factor.value_or(0)));
+  }
+}
+
+void runEval(EvalFlags &flags, ProcessGroup *group) {
+  flags.options.group = group;
+  if (group) {
+    shareFiles(*group, flags.device,
+               {{"--data", flags.data},
+                {"--input", flags.inputs},
+                {"--labels", flags.labels},
+                {"--weights", {flags.weights}}});
+  }
+  std::optional<ProcessGroup::Presence> presence;
+  presence.emplace(group); // opening files and code may take longer than on other ranks
   checkOutputs({{"--per-token", flags.perToken, FileKind::Npy}},
                joinPaths({{flags.artifact, flags.weights}, flags.data, flags.inputs, flags.labels}),
                flags.force);
@@ -329,8 +360,11 @@ void runEval(const EvalFlags &flags) {
   std::vector<int64_t> factors = factorsToScore(flags, *executor);
   HeldOut scored = readScored(flags, executor->plan());
   Path weights = loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
+  compareScored(flags, *executor, scored);
+  presence.reset();
+  bool isFirst = isFirstProcess(group);
   std::optional<NpyWriter> losses;
-  if (!flags.perToken.empty()) {
+  if (!flags.perToken.empty() && isFirst) {
     losses.emplace(flags.perToken,
                    std::vector{countScored(scored.usedFiles(), flags.options.mostTokens,
                                            executor->plan().model.first)});
@@ -342,6 +376,9 @@ void runEval(const EvalFlags &flags) {
       executor->chooseFactor(factor);
     }
     result = scoreWith(*executor, flags, scored, losses);
+    if (!isFirst) {
+      continue;
+    }
     if (!flags.json) {
       printForPeople(result, flags, *executor);
     } else {
@@ -356,12 +393,13 @@ void runEval(const EvalFlags &flags) {
   if (losses) {
     losses->finish();
   }
-  if (flags.json) {
+  if (isFirst && flags.json) {
     printJson(json);
-    return;
+  } else if (isFirst) {
+    std::cout << "weights         " << showPath(weights.native()) << "\nprotocol        "
+              << describeScoring(result, *executor) << std::endl;
   }
-  std::cout << "weights         " << showPath(weights.native()) << "\nprotocol        "
-            << describeScoring(result, *executor) << std::endl;
+  finishTogether(group);
 }
 
 } // namespace
@@ -408,10 +446,13 @@ void registerEval(CLI::App &program) {
   addForce(*command, flags->force);
   addFactor(*command, flags->factor, "score with this one alone; default: each");
   command->add_flag("--json", flags->json, "Print one JSON object");
+  addProcessOptions(*command, flags->processes);
   addDeviceOptions(*command, flags->device);
   command->callback([flags, command] {
-    checkMetric(*flags, *command);
-    flags->metric.metric.empty() ? runEval(*flags) : runMetric(*flags);
+    runTogether(flags->processes, [&](ProcessGroup *group) {
+      checkMetric(*flags, *command);
+      flags->metric.metric.empty() ? runEval(*flags, group) : runMetric(*flags, group);
+    });
   });
 }
 

@@ -3,11 +3,13 @@
 #include "Commands.h"
 #include "Common.h"
 #include "DataOptions.h"
+#include "Processes.h"
 #include "Recompile.h"
 #include "sluice/Loading/Streams.h"
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Data/Sources.h"
-#include "sluice/Runtime/Execute/Evaluator.h"
+#include "sluice/Runtime/Execute/Predictions.h"
+#include "sluice/Runtime/Execute/SharedEvaluation.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 
@@ -25,33 +27,80 @@ struct LogitsFlags {
   std::vector<std::string> inputs;
   WeightNames names;
   DeviceOptions device;
-  EvaluationOptions options;
+  ProcessOptions processes{.mayBeInScript = true, .reportTime = 5};
+  EvaluationOptions options; ///< with the processes
   std::optional<int64_t> factor, step;
   bool force = false, raw = false;
 };
 
-void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text,
-                 Progress &progress) {
+/// The file of rank 0, and the progress that it shows. Does nothing on other ranks.
+class LogitsFile {
+public:
+  explicit LogitsFile(const LogitsFlags &flags) : flags(flags) {
+    if (isWritten) {
+      progress.draw(0, "compiling");
+    }
+  }
+
+  /// Compares flags, weights and data of the processes, if there are several, and opens the file.
+  void open(Executor &executor, const std::string &dataHash, int64_t rows, int64_t width) {
+    const EvaluationOptions &options = flags.options;
+    if (options.group) {
+      compareEvaluations(*options.group, executor, SLUICE_VERSION, dataHash,
+                         "--window " + std::to_string(options.window) + " --stride " +
+                             std::to_string(options.stride) + " --stream " +
+                             (flags.stream.empty() ? "none" : flags.stream));
+    }
+    if (isWritten) {
+      writer.emplace(flags.out, std::vector{rows, width});
+    }
+  }
+  NumberSink sink() {
+    return [this](std::span<const float> row) { writer->append(row); };
+  }
+  std::function<void(double)> show(const std::string &what) {
+    if (!isWritten) {
+      return {};
+    }
+    return [this, what](double share) { progress.draw(share, what); };
+  }
+  /// Completes the file and prints `summary`. Then it waits for the other processes.
+  void finish(const std::string &summary) {
+    if (isWritten) {
+      writer->finish();
+      progress.plainLine("wrote " + summary + " to " + flags.out);
+    }
+    finishTogether(flags.options.group);
+  }
+
+private:
+  const LogitsFlags &flags;
+  bool isWritten = isFirstProcess(flags.options.group);
+  Progress progress;
+  std::optional<NpyWriter> writer;
+};
+
+void writeStream(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text) {
   if (flags.options.window != 0 || flags.options.stride != 0) {
     throw UserError("expected no --window and no --stride with --stream, whose windows are those "
                     "of the context, one after the other, found one; leave it out");
   }
   ModelStream stream = findStream(artifact.plan(), "--stream", flags.stream);
-  progress.draw(0, "compiling");
+  LogitsFile output(flags);
+  std::optional<ProcessGroup::Presence> presence;
+  presence.emplace(flags.options.group);
   std::unique_ptr<Executor> executor = openStream(artifact, stream, flags.device);
   loadWeights(flags.weights, *executor, printNotice, flags.step, flags.names);
   const Plan &plan = executor->plan();
   int64_t width = plan.outputs.at("logits").shape.at(1);
   int64_t rows = countRows(text.tokenCount(), plan.model.context, stream.factor);
-  NpyWriter writer(flags.out, {rows, width});
-  computeRows(
-      *executor, text, stream.factor, [&](std::span<const float> row) { writer.append(row); },
-      [&](double share) { progress.draw(share, "computing rows"); });
-  writer.finish();
-  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
-                     describeCount(width, "number") + ", one for every " +
-                     (stream.factor == 1 ? "token" : describeCount(stream.factor, "token")) +
-                     ", to " + flags.out);
+  output.open(*executor, hashFiles({text}), rows, width);
+  presence.reset();
+  computeRows(*executor, text, stream.factor, output.sink(), output.show("computing rows"),
+              flags.options.group);
+  output.finish(describeCount(rows, "row") + " of " + describeCount(width, "number") +
+                ", one for every " +
+                (stream.factor == 1 ? "token" : describeCount(stream.factor, "token")) + ",");
 }
 
 /// Opens the lines of a model with named inputs; null if the model has none.
@@ -84,22 +133,39 @@ std::unique_ptr<Executor> openPrediction(const LogitsFlags &flags, const Artifac
   return executor;
 }
 
-void writeLines(const LogitsFlags &flags, const Artifact &artifact, const ItemSource &lines,
-                Progress &progress) {
-  progress.draw(0, "compiling");
+void writeLines(const LogitsFlags &flags, const Artifact &artifact, const ItemSource &lines) {
+  LogitsFile output(flags);
+  std::optional<ProcessGroup::Presence> presence;
+  presence.emplace(flags.options.group);
   std::unique_ptr<Executor> executor = openPrediction(flags, artifact);
   int64_t rows = countItemRows(*executor, lines), vocabulary = artifact.plan().model.vocabulary;
-  NpyWriter writer(flags.out, {rows, vocabulary});
-  computeItemLogits(
-      *executor, lines, [&](std::span<const float> row) { writer.append(row); },
-      [&](double share) { progress.draw(share, "computing logits"); });
-  writer.finish();
-  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
-                     describeCount(vocabulary, "logit") + ", of " +
-                     describeCount(lines.rowsPerEpoch(), "line") + ", to " + flags.out);
+  output.open(*executor, lines.hash(), rows, vocabulary);
+  presence.reset();
+  computeItemLogits(*executor, lines, output.sink(), output.show("computing logits"),
+                    flags.options.group);
+  output.finish(describeCount(rows, "row") + " of " + describeCount(vocabulary, "logit") + ", of " +
+                describeCount(lines.rowsPerEpoch(), "line") + ",");
 }
 
-void runLogits(const LogitsFlags &flags) {
+void writeLogits(const LogitsFlags &flags, const Artifact &artifact, const ByteFile &text) {
+  LogitsFile output(flags);
+  std::optional<ProcessGroup::Presence> presence;
+  presence.emplace(flags.options.group);
+  std::unique_ptr<Executor> executor = openPrediction(flags, artifact);
+  int64_t rows = text.tokenCount(), vocabulary = artifact.plan().model.vocabulary;
+  output.open(*executor, hashFiles({text}), rows, vocabulary);
+  presence.reset();
+  computeLogits(*executor, text, flags.options, output.sink(), output.show("computing logits"));
+  output.finish(describeCount(rows, "row") + " of " + describeCount(vocabulary, "logit"));
+}
+
+void runLogits(LogitsFlags &flags, ProcessGroup *group) {
+  flags.options.group = group;
+  if (group) {
+    shareFiles(
+        *group, flags.device,
+        {{"--data", {flags.data}}, {"--input", flags.inputs}, {"--weights", {flags.weights}}});
+  }
   checkOutputs({{"--out", flags.out, FileKind::Npy}},
                joinPaths({{flags.artifact, flags.weights, flags.data}, flags.inputs}), flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
@@ -110,8 +176,7 @@ void runLogits(const LogitsFlags &flags) {
       printNotice(note);
     }
     warnOfLeak(*artifact);
-    Progress progress;
-    writeLines(flags, *artifact, *lines, progress);
+    writeLines(flags, *artifact, *lines);
     return;
   }
   ByteFile text = openTexts({flags.data}, model.vocabulary, 1, "one to predict from",
@@ -123,21 +188,7 @@ void runLogits(const LogitsFlags &flags) {
                              .tokenizer = readTokenizerHash(flags.weights, flags.step)})
                       .front();
   warnOfLeak(*artifact);
-  Progress progress;
-  if (!flags.stream.empty()) {
-    writeStream(flags, *artifact, text, progress);
-    return;
-  }
-  progress.draw(0, "compiling");
-  std::unique_ptr<Executor> executor = openPrediction(flags, *artifact);
-  int64_t rows = text.tokenCount();
-  NpyWriter writer(flags.out, {rows, model.vocabulary});
-  computeLogits(
-      *executor, text, flags.options, [&](std::span<const float> row) { writer.append(row); },
-      [&](double share) { progress.draw(share, "computing logits"); });
-  writer.finish();
-  progress.plainLine("wrote " + describeCount(rows, "row") + " of " +
-                     describeCount(model.vocabulary, "logit") + " to " + flags.out);
+  flags.stream.empty() ? writeLogits(flags, *artifact, text) : writeStream(flags, *artifact, text);
 }
 
 } // namespace
@@ -179,8 +230,11 @@ void registerLogits(CLI::App &program) {
   command->add_option("--window", flags->options.window, "Tokens a window; 0 takes the context");
   command->add_option("--stride", flags->options.stride,
                       "Tokens from a window's start to the next's; 0 takes half the window");
+  addProcessOptions(*command, flags->processes);
   addDeviceOptions(*command, flags->device);
-  command->callback([flags] { runLogits(*flags); });
+  command->callback([flags] {
+    runTogether(flags->processes, [&](ProcessGroup *group) { runLogits(*flags, group); });
+  });
 }
 
 } // namespace sluice::cli

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
@@ -46,20 +47,22 @@ bool isLaunchedTogether() {
   return launcher && launcher->isParallel();
 }
 
+/// Checks for a script of sbatch, which is one process; srun sets another variable.
+static bool isInScript(const Launcher &launcher) { return launcher.variable == "SLURM_NTASKS"; }
+
 void requireOneProcess(const std::string &command) {
   std::optional<Launcher> launcher = findLauncher();
-  bool isScript = launcher && launcher->variable == "SLURM_NTASKS"; // one process, without srun
-  if (launcher && launcher->size > 1 && !isScript) {
+  if (launcher && launcher->size > 1 && !isInScript(*launcher)) {
     throw UserError("sluice " + command + ": expected one process, found " +
                     std::to_string(launcher->size) + " (" + launcher->variable +
-                    "); only sluice train runs under " + launcher->name +
+                    "); only sluice train, eval and logits run under " + launcher->name +
                     ": start this command without it");
   }
 }
 
 std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
   std::optional<Launcher> launcher = findLauncher();
-  if (!launcher || !launcher->isParallel()) {
+  if (!launcher || !launcher->isParallel() || (options.mayBeInScript && isInScript(*launcher))) {
     return nullptr;
   }
   setMessageRank(launcher->rank, /*isMuted=*/false); // the cause may be on one machine
@@ -72,6 +75,39 @@ std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
     return nullptr;
   }
   return group;
+}
+
+/// Reports a failure to the other processes, if any. Rank 0 prints it.
+static void failTogether(ProcessGroup *group, const std::string &message) {
+  if (group) {
+    group->fail(message);
+  }
+}
+
+void runTogether(const ProcessOptions &options, const std::function<void(ProcessGroup *)> &job) {
+  std::unique_ptr<ProcessGroup> group = joinProcesses(options);
+  try {
+    job(group.get());
+  } catch (const LostPeerError &) {
+    setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
+    if (!group->isFirst()) {
+      std::this_thread::sleep_for(std::chrono::seconds(options.reportTime));
+    }
+    throw;
+  } catch (const std::bad_alloc &) {
+    failTogether(group.get(), "out of memory");
+    throw;
+  } catch (const std::exception &error) {
+    failTogether(group.get(), error.what());
+    throw;
+  }
+}
+
+void finishTogether(ProcessGroup *group) {
+  if (group) {
+    group->agree(Intent::Finish);
+    group->end();
+  }
 }
 
 /// Returns the first line of a file; empty if it cannot be read.
@@ -176,7 +212,8 @@ std::vector<spec::SpecOverride> divideBatches(const Plan &plan,
 void refuseStreams(const std::string &flag, const std::vector<std::string> &files) {
   for (const std::string &file : files) {
     size_t equals = file.find('=');
-    bool isNamed = flag.ends_with("input") && equals != std::string::npos;
+    bool isNamed =
+        (flag.ends_with("input") || flag.ends_with("labels")) && equals != std::string::npos;
     Path path = splitTokenPath(isNamed ? file.substr(equals + 1) : file).second;
     bool isStream = path == "-" || (isThere(path) && !isRegularFile(path) && !isFolder(path));
     if (isStream) {
@@ -184,6 +221,15 @@ void refuseStreams(const std::string &flag, const std::vector<std::string> &file
                       path.string() + "; write it to a file");
     }
   }
+}
+
+void shareFiles(ProcessGroup &group, DeviceOptions &device,
+                const std::vector<std::pair<std::string, std::vector<std::string>>> &files) {
+  for (const auto &[flag, paths] : files) {
+    refuseStreams(flag, paths);
+  }
+  shareDevices(device, group);
+  shareThreads(device);
 }
 
 } // namespace sluice::cli

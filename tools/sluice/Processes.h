@@ -6,8 +6,10 @@
 #include "sluice/Runtime/Processes/Launcher.h"
 #include "sluice/Spec/Override.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sluice::cli {
@@ -16,6 +18,11 @@ namespace sluice::cli {
 struct ProcessOptions {
   int64_t waitLimit = 600; ///< seconds
   std::string logRanks = "first";
+  /// A script of sbatch, which has the variables of several tasks, runs the command without srun.
+  bool mayBeInScript = false;
+  /// Seconds after the loss of a process until ranks other than 0 end, if rank 0 does not end them.
+  /// A training saves a checkpoint first.
+  int64_t reportTime = 60;
 };
 void addProcessOptions(CLI::App &command, ProcessOptions &options);
 
@@ -31,6 +38,20 @@ void requireOneProcess(const std::string &command);
 /// Joins the processes that the launcher started; null if there is one. Messages of ranks other
 /// than 0 are muted, unless `options` shows all. Throws UserError if they cannot be joined.
 std::unique_ptr<runtime::ProcessGroup> joinProcesses(const ProcessOptions &options);
+
+/// Runs the job of a command: alone, with null, or in the processes that the launcher started, with
+/// their group. If a process fails, all end, and rank 0 reports it.
+void runTogether(const ProcessOptions &options,
+                 const std::function<void(runtime::ProcessGroup *)> &job);
+
+/// Ends the group after a job that is complete on this process, when it is so on all of them. Does
+/// nothing for null.
+void finishTogether(runtime::ProcessGroup *group);
+
+/// Checks for the process that prints and writes.
+inline bool isFirstProcess(const runtime::ProcessGroup *group) {
+  return !group || group->isFirst();
+}
 
 /// Checks that all processes of the group run on the same kind of device, and chooses the GPU of
 /// this one: its rank among the processes that see the same GPUs. Throws UserError on all
@@ -48,6 +69,11 @@ void shareThreads(DeviceOptions &device);
 std::vector<spec::SpecOverride> divideBatches(const runtime::Plan &plan,
                                               const std::vector<spec::SpecOverride> &settings,
                                               int64_t processes);
+
+/// Prepares a job in which all processes read `files`, by their flags: rejects streams, and chooses
+/// the device and the threads of this process. Throws UserError.
+void shareFiles(runtime::ProcessGroup &group, DeviceOptions &device,
+                const std::vector<std::pair<std::string, std::vector<std::string>>> &files);
 
 /// Throws UserError for a stream, which only one process could read.
 void refuseStreams(const std::string &flag, const std::vector<std::string> &files);

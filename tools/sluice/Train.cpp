@@ -17,8 +17,6 @@
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace sluice::cli {
 namespace {
@@ -221,13 +219,6 @@ void checkShared(const TrainFlags &flags) {
   }
 }
 
-/// Reports a failure to the other processes, if any. Rank 0 prints it.
-void failTogether(ProcessGroup *group, const std::string &message) {
-  if (group) {
-    group->fail(message);
-  }
-}
-
 void runTrain(TrainFlags &flags, CLI::App &command) {
   endAtSignals();
   if (flags.options.resume) {
@@ -315,28 +306,6 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   }
   if (isFirst) {
     progress.plainLine("the run is in " + flags.out);
-  }
-}
-
-/// Trains alone, or with the other processes of a launcher.
-void runProcess(TrainFlags &flags, CLI::App &command) {
-  std::unique_ptr<ProcessGroup> group = joinProcesses(flags.processes);
-  flags.options.group = group.get();
-  try {
-    runTrain(flags, command);
-  } catch (const LostPeerError &) {
-    setMessageRank(group->rank(), /*isMuted=*/false); // rank 0 may be the lost one
-    if (!group->isFirst()) {                          // rank 0 saves a checkpoint and ends all
-      constexpr std::chrono::seconds most(60);
-      std::this_thread::sleep_for(most);
-    }
-    throw;
-  } catch (const std::bad_alloc &) {
-    failTogether(group.get(), "out of memory");
-    throw;
-  } catch (const std::exception &error) {
-    failTogether(group.get(), error.what());
-    throw;
   }
 }
 
@@ -480,7 +449,10 @@ void registerTrain(CLI::App &program) {
     if (steps->count() > 0) {
       flags->options.steps = flags->steps;
     }
-    runProcess(*flags, *command);
+    runTogether(flags->processes, [&](ProcessGroup *group) {
+      flags->options.group = group;
+      runTrain(*flags, *command);
+    });
   });
 }
 

@@ -61,7 +61,8 @@ void registerCommands(CLI::App &program) {
   cli::registerTokenizer(program);
   for (CLI::App *command : program.get_subcommands(nullptr)) {
     cli::checkValues(*command);
-    if (std::string name = command->get_name(); name != "train") {
+    std::string name = command->get_name();
+    if (name != "train" && name != "eval" && name != "logits") {
       command->preparse_callback([name](size_t) { cli::requireOneProcess(name); });
     }
   }

@@ -17,12 +17,17 @@
 
 namespace sluice::runtime {
 
+class ProcessGroup;
+
 struct EvaluationOptions {
   int64_t window = 0;     // tokens per window; 0: the context
   int64_t stride = 0;     // tokens between starts of windows; 0: half the window, at least 1
   int64_t mostTokens = 0; // maximum number of scored tokens over all files; 0: all
   /// Labels of the files; without them, losses on labels are not reported.
   const LabelFiles *labels = nullptr;
+  /// Processes that share the batches; null: this process alone. All of them call the function with
+  /// the same arguments.
+  ProcessGroup *group = nullptr;
 };
 
 /// The scored part of one text.
@@ -97,13 +102,18 @@ struct Window {
 /// Only the last window may be shorter than `window`.
 std::vector<Window> cutWindows(int64_t tokens, int64_t window, int64_t stride);
 
+/// Fills in the defaults of a model. Throws UserError for windows that it does not have.
+EvaluationOptions completeOptions(EvaluationOptions options, const ModelFacts &model);
+
 /// Receives a group of numbers. Groups arrive in the order of the text.
 using NumberSink = std::function<void(std::span<const float>)>;
 
 /// Scores the files with the entry `evaluate`, in batches of windows of equal length. Files are
 /// independent. The first token of each file is not scored, since nothing precedes it; neither are
 /// the tokens before the model's first scored row in a file's first window. `progress` receives the
-/// completed share, 0 to 1; `losses` receives the nats of the scored tokens.
+/// completed share, 0 to 1; `losses` receives the nats of the scored tokens. With P processes each
+/// runs every P-th batch, and all return the result of one process, bit for bit: the numbers of all
+/// batches are exchanged, and added in their order. Throws PeerError if another one failed.
 EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files,
                           const EvaluationOptions &options,
                           const std::function<void(double)> &progress = {},
@@ -116,36 +126,12 @@ void requireChunks(const EvaluationResult &result);
 /// `first`, which is the number of values that its `losses` receives.
 int64_t countScored(const std::vector<ByteFile> &files, int64_t mostTokens, int64_t first = 0);
 
-/// Scores items in batches, at most `mostTokens` tokens if that is positive. Throws as `evaluate`
-/// does.
-EvaluationResult evaluateItems(Executor &executor, const ItemSource &source, int64_t mostTokens,
+/// Scores items in batches, with the maximum number of tokens and the processes of `options`.
+/// Throws as `evaluate` does.
+EvaluationResult evaluateItems(Executor &executor, const ItemSource &source,
+                               const EvaluationOptions &options,
                                const std::function<void(double)> &progress = {},
                                const NumberSink &losses = {});
-
-/// Computes the logits after each token of the file: file.tokenCount() rows of `vocabulary`
-/// numbers, in order; row i predicts token i + 1. The entry `predict` of the executor must return
-/// the logits of every row (sluice logits compiles it so). Windows are cut as in `evaluate`. Throws
-/// JobError if a logit is not finite.
-void computeLogits(Executor &executor, const ByteFile &file, const EvaluationOptions &options,
-                   const NumberSink &rows, const std::function<void(double)> &progress = {});
-
-/// Computes the logits of items: of each as many rows as it has predicted tokens, in order. The
-/// entry `predict` and errors are as of `computeLogits`.
-void computeItemLogits(Executor &executor, const ItemSource &source, const NumberSink &rows,
-                       const std::function<void(double)> &progress = {});
-
-/// Returns the number of rows that `computeItemLogits` yields.
-int64_t countItemRows(Executor &executor, const ItemSource &source);
-
-/// Computes the rows of a stream on a scale of `factor` (row m represents the tokens from factor *
-/// m on). The entry `predict` of the executor must return these rows. Windows have the length of
-/// the context and do not overlap; a window of n tokens has ceil(n / factor) rows. Throws JobError
-/// if a number is not finite.
-void computeRows(Executor &executor, const ByteFile &file, int64_t factor, const NumberSink &rows,
-                 const std::function<void(double)> &progress = {});
-
-/// Returns the number of rows that `computeRows` yields for a file of `tokens` tokens.
-int64_t countRows(int64_t tokens, int64_t context, int64_t factor);
 
 /// Describes the protocol of an evaluation for people.
 std::string describeProtocol(const EvaluationResult &result);

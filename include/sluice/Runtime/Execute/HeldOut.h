@@ -18,6 +18,8 @@ public:
   const std::vector<ByteFile> &skippedFiles() const { return skipped; }
   /// Returns the items; null if texts are scored.
   const ItemSource *getItems() const { return items.get(); }
+  /// Returns the SHA-256 over the contents of the files in use, and of their labels.
+  std::string hash() const;
   /// Returns remarks on the data for the user, one per line.
   std::vector<std::string> notes() const;
 
