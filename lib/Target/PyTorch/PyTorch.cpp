@@ -190,7 +190,8 @@ std::string FilePrinter::printMethods() {
   hidden.print(shared);
   for (auto [theirs, ours] : same) {
     if (auto found = names.values.find(ours); found != names.values.end()) {
-      names.values[theirs] = found->second;
+      std::string name = found->second; // a new entry may move the others
+      names.values[theirs] = name;
     }
   }
   std::string result;
