@@ -248,9 +248,9 @@ def entropy(logits):
 )"},
     {"cross_entropy", "", R"(
 def cross_entropy(logits, tokens, offset, first=0, smoothing=0.0):
-    """[B, rows]: nats of token p + offset in row p; 0 for p < first."""
+    """[B, rows]: nats of token p + offset in row p; 0 for p < first and for padding, -1."""
     wanted = tokens[:, offset:offset + logits.shape[1]]
-    losses = F.cross_entropy(logits.transpose(1, 2), wanted, reduction="none",
+    losses = F.cross_entropy(logits.transpose(1, 2), wanted, ignore_index=-1, reduction="none",
                              label_smoothing=smoothing)
     return torch.where(torch.arange(losses.shape[1], device=losses.device) < first, 0.0, losses)
 )"},
@@ -286,6 +286,15 @@ def mean_loss(losses, first=0, weights=None):
         return losses.sum() / max(losses[:, first:].numel(), 1)
     total = weights.sum()
     return losses.sum() / torch.where(total == 0, 1.0, total)
+)"},
+    {"mean_line_loss", "", R"(
+def mean_line_loss(losses, tokens, first=0, weights=None):
+    """The weighted mean of losses in rows p >= first whose token p + 1 is no padding."""
+    p = torch.arange(losses.shape[1], device=losses.device)
+    scored = (tokens[:, 1:] >= 0) & (p >= first)
+    weights = scored.float() if weights is None else torch.where(scored, weights, 0.0)
+    total = weights.sum()
+    return torch.where(scored, losses, 0.0).sum() / torch.where(total == 0, 1.0, total)
 )"},
     {"angle_table", "", R"(
 def angle_table(rows, columns, base, kind, stride=1):

@@ -16,7 +16,12 @@ std::string pytorch::toIdentifier(StringRef name) {
   for (char c : name) {
     text += llvm::isAlnum(c) ? c : '_';
   }
-  bool isBad = text.empty() || llvm::isDigit(text.front());
+  // Lengths such as n4, intermediate results such as t0, and counts such as source_count.
+  StringRef number = StringRef(text).drop_front(text.empty() ? 0 : 1);
+  bool isNumbered = (text.starts_with("n") || text.starts_with("t")) && !number.empty() &&
+                    llvm::all_of(number, llvm::isDigit);
+  bool isBad = text.empty() || llvm::isDigit(text.front()) || isNumbered ||
+               StringRef(text).ends_with("_count");
   // Keywords of Python, and names that exported files use.
   static const std::set<std::string> taken{
       "False",    "None",   "True", "and",   "as",     "assert", "break", "class",
@@ -36,19 +41,21 @@ std::string MethodBody::addInput(StringRef name, StringRef what) {
 }
 
 void MethodBody::reject(Operation *op, const std::string &what) {
-  if (names.mistake.empty()) {
-    StringRef stage = getOriginStage(op);
-    names.mistake = (stage.empty() ? "" : stage.str() + ": ") +
-                    "expected an op with a printer for PyTorch, found " +
-                    op->getName().getStringRef().str() + what;
-  }
+  StringRef stage = getOriginStage(op);
+  names.reject((stage.empty() ? "" : stage.str() + ": ") +
+               "expected an op with a printer for PyTorch, found " +
+               op->getName().getStringRef().str() + what);
 }
 
 std::string MethodBody::addName(Operation *op, StringRef fallback) {
   StringRef part = fallback.empty() ? getOriginPart(op) : fallback;
   std::string base = toIdentifier(part.empty() ? op->getName().stripDialect() : part);
-  int count = ++names.uses[base];
-  return count == 1 ? base : base + "_" + std::to_string(count);
+  std::string name;
+  do {
+    int count = ++names.uses[base];
+    name = count == 1 ? base : base + "_" + std::to_string(count);
+  } while (!names.taken.insert(name).second);
+  return name;
 }
 
 /// Breaks a long statement after the arguments of its first call.

@@ -24,15 +24,20 @@ struct FileNames {
   /// Arguments of the methods in addition to tokens, in order of first use, with a description of
   /// each.
   std::vector<std::pair<std::string, std::string>> inputs;
-  llvm::StringMap<int> uses; ///< number of variables with a name
-  std::string mistake;       ///< the first op that has no printer
+  std::set<std::string> taken; ///< names of arguments and variables
+  llvm::StringMap<int> uses;   ///< number of variables with a name
+  bool hasLines = false;       ///< texts are lines, whose tokens end with -1
+  std::string mistake;         ///< the first op, else the first table, that has no printer
 
   void addInput(const std::string &name, const std::string &what) {
     auto isSame = [&](const auto &input) { return input.first == name; };
     if (llvm::none_of(inputs, isSame)) {
       inputs.emplace_back(name, what);
+      taken.insert(name);
     }
   }
+
+  void reject(const std::string &text) { mistake = mistake.empty() ? text : mistake; }
 };
 
 /// Prints one method. Rows of a sequence with columns are tensors [B, rows, columns], others

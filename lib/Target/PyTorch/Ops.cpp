@@ -145,23 +145,24 @@ static void print(MethodBody &body, CrossEntropyOp op) {
 }
 
 static void print(MethodBody &body, ObjectiveOp op) {
-  body.use("mean_loss");
+  StringRef mean = op.getPadded() ? "mean_line_loss" : "mean_loss";
+  body.use(mean);
   std::string sum;
   body.line("means = {");
   for (auto [i, losses] : llvm::enumerate(op.getLosses())) {
     std::string name = cast<StringAttr>(op.getNames()[i]).str(), weights;
-    if (op.getWeights()) {
-      weights = cast<StringAttr>((*op.getWeights())[i]).str();
-    }
+    StringRef input = op.getWeights() ? cast<StringAttr>((*op.getWeights())[i]).getValue() : "";
+    weights = input.empty() ? "" : toIdentifier(input);
     for (auto counted : op->getBlock()->getOps<WeightSumOp>()) {
-      if (!weights.empty() && counted.getName() == weights) {
+      if (!input.empty() && counted.getName() == input) {
         weights = body.read(counted.getWeights());
       }
     }
     int64_t first = op.getFirst()[i];
-    body.line("    " + quote(name) + ": mean_loss(" + body.read(losses) +
+    body.line("    " + quote(name) + ": " + mean.str() + "(" + body.read(losses) +
+              (op.getPadded() ? ", tokens" : "") +
               (first == 0 ? "" : ", first=" + std::to_string(first)) +
-              (weights.empty() ? "" : ", weights=" + toIdentifier(weights)) + "),");
+              (weights.empty() ? "" : ", weights=" + weights) + "),");
     double factor = op.getFactors()[i];
     sum += (sum.empty() ? "" : " + ") + (factor == 1 ? "" : printNumber(APFloat(factor)) + " * ") +
            "means[" + quote(name) + "]";
@@ -171,6 +172,10 @@ static void print(MethodBody &body, ObjectiveOp op) {
 }
 
 static void print(MethodBody &body, CountedRowsOp op) {
+  if (op.getPadded()) {
+    body.reject(op, " with padding");
+    return;
+  }
   body.use("counted_rows");
   body.define(op.getResult(),
               "counted_rows(" + body.getBatch() + ", " + body.getLength(op.getResult()) + ", " +
@@ -200,9 +205,11 @@ bool pytorch::printRows(MethodBody &body, Operation *operation) {
       .Case<NormOp, MapOp, ShortenOp, CrossEntropyOp, ObjectiveOp, CountedRowsOp, ContrastOp,
             ClearPaddingOp>([&](auto op) { return print(body, op), true; })
       .Case([&](EmbedOp op) {
-        // Padding of given tokens is -1; its rows are not used.
-        std::string tokens = body.read(op.getTokens());
-        tokens += isGiven(op, cast<SequenceType>(op.getTokens().getType())) ? ".clamp(min=0)" : "";
+        // Padding is -1; its rows are not used. Texts have none without a given axis.
+        auto types = op->getParentOfType<func::FuncOp>().getArgumentTypes();
+        bool hasPadding =
+            llvm::any_of(types, [&](Type type) { return isGiven(op, cast<SequenceType>(type)); });
+        std::string tokens = body.read(op.getTokens()) + (hasPadding ? ".clamp(min=0)" : "");
         body.define(op.getResult(),
                     "F.embedding(" + tokens + ", " + body.readParameter(op.getTable()) + ")");
         return true;

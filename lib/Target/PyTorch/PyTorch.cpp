@@ -7,6 +7,7 @@
 #include "Scalar.h"
 
 #include "mlir/IR/OperationSupport.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -42,7 +43,8 @@ private:
 
 } // namespace
 
-/// Names the tokens of each axis; the first argument has the predicted tokens.
+/// Names the tokens of each axis, the first argument has the predicted tokens, and takes the names
+/// of inputs that ops read, so that no variable has them.
 void FilePrinter::nameArguments(func::FuncOp function) {
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<SequenceType>(argument.getType());
@@ -55,7 +57,18 @@ void FilePrinter::nameArguments(func::FuncOp function) {
     names.addInput(name, "int [B, rows]: tokens of \"" + (tokens ? tokens->name.str() : name) +
                              "\", with -1 after the last token of a text");
     names.values[argument] = name;
+    names.hasLines |= isGiven(function, type);
   }
+  function.walk([&](Operation *op) {
+    StringRef input = TypeSwitch<Operation *, StringRef>(op)
+                          .Case<DegreesOp, GraphSumOp>([](auto edges) { return edges.getEdges(); })
+                          .Case([](LabelsOp labels) { return labels.getLabel(); })
+                          .Case([](CrossEntropyOp scored) { return scored.getTarget(); })
+                          .Default(StringRef());
+    if (!input.empty()) {
+      names.taken.insert(toIdentifier(input));
+    }
+  });
 }
 
 /// Finds the leading ops that both functions have.
@@ -139,10 +152,10 @@ std::string FilePrinter::printParameters() {
       } else if (initial == "zeros" || initial == "ones") {
         table = "torch." + initial.str() + shape;
       } else {
-        names.mistake = parameter.getSymName().str() +
-                        ": expected a table with a printer for PyTorch, found one with the "
-                        "values \"" +
-                        initial.str() + "\"";
+        names.reject(parameter.getSymName().str() +
+                     ": expected a table with a printer for PyTorch, found one with the "
+                     "values \"" +
+                     initial.str() + "\"");
       }
       text += "        self.add_table(" + name + ", " + table + ")\n";
     }
@@ -177,7 +190,8 @@ std::string FilePrinter::printMethods() {
   hidden.print(shared);
   for (auto [theirs, ours] : same) {
     if (auto found = names.values.find(ours); found != names.values.end()) {
-      names.values[theirs] = found->second;
+      std::string name = found->second; // a new entry may move the others
+      names.values[theirs] = name;
     }
   }
   std::string result;
@@ -269,6 +283,10 @@ llvm::Expected<std::string> FilePrinter::run() {
                      ", exported by sluice from its model IR.\n\nB texts of `rows` tokens each, "
                      "at most " +
                      std::to_string(getContext(module)) + ".";
+  if (names.hasLines) {
+    text += " A text is a line: 10, its bytes,\nand 10 if there is room; -1 follows the last token "
+            "of shorter lines.";
+  }
   for (const auto &[input, what] : names.inputs) {
     text += "\n" + input + ": " + what + ".";
   }

@@ -62,8 +62,16 @@ static void print(MethodBody &body, SegmentOp op) {
   body.defineAll({op.getCounts(), op.getEnds()}, text);
 }
 
-static std::string printEdges(MethodBody &body, StringRef edges) {
-  return body.addInput(edges, "bool [B, rows, rows], symmetric: the edges \"" + edges.str() + "\"");
+/// Adds the edges between rows, or words, of a sequence as an argument. Returns its name.
+static std::string printEdges(MethodBody &body, StringRef edges, Value sequence) {
+  Operation *op = sequence.getDefiningOp();
+  auto type = cast<SequenceType>(sequence.getType());
+  auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
+  auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr());
+  std::string rows = axis.getSegments() ? body.getLength(sequence) : "rows";
+  return body.addInput(
+      edges, "bool [B, " + rows + ", " + rows + "], symmetric: the edges \"" + edges.str() +
+                 "\" of " + (axis.getSegments() ? "words" : "\"" + axis.getSymName().str() + "\""));
 }
 
 bool pytorch::printSegments(MethodBody &body, Operation *operation) {
@@ -102,12 +110,13 @@ bool pytorch::printSegments(MethodBody &body, Operation *operation) {
         return true;
       })
       .Case([&](DegreesOp op) {
-        body.define(op.getResult(), "1.0 + " + printEdges(body, op.getEdges()) + ".sum(-1)");
+        body.define(op.getResult(),
+                    "1.0 + " + printEdges(body, op.getEdges(), op.getResult()) + ".sum(-1)");
         return true;
       })
       .Case([&](GraphSumOp op) {
         call(op.getResult(), "graph_sum",
-             body.read(op.getInput()) + ", " + printEdges(body, op.getEdges()) +
+             body.read(op.getInput()) + ", " + printEdges(body, op.getEdges(), op.getInput()) +
                  (op.getLeft() ? ", left=" + body.read(op.getLeft()) : "") +
                  (op.getRight() ? ", right=" + body.read(op.getRight()) : ""));
         return true;
