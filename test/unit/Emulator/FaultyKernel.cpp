@@ -76,9 +76,10 @@ std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
 PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &injected,
                                const Options &options) {
   size_t count = 64 * injected.words;
-  std::vector<float> in(count);
+  constexpr size_t gap = 64; // behind each operand, so that an access past its end is in no buffer
+  std::vector<float> in(count + gap);
   std::iota(in.begin(), in.end(), 1.0f);
-  PlantedOutcome outcome{{}, std::vector<float>(count, -1.0f)};
+  PlantedOutcome outcome{{}, std::vector<float>(count + gap, -1.0f)};
   EmulatedLaunch launch;
   launch.grid = injected.grid;
   launch.block = injected.block;
@@ -93,6 +94,7 @@ PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &injected,
     launch.buffers.push_back({"counters", counters.data(), injected.counters * 4, Writes::Any});
   }
   outcome.report = emulator.launch(launch, options);
+  outcome.out.resize(count);
   return outcome;
 }
 

@@ -67,8 +67,7 @@ TEST(CudaStart, GradientIsTheSumOverFirstRows) {
                {{tensor({parts, d}), TextAccess{.kind = "columns"}}},
                "%zero = arith.constant dense<0.0> : ROW\n" + choose("%a0", "%zero"), tensor({d}));
   Floats dy = randomIntegers(batch * positions * d, 5, 100); // whose sums are exact
-  KernelInputs launch{
-      .operands = {dy}, .length = length, .rows = batch, .shares = {{0, 1}, {1, 2}, {2, 3}}};
+  KernelInputs launch{.operands = {dy}, .length = length, .rows = batch};
   for (const Floats &sums : runOnBoth(text, launch)) {
     for (int64_t c = 0; c < d; ++c) {
       float expected = 0, found = 0;

@@ -125,6 +125,7 @@ void EmulatedKernel::lay(Arena &arena, const CudaRun &run) const {
   for (size_t i = 0; i < slots.size(); ++i) {
     auto shared = i < operands ? run.shares.end() : run.shares.find(unsigned(i - operands));
     if (shared != run.shares.end()) {
+      ASSERT_LT(shared->second, operands) << "result " << i - operands << " shares no operand";
       arena.arguments.push_back(arena.arguments[shared->second]);
     } else {
       arena.reserve(slots[i].size());

@@ -218,6 +218,10 @@ std::vector<std::vector<float>> LoadedKernel::run(const KernelInputs &launch) co
   };
   for (size_t i = 0; i < slots.size(); ++i) {
     auto shared = i < operandCount ? launch.shares.end() : launch.shares.find(i - operandCount);
+    if (shared != launch.shares.end() && shared->second >= operandCount) {
+      ADD_FAILURE() << "result " << i - operandCount << " shares no operand";
+      return {};
+    }
     arguments[i] =
         shared != launch.shares.end() ? arguments[shared->second] : reserve(slots[i].bytes());
   }
