@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Checks and times the GPU code on a machine with a GPU, which needs NVIDIA's driver and nothing else (NCCL for several processes).
-# Usage, here:    scripts/gpu-check.sh --pack DIR    makes the bundle DIR and DIR.tar.gz (under 60 MB)
+# Usage, here:    scripts/gpu-check.sh --pack DIR    makes the bundle DIR and DIR.tar.xz (under 60 MB)
 #        there:   DIR/gpu-check.sh [RESULTS]         under eight minutes; a short table last, RESULTS/gpu-check.json kept
 #                 DIR/gpu-check.sh --exchange [RESULTS]   only the exchange of memory by NCCL, half a minute
 # There it runs every recorded kernel launch from the operands recorded here and compares with float64, stores the GPU's results
@@ -44,10 +44,10 @@ pack() {
     # One of them is bidirectional: it is timed, not trained.
     "$sluice" compile "$root/$spec" -o "$bundle/$artifact" --target sm_80,sm_90a --allow-leak >&2
   done < <(list "$manifest" timed artifact spec)
-  tar -czf "$bundle.tar.gz" -C "$(dirname "$bundle")" "$(basename "$bundle")"
-  bytes=$(stat -c %s "$bundle.tar.gz")
-  ((bytes < 60000000)) || fail "$bundle.tar.gz: expected less than 60 MB, found $bytes bytes; record smaller models"
-  echo "$bundle.tar.gz: $bytes bytes; unpack it on the machine with the GPU and run $(basename "$bundle")/gpu-check.sh"
+  XZ_OPT="-1 -T0" tar -cJf "$bundle.tar.xz" -C "$(dirname "$bundle")" "$(basename "$bundle")"
+  bytes=$(stat -c %s "$bundle.tar.xz")
+  ((bytes < 60000000)) || fail "$bundle.tar.xz: expected less than 60 MB, found $bytes bytes; record smaller models"
+  echo "$bundle.tar.xz: $bytes bytes; unpack it on the machine with the GPU and run $(basename "$bundle")/gpu-check.sh"
 }
 
 # Prints the path of PyTorch's NCCL; nothing if the system has one, or neither has.

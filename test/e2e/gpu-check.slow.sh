@@ -7,7 +7,7 @@ set -euo pipefail
 bundle=$work/bundle
 succeeds "a bundle is built, under 60 MB" "$root/scripts/gpu-check.sh" --pack "$bundle"
 exits 2 "an existing folder is not changed" "$root/scripts/gpu-check.sh" --pack "$bundle"
-tar -xzf "$bundle.tar.gz" -C "$work" --transform 's/^bundle/unpacked/'
+tar -xJf "$bundle.tar.xz" -C "$work" --transform 's/^bundle/unpacked/'
 succeeds "the archive contains the bundle" diff -r "$bundle" "$work/unpacked"
 ldd "$bundle/sluice-gpu-check" > "$work/needed"
 exits 1 "the program needs only the C library" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
