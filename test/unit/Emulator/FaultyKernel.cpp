@@ -76,7 +76,7 @@ std::unique_ptr<Emulator> test::compileKernel(const std::string &text) {
 PlantedOutcome test::runKernel(Emulator &emulator, const FaultCase &injected,
                                const Options &options) {
   size_t count = 64 * injected.words;
-  constexpr size_t gap = 64; // behind each operand, so that an access past its end is in no buffer
+  constexpr size_t gap = 64; // after each operand: an access past its end is then in no buffer
   std::vector<float> in(count + gap);
   std::iota(in.begin(), in.end(), 1.0f);
   PlantedOutcome outcome{{}, std::vector<float>(count + gap, -1.0f)};
