@@ -110,6 +110,15 @@ std::map<std::string, std::string> compileForAll(const Folder &folder, const std
   return artifacts;
 }
 
+std::pair<std::string, std::string> compileForOne(const Folder &folder, const std::string &source,
+                                                  bool allowLeak, int64_t generationRows) {
+  std::vector<std::string> targets = runtime::machineTargets();
+  std::string name = std::filesystem::path(source).filename();
+  std::string target =
+      targets[std::accumulate(name.begin(), name.end(), size_t(0)) % targets.size()];
+  return {target, compile(folder, source, target, allowLeak, generationRows)};
+}
+
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch) {
   std::map<std::string, std::string> artifacts;

@@ -42,6 +42,11 @@ std::string compileForEmulator(const Folder &folder, const std::string &source,
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false,
                                                  int64_t generationRows = 0);
+/// Target and artifact for one target of this machine. It depends on the file's name, so that the
+/// specs of a suite run on each target. Kernel tests run each kernel on all.
+std::pair<std::string, std::string> compileForOne(const Folder &folder, const std::string &source,
+                                                  bool allowLeak = false,
+                                                  int64_t generationRows = 0);
 /// Without the causality check, and scored against tokens this far ahead.
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch);

@@ -121,13 +121,12 @@ TEST_P(CompiledModel, EqualsTheReference) {
     expected.emplace_back(references, one, weights);
   }
   emit(spec, "dispatches"); // with the steps of generation, which the following tests omit
-  for (const auto &[target, artifact] : compileForAll(folder, spec)) {
-    Model model(artifact, target);
-    model.setWeights(weights);
-    Comparison comparison(family.name + (" on " + target));
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      compare(comparison, expected[i], model, inputs[i]);
-    }
+  auto [target, artifact] = compileForOne(folder, spec);
+  Model model(artifact, target);
+  model.setWeights(weights);
+  Comparison comparison(family.name + (" on " + target));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    compare(comparison, expected[i], model, inputs[i]);
   }
 }
 

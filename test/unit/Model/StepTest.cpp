@@ -166,31 +166,29 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   bool isMixed = std::string_view(family.text).find("bf16") != std::string_view::npos;
   Yardsticks expected =
       yardsticks(reference, weights, ragged, isMixed ? Precision::Bf16 : Precision::F32);
-  for (const auto &[target, artifact] :
-       compileForAll(folder, spec, /*allowLeak=*/false, someGenerationRows)) {
-    Model model(artifact, target, 2);
-    ASSERT_TRUE(model.plan().generation) << "no step";
-    model.setWeights(weights);
-    Comparison comparison(family.name + (" step by step on " + target));
-    std::map<std::pair<int64_t, int64_t>, std::vector<float>> found;
-    run(model.executor(), ragged, 0, ragged.batch, [&](int64_t row, int64_t length, auto logits) {
-      found[{row, length}].assign(logits.begin(), logits.end());
-      comparison.expect("logits of row " + std::to_string(row) + " at " + std::to_string(length),
-                        {logits.begin(), logits.end()}, expected.at({row, length}));
+  auto [target, artifact] = compileForOne(folder, spec, /*allowLeak=*/false, someGenerationRows);
+  Model model(artifact, target, 2);
+  ASSERT_TRUE(model.plan().generation) << "no step";
+  model.setWeights(weights);
+  Comparison comparison(family.name + (" step by step on " + target));
+  std::map<std::pair<int64_t, int64_t>, std::vector<float>> found;
+  run(model.executor(), ragged, 0, ragged.batch, [&](int64_t row, int64_t length, auto logits) {
+    found[{row, length}].assign(logits.begin(), logits.end());
+    comparison.expect("logits of row " + std::to_string(row) + " at " + std::to_string(length),
+                      {logits.begin(), logits.end()}, expected.at({row, length}));
+  });
+  ASSERT_EQ(found.size(), expected.size());
+  if (model.plan().model.first == 0 && model.plan().given.empty()) { // else windows overlap
+    expectScoresOfShortWindows(model.executor(), family.name + (" on " + target));
+  }
+  // A row alone, on another number of threads, on reused states.
+  Model other(artifact, target, 1);
+  other.setWeights(weights);
+  for (int64_t row = ragged.batch - 1; row >= 0; --row) {
+    run(other.executor(), ragged, row, row + 1, [&](int64_t, int64_t length, auto logits) {
+      EXPECT_TRUE(std::ranges::equal(logits, found.at({row, length})))
+          << "row " << row << " alone differs at " << length;
     });
-    ASSERT_EQ(found.size(), expected.size());
-    if (model.plan().model.first == 0 && model.plan().given.empty()) { // else windows overlap
-      expectScoresOfShortWindows(model.executor(), family.name + (" on " + target));
-    }
-    // A row alone, on another number of threads, on reused states.
-    Model other(artifact, target, 1);
-    other.setWeights(weights);
-    for (int64_t row = ragged.batch - 1; row >= 0; --row) {
-      run(other.executor(), ragged, row, row + 1, [&](int64_t, int64_t length, auto logits) {
-        EXPECT_TRUE(std::ranges::equal(logits, found.at({row, length})))
-            << "row " << row << " alone differs at " << length;
-      });
-    }
   }
 }
 
