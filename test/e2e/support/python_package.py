@@ -88,8 +88,8 @@ def compare_training():
     files[1].write_bytes(bytes(text[1000:]))
     out = WORK / "run"
     compile_tiny("vanilla")
-    train = ("train", WORK / "vanilla.sla", "--data", *files, "--seed", 9, "--out", out, "-j", 2, "--save-every", 4, "--log-every", 1)
-    run(*train, "--epochs", 3)
+    train = ("train", WORK / "vanilla.sla", "--data", *files, "--seed", 9, "--out", out, "-j", 2, "--save-every", 4, "--keep", 9)
+    run(*train, "--steps", 15)
     told = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     told = [(line["loss"], line["grad_norm"]) for line in told]
     model = sluice.load(WORK / "vanilla.sla", threads=2)
