@@ -122,13 +122,19 @@ MessageParts splitMessage(const std::string &message) {
   std::string place = message.substr(0, expected == std::string::npos ? 0 : expected);
   if (place.ends_with(": ")) {
     place.resize(place.size() - 2);
+    auto isArgument = [](std::string_view name) {
+      return std::ranges::find(argumentNames, name) != std::end(argumentNames);
+    };
+    if (size_t colon = place.rfind(": ");
+        colon != std::string::npos && isArgument(std::string_view(place).substr(colon + 2))) {
+      place.resize(colon); // FILE:LINE:COLUMN: ARGUMENT
+    }
     parts.column = takeNumber(place);
     parts.line = parts.column > 0 ? takeNumber(place) : 0;
     if (parts.line == 0) { // FILE:LINE
       std::swap(parts.line, parts.column);
     }
-    bool isArgument = std::ranges::find(argumentNames, place) != std::end(argumentNames);
-    parts.file = isArgument || place.find(": ") != std::string::npos ? "" : place;
+    parts.file = isArgument(place) || place.find(": ") != std::string::npos ? "" : place;
   }
   if (expected == std::string::npos) {
     return parts;
