@@ -4,8 +4,9 @@
  * Every function that can fail returns a status; sluice_last_error then has the parts of the
  * message. A function that fails leaves its results unset. Objects belong to the caller, who frees
  * them with sluice_free_*, which accept NULL. Functions may be called on any thread; calls on one
- * model, and on its generators, of several threads wait for one another. A model cannot be used in a process that was
- * forked after the model was loaded: its calls then fail, and freeing it does nothing.
+ * model, and on its generators, of several threads wait for one another. A model cannot be used in
+ * a process that was forked after the model was loaded: its calls then fail, and freeing it does
+ * nothing.
  *
  * Structures with a first member `size` are set by the caller to the size that it was compiled
  * with: later versions add members at the end. Zero selects the default of each option.
@@ -109,8 +110,8 @@ sluice_status sluice_initialize(sluice_model *model, int64_t seed);
 /* Loads weights from a safetensors file, a checkpoint or a run. Training then begins anew: at step
  * 0, with a new optimizer and the seed of the last sluice_initialize. */
 sluice_status sluice_load_weights(sluice_model *model, const char *path);
-/* Loads a checkpoint of the folder of a training run, at `step` or the latest (-1): the weights, the
- * state of the optimizer, the number of finished steps, and the seed. The model is unchanged if
+/* Loads a checkpoint of the folder of a training run, at `step` or the latest (-1): the weights,
+ * the state of the optimizer, the number of finished steps, and the seed. The model is unchanged if
  * this fails. */
 sluice_status sluice_load_checkpoint(sluice_model *model, const char *run, int64_t step);
 /* Writes a safetensors file, which appears complete or not at all. */
@@ -127,14 +128,15 @@ typedef struct sluice_tensor {
 } sluice_tensor;
 /* Returns a tensor's name and shape; its data are NULL. Tensors are numbered from 0. */
 sluice_status sluice_describe_tensor(sluice_model *model, int64_t index, sluice_tensor *tensor);
-/* Returns a tensor with its weights. The caller may write the numbers of a parameter between calls. From
- * the first sluice_get_parameter on, each call hashes all weights; if they were written, it computes
- * what depends on them again (bf16 copies, the state of generators). */
+/* Returns a tensor with its weights. The caller may write the numbers of a parameter between calls.
+ * From the first sluice_get_parameter on, each call hashes all weights; if they were written, it
+ * computes what depends on them again (bf16 copies, the state of generators). */
 sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_tensor *tensor);
-/* Ends the caller's writes until the next sluice_get_parameter: calls no longer hash the weights. */
+/* Ends the caller's writes until the next sluice_get_parameter: calls no longer hash the weights.
+ */
 void sluice_release_parameters(sluice_model *model);
-/* The gradient of sluice_compute_gradients; valid until the next call that computes something. Fails
- * after other calls. With several threads use sluice_copy_gradients. */
+/* The gradient of sluice_compute_gradients; valid until the next call that computes something.
+ * Fails after other calls. With several threads use sluice_copy_gradients. */
 sluice_status sluice_get_gradient(sluice_model *model, int64_t index, sluice_tensor *tensor);
 
 typedef struct sluice_step {
@@ -203,7 +205,8 @@ typedef struct sluice_sampling {
 void sluice_init_sampling(sluice_sampling *sampling);
 
 /* Continues a text, token by token. A generator keeps its model alive. It computes its text again
- * with changed weights from its next token on. A model has a limited number of concurrent generators. */
+ * with changed weights from its next token on. A model has a limited number of concurrent
+ * generators. */
 typedef struct sluice_generator sluice_generator;
 sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_t count,
                               const sluice_sampling *sampling, sluice_generator **generator);

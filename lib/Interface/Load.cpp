@@ -115,9 +115,8 @@ static std::vector<std::vector<float>> copyTensors(LoadedModel &state) {
 
 static void restoreTensors(LoadedModel &state, const std::vector<std::vector<float>> &copies) {
   auto copy = copies.begin();
-  visitTensors(state, [&](std::span<float> numbers) {
-    std::ranges::copy(*copy++, numbers.begin());
-  });
+  visitTensors(state,
+               [&](std::span<float> numbers) { std::ranges::copy(*copy++, numbers.begin()); });
   state.executor().prepare();
 }
 
@@ -130,8 +129,8 @@ sluice_status sluice_load_checkpoint(sluice_model *model, const char *run, int64
     }
     std::vector<std::vector<float>> before = copyTensors(state);
     try {
-      TrainingState saved = loadCheckpoint(
-          run, state.executor(), step < 0 ? std::nullopt : std::optional<int64_t>(step));
+      TrainingState saved = loadCheckpoint(run, state.executor(),
+                                           step < 0 ? std::nullopt : std::optional<int64_t>(step));
       state.seed = saved.seed;
       state.step = saved.step;
     } catch (...) { // some tensors may be replaced

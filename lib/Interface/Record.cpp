@@ -43,10 +43,10 @@ sluice_status record(sluice_status status, const std::string &message,
   if (verdict) {
     last.parts.expected = "a spec that is proved causal";
     last.parts.found = verdict->message.substr(0, verdict->message.size() - verdict->remedy.size());
-    last.parts.remedy = verdict->fix               ? verdict->fix->words
-                        : !verdict->noFix.empty()  ? verdict->noFix
-                        : verdict->remedy.empty()  ? "change the stage at fault"
-                                                   : verdict->remedy.substr(2); // after "; "
+    last.parts.remedy = verdict->fix              ? verdict->fix->words
+                        : !verdict->noFix.empty() ? verdict->noFix
+                        : verdict->remedy.empty() ? "change the stage at fault"
+                                                  : verdict->remedy.substr(2); // after "; "
   }
   const CausalWitness *witness = verdict && verdict->witness ? &*verdict->witness : nullptr;
   last.error = {status,
@@ -79,14 +79,17 @@ int64_t takeNumber(std::string &text) {
   return number;
 }
 
-/// Names of arguments, which begin the messages about them. Another name before a message is a file.
+/// Names of arguments, which begin the messages about them. Another name before a message is a
+/// file.
 constexpr std::string_view argumentNames[] = {
-    "allow_leak", "count",       "cpu_target", "device",  "elements", "first",
-    "ids",        "index",       "lengths",    "memory_budget",       "min_p",
-    "name",       "no_cache",    "precision",  "prompt",  "repetition_penalty",
-    "rows",       "sample",      "seed",       "size",    "step",     "stride",
-    "target",     "targets",     "temperature", "texts",  "threads",  "tokens",
-    "top_k",      "top_p",       "window"};
+    "allow_leak",  "count",         "cpu_target", "device",
+    "elements",    "first",         "ids",        "index",
+    "lengths",     "memory_budget", "min_p",      "name",
+    "no_cache",    "precision",     "prompt",     "repetition_penalty",
+    "rows",        "sample",        "seed",       "size",
+    "step",        "stride",        "target",     "targets",
+    "temperature", "texts",         "threads",    "tokens",
+    "top_k",       "top_p",         "window"};
 
 } // namespace
 

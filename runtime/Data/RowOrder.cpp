@@ -20,8 +20,8 @@ std::vector<int64_t> RowOrder::countFirstRows(std::span<const int64_t> sizes) co
 RowPlace RowOrder::find(DataPosition position, std::span<const int64_t> firstRow,
                         const std::function<int64_t(size_t text)> &size) const {
   uint64_t key = getEpochKey(seed, position.epoch);
-  auto index = static_cast<int64_t>(permute(static_cast<uint64_t>(position.index),
-                                            static_cast<uint64_t>(firstRow.back()), key));
+  auto index = static_cast<int64_t>(
+      permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(firstRow.back()), key));
   auto text = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
                                   firstRow.begin() - 1);
   int64_t tokens = size(text), rows = firstRow[text + 1] - firstRow[text];

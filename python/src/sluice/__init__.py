@@ -212,11 +212,11 @@ class Model:
     def activations(self, tokens, names):
         """Returns the rows of streams by name: of a stage's "to", or of a stage such as "stages.1.inside.2"."""
         ids = _arguments.tokens(tokens, 1)
-        if not isinstance(names, (str, list, tuple, set, frozenset, dict)):
+        if isinstance(names, (bytes, bytearray, memoryview)) or not hasattr(names, "__iter__"):
             reject("names", "a name of a stream or a list of names", _arguments.describe(names), 'give one such as "stages.1"')
+        names = [names] if isinstance(names, str) else names
         found = {}
-        for name in [names] if isinstance(names, str) else names:
-            name = _arguments.text("names", name, "stages.1")
+        for name in [_arguments.text("names", name, "stages.1") for name in names]:
             found[name] = np.empty(self._handle.activation_shape(name, len(ids)), np.float32)
             self._handle.activations(name, ids, found[name])
         return found
