@@ -64,7 +64,7 @@ ModelStream findStream(const Plan &plan, const std::string &flag, const std::str
                     "a name that a stage's \"to\" gives" +
                     (names.empty() ? "" : " (" + names + ")") + ", found \"" + name + "\"" +
                     describeOther(findLast(facts.streams, stage, /*ofTokens=*/false)) +
-                    "; name one of them" + listStages(facts.streams));
+                    "; name another" + listStages(facts.streams));
   }
   return {last->value, last->factor};
 }

@@ -179,6 +179,10 @@ def check_writes():
     """After `parameters`, a generator computes its text again for a write alone."""
     model = sluice.load(compile_tiny("vanilla"), threads=1)
     model.initialize(1)
+    written = sluice.load(compile_tiny("vanilla"), threads=1)
+    for name, array in model.parameters().items():
+        written.parameters()[name][...] = array
+    check("parameters: weights that were written are weights", written.evaluate(LONG[:200]) == model.evaluate(LONG[:200]))
     alone = list(model.generate(b"water", tokens=50))
     held = model.parameters()
     check("parameters: the same tokens", list(model.generate(b"water", tokens=50)) == alone)
