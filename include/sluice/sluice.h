@@ -4,8 +4,9 @@
  * Every function that can fail returns a status; sluice_last_error then has the parts of the
  * message. A function that fails leaves its results unset. Objects belong to the caller, who frees
  * them with sluice_free_*, which accept NULL. Functions may be called on any thread; calls on one
- * model, and on its generators, wait for one another. A model cannot be used in a process that was
- * forked after the model was loaded: its calls then fail, and freeing it does nothing.
+ * model, and on its generators, of several threads wait for one another. A model cannot be used in
+ * a process that was forked after the model was loaded: its calls then fail, and freeing it does
+ * nothing.
  *
  * Structures with a first member `size` are set by the caller to the size that it was compiled
  * with: later versions add members at the end. Zero selects the default of each option.
@@ -47,9 +48,11 @@ const sluice_error *sluice_last_error(void);
 /* Returns the version of the library: "0.1.0". */
 const char *sluice_version(void);
 
-/* Sets the function that evaluations, logits, activations and training steps of this thread call
- * between batches. A nonzero result ends the call with SLUICE_INTERRUPTED; weights are then those
- * of the last complete step. NULL removes it. */
+/* Sets the function that evaluations, logits, activations, generators and training steps of this
+ * thread call between batches. A nonzero result ends the call with SLUICE_INTERRUPTED; weights are
+ * then those of the last complete step. NULL removes it. The function may call sluice_get_facts and
+ * sluice_free_* for the model in use; its other calls on this model fail with SLUICE_BAD_INPUT. It
+ * must not wait for another thread that uses the model. */
 void sluice_set_interrupt(int (*ends)(void *data), void *data);
 
 /* A spec is a file, or a text whose name in messages is `path`. `text` is NULL for a file. */
@@ -84,7 +87,8 @@ typedef struct sluice_load_options {
   int32_t threads;        /* CPU threads; 0: all that the process may use */
 } sluice_load_options;
 
-/* Loads an artifact. Its weights are zero until sluice_initialize or sluice_load_weights.
+/* Loads an artifact. It has no weights until sluice_initialize, sluice_load_weights,
+ * sluice_load_checkpoint or a write to a parameter: calls that need weights fail before.
  * `options` may be NULL. */
 sluice_status sluice_load(const char *artifact, const sluice_load_options *options,
                           sluice_model **model);
@@ -103,8 +107,13 @@ sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts);
 
 /* Draws initial weights, as a training run with this seed does, and begins at step 0. */
 sluice_status sluice_initialize(sluice_model *model, int64_t seed);
-/* Loads weights from a safetensors file, a checkpoint or a run. */
+/* Loads weights from a safetensors file, a checkpoint or a run. Training then begins anew: at step
+ * 0, with a new optimizer and the seed of the last sluice_initialize. */
 sluice_status sluice_load_weights(sluice_model *model, const char *path);
+/* Loads a checkpoint of the folder of a training run, at `step` or the latest (-1): the weights,
+ * the state of the optimizer, the number of finished steps, and the seed. The model is unchanged if
+ * this fails. */
+sluice_status sluice_load_checkpoint(sluice_model *model, const char *run, int64_t step);
 /* Writes a safetensors file, which appears complete or not at all. */
 sluice_status sluice_save_weights(sluice_model *model, const char *path);
 
@@ -117,11 +126,17 @@ typedef struct sluice_tensor {
   const int64_t *shape;
   int64_t rank, elements;
 } sluice_tensor;
-/* Tensors are numbered from 0. The caller may write the numbers of a parameter between calls;
- * from the first sluice_get_parameter on, each call computes the values that kernels derive from
- * weights (bf16 copies) again. */
+/* Returns a tensor's name and shape; its data are NULL. Tensors are numbered from 0. */
+sluice_status sluice_describe_tensor(sluice_model *model, int64_t index, sluice_tensor *tensor);
+/* Returns a tensor with its weights. The caller may write the numbers of a parameter between calls.
+ * From the first sluice_get_parameter on, each call hashes all weights; if they were written, it
+ * computes what depends on them again (bf16 copies, the state of generators). */
 sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_tensor *tensor);
-/* The gradient of the last sluice_compute_gradients; valid until the next call on the model. */
+/* Ends the caller's writes until the next sluice_get_parameter: calls no longer hash the weights.
+ */
+void sluice_release_parameters(sluice_model *model);
+/* The gradient of sluice_compute_gradients; valid until the next call that computes something.
+ * Fails after other calls. With several threads use sluice_copy_gradients. */
 sluice_status sluice_get_gradient(sluice_model *model, int64_t index, sluice_tensor *tensor);
 
 typedef struct sluice_step {
@@ -136,6 +151,20 @@ sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int6
 /* Computes the gradients of the next training step without changing the weights. */
 sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
                                        int64_t columns, sluice_step *step);
+
+/* Computes them, and copies the gradients of all tensors, one after another in their order:
+ * `elements` numbers, the sum of sluice_tensor.elements. */
+sluice_status sluice_copy_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                    int64_t columns, float *gradients, int64_t elements,
+                                    sluice_step *step);
+/* Computes the order in which sluice train, with the seed of sluice_initialize, reads the rows of
+ * `texts` files with `lengths` tokens each, which are at least context + 1. For row `first` + i of
+ * the training, `text[i]` receives its file and `start[i]` its first token; i < `rows`. `epoch`
+ * (may be NULL) receives the number of rows of an epoch; later epochs follow in another order. If
+ * the spec's training.order is "cyclic", a row continues at the beginning of its file. */
+sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int64_t texts,
+                                int64_t first, int64_t rows, int64_t *text, int64_t *start,
+                                int64_t *epoch);
 
 typedef struct sluice_evaluation {
   size_t size;
@@ -169,14 +198,15 @@ typedef struct sluice_sampling {
   double min_p, repetition_penalty; /* 0: none */
   uint64_t seed;
   int64_t sample;   /* index of the text among those of the same prompt and seed */
-  int64_t ids;      /* only ids below are drawn; 0: all of the vocabulary */
+  int64_t ids;      /* only ids below are drawn, at most the vocabulary; 0: all */
   int32_t no_cache; /* 1: recompute the window for each token */
 } sluice_sampling;
 /* Sets the defaults: temperature 1, the other members 0. */
 void sluice_init_sampling(sluice_sampling *sampling);
 
-/* Continues a text, token by token. A generator keeps its model alive, and sees changed weights
- * from its next token on. A model has a limited number of concurrent generators. */
+/* Continues a text, token by token. A generator keeps its model alive. It computes its text again
+ * with changed weights from its next token on. A model has a limited number of concurrent
+ * generators. */
 typedef struct sluice_generator sluice_generator;
 sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_t count,
                               const sluice_sampling *sampling, sluice_generator **generator);

@@ -13,7 +13,11 @@
 namespace sluice::interface {
 namespace {
 
-/// Proves a spec without advice and replays. Throws UserError and JobError for what cannot be read.
+/// Maximum number of ops of a model whose leak is replayed: the reference takes minutes for more.
+constexpr int64_t mostOpsToReplay = 4000;
+
+/// Proves a spec; searches for advice on a leak and replays it. Throws UserError and JobError for
+/// what cannot be read.
 CausalVerdict prove(const sluice_spec &spec) {
   driver::CheckRequest request;
   request.spec = spec.path;
@@ -21,13 +25,19 @@ CausalVerdict prove(const sluice_spec &spec) {
     request.text = spec.text;
   }
   request.replay = false;
-  request.advice = false;
   driver::CheckOutcome check = driver::check(request);
   if (!check.isDecided) {
     requireDone(check.outcome);
   }
-  if (check.verdict.witness) {
-    check.verdict.witness->whyNotRun = "check";
+  if (check.verdict.witness && check.ops <= mostOpsToReplay) {
+    request.replay = true;
+    request.advice = false;
+    driver::CheckOutcome replayed = driver::check(request);
+    if (replayed.isDecided && replayed.verdict.witness) {
+      replayed.verdict.fix = check.verdict.fix;
+      replayed.verdict.noFix = check.verdict.noFix;
+      return replayed.verdict;
+    }
   }
   return check.verdict;
 }
@@ -37,6 +47,14 @@ void requireSpec(const sluice_spec *spec) {
   require(spec->path, "spec.path");
   if (!spec->text) {
     requireKind(spec->path, FileKind::Spec, "a model spec");
+  }
+}
+
+/// Throws UserError for an option that is a text without a character.
+void requireText(const char *value, const char *name, const char *example) {
+  if (value && !*value) {
+    throw UserError(std::string(name) + ": expected a text such as " + example +
+                    ", found an empty one; leave it out for the default");
   }
 }
 
@@ -79,6 +97,8 @@ sluice_status sluice_compile(const sluice_spec *spec, const sluice_compile_optio
     requireSpec(spec);
     require(output, "output");
     sluice_compile_options options = readOptions(given);
+    requireText(options.targets, "targets", "cpu-avx2,sm_80");
+    requireText(options.precision, "precision", "bf16");
     if (options.memory_budget < 0) {
       throw UserError("memory_budget: expected a number of bytes of at least 0, found " +
                       std::to_string(options.memory_budget) + "; 0 sets no limit");

@@ -2,6 +2,7 @@
 // Functions of the C interface that train and score, and that compute logits and activations.
 #include "Model.h"
 #include "sluice/Runtime/Data/Labels.h"
+#include "sluice/Runtime/Data/RowOrder.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Support/Error.h"
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 using namespace sluice;
 using namespace sluice::interface;
@@ -41,6 +43,8 @@ std::span<const int32_t> readBatch(LoadedModel &state, const int32_t *tokens, in
 template <typename Compute>
 void runStep(LoadedModel &state, std::span<const int32_t> batch, const Compute &compute) {
   state.refresh();
+  state.requireWeights();
+  state.hasGradients = false;
   Executor &executor = state.executor();
   const Plan &plan = state.plan();
   int64_t step = state.step + 1;
@@ -75,6 +79,47 @@ void report(sluice_step *into, double loss, double norm) {
 
 } // namespace
 
+sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int64_t texts,
+                                int64_t first, int64_t rows, int64_t *text, int64_t *start,
+                                int64_t *epoch) {
+  return guardModel(model, [&](LoadedModel &state) {
+    RowOrder order{state.plan().model.context, static_cast<uint64_t>(state.seed),
+                   state.plan().cyclic};
+    for (auto [name, value, least] :
+         {std::tuple("texts", texts, 1), {"first", first, 0}, {"rows", rows, 0}}) {
+      if (value < least) {
+        throw UserError(std::string(name) + ": expected a number of at least " +
+                        std::to_string(least) + ", found " + std::to_string(value) +
+                        "; give another");
+      }
+    }
+    require(lengths, "lengths");
+    std::span<const int64_t> sizes(lengths, static_cast<size_t>(texts));
+    for (int64_t length : sizes) {
+      if (length <= order.context) {
+        throw UserError("lengths: expected texts of at least " + std::to_string(order.context + 1) +
+                        " tokens, the context and one to predict, found " + std::to_string(length) +
+                        "; leave out shorter texts");
+      }
+    }
+    std::vector<int64_t> firstRow = order.countFirstRows(sizes);
+    int64_t all = firstRow.back();
+    if (rows > 0) {
+      require(text, "text");
+      require(start, "start");
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      RowPlace place = order.find({(first + i) / all, (first + i) % all}, firstRow,
+                                  [&](size_t number) { return sizes[number]; });
+      text[i] = static_cast<int64_t>(place.text);
+      start[i] = place.start;
+    }
+    if (epoch) {
+      *epoch = all;
+    }
+  });
+}
+
 sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int64_t rows,
                                 int64_t columns, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
@@ -97,26 +142,57 @@ sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int6
   });
 }
 
+/// Computes the gradients of the next step. Returns its loss.
+static double computeGradients(LoadedModel &state, const int32_t *tokens, int64_t rows,
+                               int64_t columns) {
+  if (state.plan().accumulate > 1) {
+    throw UserError("expected a model that computes an update from one batch, found " +
+                    std::to_string(state.plan().accumulate) +
+                    " batches; compile it with training.accumulate of 1");
+  }
+  std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
+  runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
+    // The part of Executor::runUpdate before the update of the weights, for one batch.
+    executor.chooseBatch({});
+    executor.scalarI64("step") = step;
+    std::span<int64_t> numbers = executor.inputs().drawRows;
+    std::iota(numbers.begin(), numbers.end(), 0);
+    fill(0);
+    executor.run("gradient");
+  });
+  double loss = state.executor().scalarF32("loss");
+  state.hasGradients = true;
+  return loss;
+}
+
 sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
                                        int64_t columns, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
-    if (state.plan().accumulate > 1) {
-      throw UserError("expected a model that computes an update from one batch, found " +
-                      std::to_string(state.plan().accumulate) +
-                      " batches; compile it with training.accumulate of 1");
+    report(result, computeGradients(state, tokens, rows, columns), std::nan(""));
+  });
+}
+
+sluice_status sluice_copy_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
+                                    int64_t columns, float *gradients, int64_t elements,
+                                    sluice_step *result) {
+  return guardModel(model, [&](LoadedModel &state) {
+    readOptions(result);
+    require(gradients, "gradients");
+    int64_t expected = 0;
+    for (const Tensor &tensor : state.plan().tensors) {
+      expected += tensor.elements();
     }
-    std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
-    runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
-      // The part of Executor::runUpdate before the update of the weights, for one batch.
-      executor.chooseBatch({});
-      executor.scalarI64("step") = step;
-      std::span<int64_t> numbers = executor.inputs().drawRows;
-      std::iota(numbers.begin(), numbers.end(), 0);
-      fill(0);
-      executor.run("gradient");
-    });
-    report(result, state.executor().scalarF32("loss"), std::nan(""));
+    if (elements != expected) {
+      throw UserError("elements: expected the " + std::to_string(expected) +
+                      " numbers of all tensors, found " + std::to_string(elements) +
+                      "; give an array of this length");
+    }
+    double loss = computeGradients(state, tokens, rows, columns);
+    for (const Tensor &tensor : state.plan().tensors) {
+      gradients = std::ranges::copy(state.executor().gradient(tensor, Access::Read), gradients).out;
+    }
+    report(result, loss, std::nan(""));
   });
 }
 
@@ -131,6 +207,8 @@ sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_
     options.window = values.window;
     options.stride = values.stride;
     state.refresh();
+    state.requireWeights();
+    state.hasGradients = false;
     state.executor().chooseBatch({});
     EvaluationResult result =
         evaluate(state.executor(), files, options, [](double) { endIfInterrupted(); });
@@ -143,13 +221,18 @@ sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_
   });
 }
 
-/// Returns the caller's text for a prediction.
-static ByteFile readText(LoadedModel &state, const int32_t *tokens, int64_t count) {
-  state.requireTokensAlone();
+/// Checks the number of tokens of a text for a prediction.
+static void requireCount(int64_t count) {
   if (count < 1) {
     throw UserError("count: expected at least one token to predict from, found " +
                     std::to_string(count) + "; give a longer text");
   }
+}
+
+/// Returns the caller's text for a prediction.
+static ByteFile readText(LoadedModel &state, const int32_t *tokens, int64_t count) {
+  state.requireTokensAlone();
+  requireCount(count);
   return state.makeText(readTokens(tokens, count));
 }
 
@@ -174,6 +257,7 @@ sluice_status sluice_get_activation_shape(sluice_model *model, const char *name,
     require(rows, "rows");
     require(width, "width");
     loading::ModelStream stream = loading::findStream(state.plan(), "name", name);
+    requireCount(count);
     Executor &executor = state.openStream(stream);
     *rows = countRows(count, state.plan().model.context, stream.factor);
     *width = executor.plan().outputs.at("logits").shape.at(1);

@@ -17,6 +17,7 @@ struct sluice_generator {
   Text text;
   int64_t ids = 0, left = 0, seat = 0;
   uint64_t version = 0; ///< of the weights that the states of the row were computed with
+  bool isDrawing = false, isFreed = false; ///< freed by a function that its own call runs
 };
 
 void sluice_init_sampling(sluice_sampling *sampling) {
@@ -59,6 +60,12 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
                         std::to_string(value) + "; give another");
       }
     }
+    if (given.ids > vocabulary) {
+      throw UserError("ids: expected at most the vocabulary, " + std::to_string(vocabulary) +
+                      " ids, found " + std::to_string(given.ids) + "; 0 draws from all");
+    }
+    state.refresh();
+    state.requireWeights();
     auto made = std::make_unique<sluice_generator>();
     made->options = readSampling(given);
     made->text = {{tokens.begin(), tokens.end()}, given.sample};
@@ -68,7 +75,7 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
     }
     checkContinues(state.executor(), tokens, "token");
     made->left = given.tokens == 0 ? std::numeric_limits<int64_t>::max() : given.tokens;
-    made->ids = given.ids == 0 ? vocabulary : std::min(given.ids, vocabulary);
+    made->ids = given.ids == 0 ? vocabulary : given.ids;
     made->seat = state.takeSeat(made->options.cached);
     state.predictor(made->options.cached).begin(made->seat, {});
     made->version = state.version;
@@ -78,23 +85,33 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
 }
 
 sluice_status sluice_next(sluice_generator *generator, int32_t *token) {
-  bool isOver = false;
+  bool isOver = false, isFreed = false;
   sluice_status status = guard([&] {
     require(generator, "generator");
     require(token, "token");
-    sluice_model model{generator->state};
-    LoadedModel &state = *generator->state;
+    std::shared_ptr<LoadedModel> kept = generator->state; // until the call ends
+    LoadedModel &state = *kept;
     if (!state.isOwn()) {
       throw UserError("expected a generator of this process, found one of the process that forked "
                       "it; load the artifact in this process");
     }
-    std::lock_guard lock(state.mutex);
+    LoadedModel::Lock lock(state);
     if (generator->left == 0) {
       isOver = true;
       return;
     }
-    endIfInterrupted();
+    generator->isDrawing = true;
+    try {
+      endIfInterrupted();
+    } catch (...) {
+      generator->isDrawing = false;
+      isFreed = generator->isFreed;
+      throw;
+    }
+    generator->isDrawing = false;
+    isFreed = generator->isFreed;
     state.refresh();
+    state.hasGradients = false;
     state.executor().chooseBatch({});
     Predictor &predictor = state.predictor(generator->options.cached);
     if (generator->version != state.version) {
@@ -107,6 +124,9 @@ sluice_status sluice_next(sluice_generator *generator, int32_t *token) {
                        generator->options);
     --generator->left;
   });
+  if (isFreed) {
+    sluice_free_generator(generator);
+  }
   return isOver ? SLUICE_END : status;
 }
 
@@ -114,9 +134,10 @@ void sluice_free_generator(sluice_generator *generator) {
   if (!generator || !generator->state->isOwn()) {
     return;
   }
-  {
-    std::lock_guard lock(generator->state->mutex);
-    generator->state->leaveSeat(generator->options.cached, generator->seat);
+  if (generator->isDrawing && generator->state->isLockedByThread()) {
+    generator->isFreed = true; // sluice_next frees it
+    return;
   }
+  generator->state->leaveSeat(generator->options.cached, generator->seat);
   delete generator;
 }

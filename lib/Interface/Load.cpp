@@ -7,6 +7,7 @@
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Outputs.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace sluice;
@@ -48,7 +49,7 @@ void sluice_free_model(sluice_model *model) {
 }
 
 sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts) {
-  return guardModel(model, [&](LoadedModel &state) {
+  auto read = [&](LoadedModel &state) {
     require(facts, "facts");
     readOptions(facts);
     const Plan &plan = state.plan();
@@ -61,7 +62,11 @@ sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts) {
     values.step = state.step;
     values.is_proved = plan.verdict == "proved" ? 1 : 0;
     writeResults(facts, values);
-  });
+  };
+  if (model && model->state->isOwn() && model->state->isLockedByThread()) {
+    return guard([&] { read(*model->state); }); // within a call: steps change after the callback
+  }
+  return guardModel(model, read);
 }
 
 sluice_status sluice_initialize(sluice_model *model, int64_t seed) {
@@ -79,6 +84,59 @@ sluice_status sluice_load_weights(sluice_model *model, const char *path) {
   return guardModel(model, [&](LoadedModel &state) {
     require(path, "path");
     loadWeights(path, state.executor());
+    // A new optimizer, as after an initialization.
+    for (const Tensor &tensor : state.plan().tensors) {
+      for (const auto &[name, ignored] : tensor.states) {
+        std::ranges::fill(state.executor().state(tensor, name, Access::Edit), 0.0F);
+      }
+    }
+    state.step = 0;
+    state.noteChange();
+  });
+}
+
+/// Calls `visit` with the numbers of each tensor and of each state of the optimizer.
+template <typename Visit> static void visitTensors(LoadedModel &state, const Visit &visit) {
+  for (const Tensor &tensor : state.plan().tensors) {
+    visit(state.executor().tensor(tensor, Access::Edit));
+    for (const auto &[name, ignored] : tensor.states) {
+      visit(state.executor().state(tensor, name, Access::Edit));
+    }
+  }
+}
+
+static std::vector<std::vector<float>> copyTensors(LoadedModel &state) {
+  std::vector<std::vector<float>> copies;
+  visitTensors(state, [&](std::span<float> numbers) {
+    copies.emplace_back(numbers.begin(), numbers.end());
+  });
+  return copies;
+}
+
+static void restoreTensors(LoadedModel &state, const std::vector<std::vector<float>> &copies) {
+  auto copy = copies.begin();
+  visitTensors(state,
+               [&](std::span<float> numbers) { std::ranges::copy(*copy++, numbers.begin()); });
+  state.executor().prepare();
+}
+
+sluice_status sluice_load_checkpoint(sluice_model *model, const char *run, int64_t step) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(run, "run");
+    if (step < -1) {
+      throw UserError("step: expected the step of a checkpoint, or -1 for the latest, found " +
+                      std::to_string(step) + "; give the step of a checkpoint of the run");
+    }
+    std::vector<std::vector<float>> before = copyTensors(state);
+    try {
+      TrainingState saved = loadCheckpoint(run, state.executor(),
+                                           step < 0 ? std::nullopt : std::optional<int64_t>(step));
+      state.seed = saved.seed;
+      state.step = saved.step;
+    } catch (...) { // some tensors may be replaced
+      restoreTensors(state, before);
+      throw;
+    }
     state.noteChange();
   });
 }
@@ -86,6 +144,8 @@ sluice_status sluice_load_weights(sluice_model *model, const char *path) {
 sluice_status sluice_save_weights(sluice_model *model, const char *path) {
   return guardModel(model, [&](LoadedModel &state) {
     require(path, "path");
+    state.refresh();
+    state.requireWeights();
     checkOutputs({{"path", path, FileKind::Weights}}, {}, false);
     std::vector<NamedTensor> tensors;
     for (const Tensor &tensor : state.plan().tensors) {
@@ -124,6 +184,14 @@ static void describe(const Tensor &tensor, std::span<float> data, sluice_tensor 
   writeResults(into, values);
 }
 
+sluice_status sluice_describe_tensor(sluice_model *model, int64_t index, sluice_tensor *tensor) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(tensor, "tensor");
+    readOptions(tensor);
+    describe(findTensor(state, index), {}, tensor);
+  });
+}
+
 sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_tensor *tensor) {
   return guardModel(model, [&](LoadedModel &state) {
     require(tensor, "tensor");
@@ -133,11 +201,21 @@ sluice_status sluice_get_parameter(sluice_model *model, int64_t index, sluice_te
   });
 }
 
+void sluice_release_parameters(sluice_model *model) {
+  if (model && model->state->isOwn()) {
+    model->state->endSharing();
+  }
+}
+
 sluice_status sluice_get_gradient(sluice_model *model, int64_t index, sluice_tensor *tensor) {
   return guardModel(model, [&](LoadedModel &state) {
     require(tensor, "tensor");
     readOptions(tensor);
     const Tensor &found = findTensor(state, index);
+    if (!state.hasGradients) {
+      throw UserError("expected a model whose last call computed gradients, found another last "
+                      "call, or none; call sluice_compute_gradients first");
+    }
     describe(found, state.executor().gradient(found, Access::Read), tensor);
   });
 }

@@ -5,9 +5,14 @@
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Hash.h"
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/xxhash.h"
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace sluice::interface {
 
@@ -19,13 +24,65 @@ LoadedModel::LoadedModel(const std::string &path, const loading::DeviceOptions &
   seed = plan().model.seed;
 }
 
+LoadedModel::Lock::Lock(LoadedModel &model) : model(model) {
+  if (model.isLockedByThread()) {
+    throw UserError("expected a model that is not in use, found one that a call of this thread "
+                    "uses; use it after the call, not in a function that the call runs");
+  }
+  model.mutex.lock();
+  model.owner = std::this_thread::get_id();
+}
+
+LoadedModel::Lock::~Lock() {
+  model.owner = std::thread::id();
+  model.mutex.unlock();
+}
+
+void LoadedModel::requireWeights() const {
+  if (version == 0) {
+    throw UserError(artifact->path() +
+                    ": expected a model with weights, found one whose weights were never set; "
+                    "initialize it or load weights first");
+  }
+}
+
+uint64_t LoadedModel::hashWeights() {
+  uint64_t hash = 0;
+  for (const Tensor &tensor : plan().tensors) {
+    std::span<const float> numbers = main->tensor(tensor, Access::Read);
+    auto bytes = std::as_bytes(numbers);
+    hash = mix64(hash ^ llvm::xxh3_64bits(llvm::ArrayRef(
+                            reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size())));
+  }
+  return hash;
+}
+
 std::span<float> LoadedModel::share(const Tensor &tensor) {
-  isShared = true;
+  bool isCopy = device.device != "cpu"; // which is uploaded before the next entry
+  if (sharing == Unshared && !isCopy) {
+    sharedHash = hashWeights();
+  }
+  sharing = isCopy ? Ended : Shared;
   return main->tensor(tensor, Access::Edit);
 }
 
+void LoadedModel::endSharing() {
+  int shared = Shared;
+  sharing.compare_exchange_strong(shared, Ended);
+}
+
 void LoadedModel::refresh() {
-  if (isShared) {
+  if (sharing == Unshared) {
+    return;
+  }
+  int ended = Ended;
+  sharing.compare_exchange_strong(ended, Unshared);
+  bool isChanged = device.device != "cpu";
+  if (!isChanged) {
+    uint64_t hash = hashWeights();
+    isChanged = std::exchange(sharedHash, hash) != hash;
+  }
+  if (isChanged) {
     noteChange();
     main->prepare();
   }
@@ -42,9 +99,9 @@ Executor &LoadedModel::openRows(const std::string &stage) {
     driver::CompileRequest request;
     request.everyRow = stage;
     copy.executor = loading::recompile(*artifact, request, device);
-    copy.version = version - 1;
   }
   refresh();
+  requireWeights();
   if (copy.version == version) {
     return *copy.executor;
   }
@@ -97,6 +154,7 @@ ByteFile LoadedModel::makeText(std::span<const int32_t> tokens) const {
 }
 
 int64_t LoadedModel::takeSeat(bool cached) {
+  std::lock_guard lock(seatMutex);
   if (!predictors[cached]) {
     predictors[cached] = std::make_unique<Predictor>(*main, cached);
     seats[cached].assign(static_cast<size_t>(predictors[cached]->rows()), false);
@@ -111,16 +169,22 @@ int64_t LoadedModel::takeSeat(bool cached) {
   return free - taken.begin();
 }
 
+void LoadedModel::leaveSeat(bool cached, int64_t seat) {
+  std::lock_guard lock(seatMutex);
+  seats[cached][static_cast<size_t>(seat)] = false;
+}
+
 sluice_status guardModel(sluice_model *model,
                          const std::function<void(LoadedModel &)> &job) noexcept {
   return guard([&] {
     require(model, "model");
-    LoadedModel &state = *model->state;
+    std::shared_ptr<LoadedModel> kept = model->state; // until the call ends
+    LoadedModel &state = *kept;
     if (!state.isOwn()) { // before the lock, which a lost thread may hold
       throw UserError("expected a model that this process loaded, found one of the process that "
                       "forked it; load the artifact in this process");
     }
-    std::lock_guard lock(state.mutex);
+    LoadedModel::Lock lock(state);
     job(state);
   });
 }

@@ -8,20 +8,36 @@
 #include "sluice/Runtime/Data/ByteFiles.h"
 #include "sluice/Runtime/Generate/Generator.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 namespace sluice::interface {
 
 /// An executor with the weights of the model, and executors of recompiled entries that copy them.
-/// The functions of the interface hold `mutex`, except the constructor.
+/// The functions of the interface use it through a Lock, except the constructor, `leaveSeat` and
+/// `endSharing`.
 class LoadedModel {
 public:
+  /// Locks a model for the calling thread. Throws UserError if the thread has locked it before: the
+  /// function of sluice_set_interrupt runs within a call, and may use the call's model.
+  class Lock {
+  public:
+    explicit Lock(LoadedModel &model);
+    ~Lock();
+    Lock(const Lock &) = delete;
+    Lock &operator=(const Lock &) = delete;
+
+  private:
+    LoadedModel &model;
+  };
+
   LoadedModel(const std::string &path, const loading::DeviceOptions &device);
 
   const runtime::Plan &plan() const { return artifact->plan(); }
@@ -30,11 +46,21 @@ public:
   bool isOwn() const { return ::getpid() == process; }
 
   /// Records a change of the weights.
-  void noteChange() { ++version; }
+  void noteChange() {
+    ++version;
+    hasGradients = false;
+  }
+  /// Checks for a call of the model on the calling thread.
+  bool isLockedByThread() const { return owner == std::this_thread::get_id(); }
+  /// Throws UserError unless weights were initialized, loaded or written.
+  void requireWeights() const;
+
   /// Returns the tensor's numbers for the caller to write at any time between calls.
   std::span<float> share(const runtime::Tensor &tensor);
-  /// Computes the values that kernels derive from weights again if the caller may have changed
-  /// weights. Call it before each entry.
+  /// Ends the caller's writes after the ones that it made already.
+  void endSharing();
+  /// Finds out whether the caller has written other weights; computes the values that kernels
+  /// derive from weights again if so. Call it before each entry.
   void refresh();
   /// Returns an executor whose entry `predict` returns the logits of every row, or the rows of a
   /// stream. It has the model's current weights.
@@ -51,15 +77,24 @@ public:
 
   /// Takes a free row for a text. Throws UserError if there is none.
   int64_t takeSeat(bool cached);
-  void leaveSeat(bool cached, int64_t seat) { seats[cached][static_cast<size_t>(seat)] = false; }
+  /// Frees a row. Needs no Lock.
+  void leaveSeat(bool cached, int64_t seat);
   runtime::Predictor &predictor(bool cached) { return *predictors[cached]; }
 
-  std::mutex mutex;
   int64_t seed = 0, step = 0; ///< of training
   uint64_t version = 0;       ///< number of changes of the weights
-  bool isShared = false;      ///< the caller has pointers to weights
+  bool hasGradients = false;  ///< no entry ran after sluice_compute_gradients
 
 private:
+  /// Returns a hash of the numbers of all tensors.
+  uint64_t hashWeights();
+
+  std::mutex mutex;
+  std::atomic<std::thread::id> owner{}; ///< the thread that holds `mutex`
+  /// The caller has no pointers to weights; has written its last number; may write at any time.
+  enum Sharing { Unshared, Ended, Shared };
+  std::atomic<int> sharing = Unshared;
+  uint64_t sharedHash = 0; ///< hash of the weights that the caller's writes are compared with
   runtime::Executor &openRows(const std::string &stage);
 
   const pid_t process = ::getpid();
@@ -72,10 +107,12 @@ private:
   };
   std::map<std::string, Recompiled> copies; ///< by stage; "" returns logits
   std::unique_ptr<runtime::Predictor> predictors[2];
+  std::mutex seatMutex; ///< of `seats`
   std::vector<bool> seats[2];
 };
 
-/// Runs `job` with the model locked.
+/// Runs `job` with the model locked. The caller's function of sluice_set_interrupt may free the
+/// model within.
 sluice_status guardModel(sluice_model *model,
                          const std::function<void(LoadedModel &)> &job) noexcept;
 

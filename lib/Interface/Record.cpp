@@ -3,6 +3,8 @@
 
 #include "sluice/Support/Error.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <new>
 #include <system_error>
@@ -31,12 +33,20 @@ thread_local Interrupt interrupt;
 sluice_status record(sluice_status status, const std::string &message,
                      const CausalVerdict *verdict = nullptr) {
   Record &last = lastRecord();
-  last.message = message;
-  last.parts = splitMessage(message);
+  last.message = renameFlags(message);
+  last.parts = splitMessage(last.message);
   if (verdict && verdict->place.line > 0) {
     last.parts.file = verdict->place.file;
     last.parts.line = verdict->place.line;
     last.parts.column = verdict->place.column;
+  }
+  if (verdict) {
+    last.parts.expected = "a spec that is proved causal";
+    last.parts.found = verdict->message.substr(0, verdict->message.size() - verdict->remedy.size());
+    last.parts.remedy = verdict->fix              ? verdict->fix->words
+                        : !verdict->noFix.empty() ? verdict->noFix
+                        : verdict->remedy.empty() ? "change the stage at fault"
+                                                  : verdict->remedy.substr(2); // after "; "
   }
   const CausalWitness *witness = verdict && verdict->witness ? &*verdict->witness : nullptr;
   last.error = {status,
@@ -69,7 +79,45 @@ int64_t takeNumber(std::string &text) {
   return number;
 }
 
+/// Names of arguments, which begin the messages about them. Another name before a message is a
+/// file.
+constexpr std::string_view argumentNames[] = {
+    "allow_leak",  "count",         "cpu_target", "device",
+    "elements",    "first",         "ids",        "index",
+    "lengths",     "memory_budget", "min_p",      "name",
+    "no_cache",    "precision",     "prompt",     "repetition_penalty",
+    "rows",        "sample",        "seed",       "size",
+    "step",        "stride",        "target",     "targets",
+    "temperature", "texts",         "threads",    "tokens",
+    "top_k",       "top_p",         "window"};
+
 } // namespace
+
+std::string renameFlags(const std::string &message) {
+  std::string renamed;
+  for (size_t i = 0; i < message.size();) {
+    auto isWord = [&](size_t at) {
+      return at < message.size() &&
+             (std::islower(static_cast<unsigned char>(message[at])) || message[at] == '-');
+    };
+    bool begins = i == 0 || !(std::isalnum(static_cast<unsigned char>(message[i - 1])) ||
+                              message[i - 1] == '-');
+    size_t end = i + 2;
+    while (isWord(end)) {
+      ++end;
+    }
+    if (!begins || message.compare(i, 2, "--") != 0 || end == i + 2) {
+      renamed += message[i++];
+      continue;
+    }
+    std::string flag = message.substr(i, end - i), name = flag.substr(2);
+    std::ranges::replace(name, '-', '_');
+    bool isOption = std::ranges::find(argumentNames, name) != std::end(argumentNames);
+    renamed += isOption ? name : flag == "--force" ? "another name" : flag + " of the command line";
+    i = end;
+  }
+  return renamed;
+}
 
 MessageParts splitMessage(const std::string &message) {
   MessageParts parts;
@@ -77,13 +125,19 @@ MessageParts splitMessage(const std::string &message) {
   std::string place = message.substr(0, expected == std::string::npos ? 0 : expected);
   if (place.ends_with(": ")) {
     place.resize(place.size() - 2);
+    auto isArgument = [](std::string_view name) {
+      return std::ranges::find(argumentNames, name) != std::end(argumentNames);
+    };
+    if (size_t colon = place.rfind(": ");
+        colon != std::string::npos && isArgument(std::string_view(place).substr(colon + 2))) {
+      place.resize(colon); // FILE:LINE:COLUMN: ARGUMENT
+    }
     parts.column = takeNumber(place);
     parts.line = parts.column > 0 ? takeNumber(place) : 0;
     if (parts.line == 0) { // FILE:LINE
       std::swap(parts.line, parts.column);
     }
-    bool isFlag = place.starts_with("--") || place.find(": ") != std::string::npos;
-    parts.file = isFlag ? "" : place;
+    parts.file = isArgument(place) || place.find(": ") != std::string::npos ? "" : place;
   }
   if (expected == std::string::npos) {
     return parts;
@@ -116,10 +170,6 @@ sluice_status guard(const std::function<void()> &job) noexcept {
       return record(SLUICE_BAD_INPUT, error.what());
     } catch (const JobError &error) {
       return record(SLUICE_FAILED, error.what());
-    } catch (const std::invalid_argument &) {
-      return record(SLUICE_BAD_INPUT,
-                    "expected a structure with its size in the member size, found another size; "
-                    "set it to sizeof, and use a library that is not older than the header");
     } catch (const std::system_error &error) {
       return record(SLUICE_FAILED, error.what());
     } catch (const std::bad_alloc &) {
@@ -135,6 +185,15 @@ sluice_status guard(const std::function<void()> &job) noexcept {
 void endIfInterrupted() {
   if (interrupt.ends && interrupt.ends(interrupt.data) != 0) {
     throw Interrupted();
+  }
+}
+
+void requireSize(size_t size, size_t most) {
+  if (size < sizeof(size_t) || size > most) {
+    throw UserError("size: expected the size of a structure, from " +
+                    std::to_string(sizeof(size_t)) + " to " + std::to_string(most) + ", found " +
+                    std::to_string(size) +
+                    "; set it to sizeof, and use a library that is not older than the header");
   }
 }
 

@@ -21,7 +21,7 @@ public:
 class LeakFound : public std::runtime_error {
 public:
   explicit LeakFound(const CausalVerdict &verdict)
-      : std::runtime_error(verdict.formatWithoutReplay()), verdict(verdict) {}
+      : std::runtime_error(verdict.format()), verdict(verdict) {}
   const CausalVerdict verdict;
 };
 
@@ -33,6 +33,10 @@ struct MessageParts {
   std::string expected, found, remedy;
 };
 MessageParts splitMessage(const std::string &message);
+
+/// Replaces flags of the command line in a message with the names of options of the interface:
+/// "--top-p" with "top_p". Other flags are marked as flags of the command line.
+std::string renameFlags(const std::string &message);
 
 /// Runs `job`; records its exception as the last error of the thread. No exception passes.
 sluice_status guard(const std::function<void()> &job) noexcept;
@@ -46,14 +50,16 @@ void require(const void *pointer, const char *name);
 /// Throws the exception of a failed outcome.
 void requireDone(const driver::Outcome &outcome);
 
+/// Throws UserError unless `size`, the first member of a caller's structure, is from the size of
+/// this member to `most`, the size of the structure in this version.
+void requireSize(size_t size, size_t most);
+
 /// Returns the caller's options; members beyond the size that it was compiled with are zero. Throws
-/// UserError if the size is 0 or larger than the size in this version.
+/// UserError for a wrong size.
 template <typename Options> Options readOptions(const Options *given) {
   Options options{};
   if (given) {
-    if (given->size < sizeof(size_t) || given->size > sizeof(Options)) {
-      throw std::invalid_argument("size");
-    }
+    requireSize(given->size, sizeof(Options));
     __builtin_memcpy(static_cast<void *>(&options), given, given->size);
   }
   options.size = sizeof(Options);

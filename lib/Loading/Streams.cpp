@@ -32,6 +32,20 @@ static std::string describeOther(const std::optional<StreamFacts> &result) {
              : ", which makes no rows";
 }
 
+/// Returns ", such as stages.0, stages.1": the stages of the top level that have a stream of the
+/// tokens.
+static std::string listStages(const std::vector<StreamFacts> &streams) {
+  std::string list, last;
+  for (const StreamFacts &each : streams) {
+    std::string stage = each.stage.substr(0, each.stage.find('.', each.stage.find('.') + 1));
+    if (each.rows == StreamFacts::RowAxis::tokens && stage != last) {
+      list += (list.empty() ? ", such as " : ", ") + stage;
+      last = stage;
+    }
+  }
+  return list;
+}
+
 ModelStream findStream(const Plan &plan, const std::string &flag, const std::string &name) {
   const SpecFacts &facts = requireFacts(plan);
   std::string stage = name;
@@ -50,7 +64,7 @@ ModelStream findStream(const Plan &plan, const std::string &flag, const std::str
                     "a name that a stage's \"to\" gives" +
                     (names.empty() ? "" : " (" + names + ")") + ", found \"" + name + "\"" +
                     describeOther(findLast(facts.streams, stage, /*ofTokens=*/false)) +
-                    "; name another");
+                    "; name another" + listStages(facts.streams));
   }
   return {last->value, last->factor};
 }

@@ -10,8 +10,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nb = nanobind;
@@ -21,6 +23,8 @@ namespace {
 using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using TokenBatch = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumberRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 /// Runs the signal handlers of Python. Returns 1 if one raised; the exception is then set. Handlers
 /// run on the main thread only.
@@ -41,14 +45,18 @@ int checkSignals(void *) {
 }
 
 /// Calls a function of the C interface without the lock of the interpreter. Returns false at the
-/// end of a generator.
+/// end of a generator. A signal handler that runs within a call may call other functions.
 template <typename Call> bool run(const Call &call) {
+  thread_local int depth = 0; // of calls in the handlers of calls
   sluice_status status;
   {
     nb::gil_scoped_release release;
+    ++depth;
     sluice_set_interrupt(checkSignals, nullptr);
     status = call();
-    sluice_set_interrupt(nullptr, nullptr);
+    if (--depth == 0) {
+      sluice_set_interrupt(nullptr, nullptr);
+    }
   }
   if (status == SLUICE_INTERRUPTED && PyErr_Occurred()) {
     throw nb::python_error();
@@ -83,29 +91,59 @@ void compile(const std::string &path, const std::optional<std::string> &text,
 
 struct Generator {
   sluice_generator *handle = nullptr;
+  int calls = 0; ///< that use the handle, also on other threads
+  bool isClosed = false;
   Generator() = default;
   Generator(const Generator &) = delete;
   ~Generator() { close(); }
 
+  /// Frees the handle, after the last call that uses it. The lock of the interpreter protects the
+  /// members.
   void close() {
-    if (handle) {
-      nb::gil_scoped_release release;
-      sluice_free_generator(handle);
-      handle = nullptr;
+    isClosed = true;
+    if (calls == 0) {
+      sluice_free_generator(std::exchange(handle, nullptr)); // waits for no model
     }
   }
   /// Returns the next token; None after the last one.
   std::optional<int32_t> next() {
-    int32_t token = 0;
-    if (!handle || !run([&] { return sluice_next(handle, &token); })) {
+    if (!handle || isClosed) {
       return std::nullopt;
     }
-    return token;
+    struct Use {
+      Generator &generator;
+      explicit Use(Generator &generator) : generator(generator) { ++generator.calls; }
+      ~Use() {
+        if (--generator.calls == 0 && generator.isClosed) {
+          generator.close();
+        }
+      }
+    } use(*this);
+    int32_t token = 0;
+    return run([&] { return sluice_next(handle, &token); }) ? std::optional(token) : std::nullopt;
   }
 };
 
+/// Throws an error of this package for an array of another size. The package passes right ones.
+void requireSize(int64_t expected, size_t found, const char *name) {
+  if (static_cast<size_t>(expected) != found) {
+    sluice_error error{};
+    std::string wanted = std::to_string(expected) + " elements", given = std::to_string(found);
+    std::string text = std::string(name) + ": expected " + wanted + ", found " + given +
+                       "; call the method of sluice.Model";
+    error.status = SLUICE_BAD_INPUT;
+    error.message = text.c_str();
+    error.file = "";
+    error.expected = wanted.c_str();
+    error.found = given.c_str();
+    error.remedy = "call the method of sluice.Model";
+    raise(error);
+  }
+}
+
 struct ModelHandle {
   sluice_model *handle = nullptr;
+  int64_t exports = 0; ///< arrays of parameters that exist
 
   ModelHandle(const std::string &path, const std::string &device,
               const std::optional<std::string> &target, int threads) {
@@ -130,19 +168,41 @@ struct ModelHandle {
   void loadWeights(const std::string &path) {
     run([&] { return sluice_load_weights(handle, path.c_str()); });
   }
+  void loadCheckpoint(const std::string &run_, int64_t step) {
+    run([&] { return sluice_load_checkpoint(handle, run_.c_str(), step); });
+  }
   void saveWeights(const std::string &path) {
     run([&] { return sluice_save_weights(handle, path.c_str()); });
   }
-  nb::tuple step(const TokenBatch &batch, bool isTraining) {
+  nb::tuple trainStep(const TokenBatch &batch) {
     sluice_step result{};
     result.size = sizeof result;
     auto rows = static_cast<int64_t>(batch.shape(0)),
          columns = static_cast<int64_t>(batch.shape(1));
-    run([&] {
-      return (isTraining ? sluice_train_step : sluice_compute_gradients)(handle, batch.data(), rows,
-                                                                         columns, &result);
-    });
+    run([&] { return sluice_train_step(handle, batch.data(), rows, columns, &result); });
     return nb::make_tuple(result.loss, result.gradient_norm);
+  }
+  void gradients(const TokenBatch &batch, const Numbers &gradients) {
+    auto rows = static_cast<int64_t>(batch.shape(0)),
+         columns = static_cast<int64_t>(batch.shape(1)),
+         elements = static_cast<int64_t>(gradients.shape(0));
+    run([&] {
+      return sluice_copy_gradients(handle, batch.data(), rows, columns, gradients.data(), elements,
+                                   nullptr);
+    });
+  }
+  /// Writes the text and the first token of each row from row `first` on. Returns the rows of an
+  /// epoch.
+  int64_t orderRows(const Counts &lengths, int64_t first, const Counts &texts,
+                    const Counts &starts) {
+    auto rows = static_cast<int64_t>(texts.shape(0));
+    requireSize(rows, starts.shape(0), "starts");
+    int64_t epoch = 0;
+    run([&] {
+      return sluice_order_rows(handle, lengths.data(), static_cast<int64_t>(lengths.shape(0)),
+                               first, rows, texts.data(), starts.data(), &epoch);
+    });
+    return epoch;
   }
   nb::tuple evaluate(const Tokens &tokens, int64_t window, int64_t stride) {
     sluice_evaluation result{sizeof result, window, stride, 0, 0};
@@ -152,6 +212,8 @@ struct ModelHandle {
   }
   void logits(const Tokens &tokens, const NumberRows &rows) {
     auto count = static_cast<int64_t>(tokens.shape(0));
+    requireSize(count, rows.shape(0), "rows");
+    requireSize(facts().vocabulary, rows.shape(1), "columns");
     run([&] { return sluice_compute_logits(handle, tokens.data(), count, rows.data()); });
   }
   nb::tuple activationShape(const std::string &name, int64_t count) {
@@ -161,23 +223,49 @@ struct ModelHandle {
   }
   void activations(const std::string &name, const Tokens &tokens, const NumberRows &rows) {
     auto count = static_cast<int64_t>(tokens.shape(0));
+    int64_t height = 0, width = 0;
+    run([&] { return sluice_get_activation_shape(handle, name.c_str(), count, &height, &width); });
+    requireSize(height, rows.shape(0), "rows");
+    requireSize(width, rows.shape(1), "columns");
     run([&] {
       return sluice_compute_activations(handle, name.c_str(), tokens.data(), count, rows.data());
     });
   }
 };
 
+/// The owner of an array of a parameter.
+struct Export {
+  nb::object model;
+  explicit Export(nb::handle self) : model(nb::borrow(self)) { ++handle().exports; }
+  Export(const Export &) = delete;
+  ~Export() {
+    if (--handle().exports == 0) { // the caller can no longer write
+      sluice_release_parameters(handle().handle);
+    }
+  }
+  ModelHandle &handle() { return nb::cast<ModelHandle &>(model); }
+};
+
 /// Returns a tensor's name and its numbers, as an array that keeps the model alive.
-nb::tuple tensor(nb::handle self, int64_t index, bool isGradient) {
-  ModelHandle &model = nb::cast<ModelHandle &>(self);
+nb::tuple parameter(nb::handle self, int64_t index) {
+  auto owner = std::make_unique<Export>(self);
   sluice_tensor result{};
   result.size = sizeof result;
-  run([&] {
-    return (isGradient ? sluice_get_gradient : sluice_get_parameter)(model.handle, index, &result);
-  });
+  run([&] { return sluice_get_parameter(owner->handle().handle, index, &result); });
   std::vector<size_t> shape(result.shape, result.shape + result.rank);
+  nb::capsule capsule(owner.get(), [](void *kept) noexcept { delete static_cast<Export *>(kept); });
+  owner.release();
   return nb::make_tuple(result.name, nb::ndarray<nb::numpy, float, nb::device::cpu>(
-                                         result.data, shape.size(), shape.data(), self));
+                                         result.data, shape.size(), shape.data(), capsule));
+}
+
+/// Returns a tensor's name and its shape.
+nb::tuple describe(ModelHandle &model, int64_t index) {
+  sluice_tensor result{};
+  result.size = sizeof result;
+  run([&] { return sluice_describe_tensor(model.handle, index, &result); });
+  return nb::make_tuple(result.name,
+                        std::vector<int64_t>(result.shape, result.shape + result.rank));
 }
 
 void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t tokens,
@@ -228,11 +316,15 @@ NB_MODULE(_sluice, m) {
       .def("initialize", &ModelHandle::initialize)
       .def("load_weights", &ModelHandle::loadWeights)
       .def("save_weights", &ModelHandle::saveWeights)
-      .def("step", &ModelHandle::step)
+      .def("load_checkpoint", &ModelHandle::loadCheckpoint)
+      .def("train_step", &ModelHandle::trainStep)
+      .def("gradients", &ModelHandle::gradients)
+      .def("order_rows", &ModelHandle::orderRows)
       .def("evaluate", &ModelHandle::evaluate)
       .def("logits", &ModelHandle::logits)
       .def("activation_shape", &ModelHandle::activationShape)
       .def("activations", &ModelHandle::activations)
-      .def("tensor", tensor)
+      .def("parameter", parameter)
+      .def("describe", describe)
       .def("generate", generate);
 }

@@ -1,11 +1,13 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Data/Data.h"
 
+#include "sluice/Runtime/Data/RowOrder.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 namespace sluice::runtime {
 
@@ -66,14 +68,10 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
   if (files.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
-  for (const ByteFile &file : files) {
-    firstRow.push_back(totalRows);
-    int64_t size = file.tokenCount();
-    int64_t rows = cyclic ? size / context : (size - 1) / context;
-    // Using one row less than fits allows each epoch to cut at other offsets.
-    totalRows += rows > 1 && !cyclic ? rows - 1 : rows;
-  }
-  firstRow.push_back(totalRows);
+  std::vector<int64_t> sizes;
+  std::ranges::transform(files, std::back_inserter(sizes), &ByteFile::tokenCount);
+  firstRow = RowOrder{context, seed, cyclic}.countFirstRows(sizes);
+  totalRows = firstRow.back();
   contentHash = labels.hashWith(hashFiles(files));
 }
 
@@ -88,17 +86,9 @@ std::vector<std::string> TrainingData::notes() const {
 }
 
 TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
-  uint64_t key = getEpochKey(seed, position.epoch);
-  auto index = static_cast<int64_t>(
-      permute(static_cast<uint64_t>(position.index), static_cast<uint64_t>(totalRows), key));
-  auto file = static_cast<size_t>(std::upper_bound(firstRow.begin(), firstRow.end(), index) -
-                                  firstRow.begin() - 1);
-  int64_t size = files[file].tokenCount();
-  int64_t rows = firstRow[file + 1] - firstRow[file];
-  // Number of possible starts of the first row.
-  int64_t slack = cyclic ? size : size - rows * context;
-  auto phase = static_cast<int64_t>(mix64(key + file + 1) % static_cast<uint64_t>(slack));
-  return {file, (phase + (index - firstRow[file]) * context) % size};
+  RowPlace place = RowOrder{context, seed, cyclic}.find(
+      position, firstRow, [this](size_t file) { return files[file].tokenCount(); });
+  return {place.text, place.start};
 }
 
 std::vector<int32_t> TrainingData::row(DataPosition position) const {

@@ -1,14 +1,13 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles, trains and runs multi-scale autoregressive transformers. docs/python.md describes the package."""
 
-import json
-import os
-import threading
 from typing import NamedTuple, Optional
 
 import numpy as np
 
-from . import _sluice
+from . import _arguments, _sluice
+from ._arguments import checked
+from ._data import Stream, open_source
 from ._errors import Error, InputError, InternalError, JobError, LeakError, Witness, reject
 
 __all__ = ["Error", "Evaluation", "Generator", "InputError", "InternalError", "JobError", "LeakError", "Model", "Step", "Verdict",
@@ -17,11 +16,12 @@ __version__ = _sluice.version()
 
 
 class Verdict(NamedTuple):
-    """Result of `check`. `witness` is None for a proof, and where neither a proof nor a leak was found."""
+    """Result of `check`. `witness` is None for a proof, and where neither a proof nor a leak was found; `remedy` is empty for a proof."""
 
     proved: bool
     witness: Optional[Witness]
     text: str
+    remedy: str = ""
 
 
 class Step(NamedTuple):
@@ -40,71 +40,33 @@ class Evaluation(NamedTuple):
     stride: int
 
 
-def _spec(spec):
-    """Returns the path and the text of a spec: a dict, JSON text, or a path."""
-    if isinstance(spec, dict):
-        return "spec.json", json.dumps(spec, indent=1)
-    if isinstance(spec, str) and spec.lstrip().startswith("{"):
-        return "spec.json", spec
-    if isinstance(spec, (str, os.PathLike)):
-        return os.fspath(spec), None
-    reject("spec", "a dict, JSON text or a path", type(spec).__name__, "give one of them")
-
-
-def _tokens(value, dimensions, name="tokens"):
-    """Returns token ids as a contiguous array of int32: a copy, unless they have this form."""
-    if isinstance(value, str):
-        value = value.encode()
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        value = np.frombuffer(value, np.uint8)
-    elif not isinstance(value, np.ndarray):
-        if hasattr(value, "__dlpack__"):
-            try:
-                value = np.from_dlpack(value)
-            except Exception as error:  # another device, or a type without a counterpart
-                reject(name, "an array in the CPU's memory", f"{type(value).__name__} ({error})", "copy it to the CPU")
-        else:
-            try:
-                value = np.asarray(value if hasattr(value, "__len__") else list(value))
-            except (TypeError, ValueError, OverflowError) as error:
-                reject(name, "integers of an array or a sequence", f"{type(value).__name__} ({error})", "give rows of one length")
-            if value.size == 0:
-                value = value.astype(np.int32)
-    if value.dtype.kind not in "iu":
-        reject(name, "integers", f"numbers of type {value.dtype}", "convert them to int32")
-    if value.ndim != dimensions:
-        reject(name, f"{dimensions} dimension{'s' * (dimensions > 1)}", f"shape {list(value.shape)}", "reshape them")
-    if value.dtype != np.int32 and value.size > 0:
-        for number in (int(value.min()), int(value.max())):
-            if not -2**31 <= number < 2**31:
-                reject(name, "token ids below the vocabulary", str(number), "encode the text for this model")
-    return np.ascontiguousarray(value, np.int32)
-
-
+@checked
 def check(spec):
     """Proves that no prediction of a spec reads its target or a later token.
 
     Returns a Verdict, also for a leak. Raises InputError for a spec that is not valid.
     """
     try:
-        return Verdict(True, None, _sluice.check(*_spec(spec)))
+        return Verdict(True, None, _sluice.check(*_arguments.spec(spec)))
     except LeakError as error:
-        return Verdict(False, error.witness, error.message)
+        return Verdict(False, error.witness, error.message, error.remedy)
 
 
+@checked
 def compile(spec, path, targets=None, precision=None, memory_budget=0, allow_leak=False):
     """Compiles a spec to the artifact `path`.
 
-    `targets` is a list such as ["cpu-avx2", "sm_80"]; None: this machine's CPU. Raises LeakError for a spec that is not proved,
-    unless `allow_leak`.
+    `targets` is a list such as ["cpu-avx2", "sm_80"]; None: this machine's CPU. `precision` is "f32" or "bf16"; None: the spec's.
+    `memory_budget` is a number of bytes; 0: no limit. Raises LeakError for a spec that is not proved, unless `allow_leak`.
     """
-    if targets is not None and not isinstance(targets, str):
-        targets = ",".join(targets)
-    _sluice.compile(*_spec(spec), os.fspath(path), targets, precision, memory_budget, allow_leak)
+    _sluice.compile(*_arguments.spec(spec), _arguments.path("path", path), _arguments.targets(targets),
+                    _arguments.text("precision", precision, "bf16", optional=True),
+                    _arguments.integer("memory_budget", memory_budget, 0), _arguments.flag("allow_leak", allow_leak))
 
 
+@checked
 def load(path, device="cpu", threads=0, target=None):
-    """Loads an artifact. Its weights are zeros until `initialize` or `load_weights`."""
+    """Loads an artifact. It has no weights until `initialize`, `load_weights` or `load_checkpoint`."""
     return Model(path, device, threads, target)
 
 
@@ -113,147 +75,170 @@ class Generator:
 
     def __init__(self, handle):
         self._handle = handle
-        self._lock = threading.Lock()  # `close` may be called on another thread
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        with self._lock:
-            token = self._handle.next()
+        token = self._handle.next()
         if token is None:
             raise StopIteration
         return token
 
     def close(self):
-        with self._lock:
-            self._handle.close()
+        """Frees the row. A call of `next` on another thread ends first; later ones raise StopIteration."""
+        self._handle.close()
 
 
 class Model:
-    """A loaded artifact with its weights. Calls from several threads wait for one another."""
+    """A loaded artifact with its weights. Calls from several threads wait for one another.
 
+    A signal handler that runs within a call of the same model raises InputError if it uses the model, except for `step`.
+    """
+
+    @checked
     def __init__(self, path, device="cpu", threads=0, target=None):
-        self._handle = _sluice.Model(os.fspath(path), device, target, threads)
+        path = _arguments.path("path", path)
+        device = _arguments.text("device", device, "cpu")
+        target = _arguments.text("target", target, "cpu-avx2", optional=True)
+        self._handle = _sluice.Model(path, device, target, _arguments.integer("threads", threads, 0, 1024))
         self._device = device
-        self._lock = threading.RLock()  # of calls that are followed by reads of their results
         facts = self._handle.facts()
         self.vocabulary, self.context, self.batch_rows = facts.vocabulary, facts.context, facts.batch_rows
         self.parameter_count, self.is_proved = facts.parameters, facts.is_proved
-        self._tensors = facts.tensors
+        self._shapes = [self._handle.describe(index) for index in range(facts.tensors)]
 
     @property
     def step(self):
-        """Number of finished training steps since `initialize`."""
+        """Number of finished training steps since `initialize`, `load_weights` or the beginning of a loaded run."""
         return self._handle.facts().step
 
+    @checked
     def initialize(self, seed=0):
-        """Draws initial weights, as `sluice train --seed` does."""
-        self._handle.initialize(seed)
+        """Draws initial weights, as `sluice train --seed` does, and begins at step 0 with a new optimizer."""
+        self._handle.initialize(_arguments.integer("seed", seed, 0))
 
+    @checked
     def load_weights(self, path):
-        """Loads a safetensors file, a checkpoint or a run."""
-        self._handle.load_weights(os.fspath(path))
+        """Loads a safetensors file, or the weights of a checkpoint or a run, and begins at step 0 with a new optimizer."""
+        self._handle.load_weights(_arguments.path("path", path))
 
+    @checked
+    def load_checkpoint(self, run, step=None):
+        """Loads a checkpoint of a run: weights, optimizer, seed and number of steps. `step` None: the latest one."""
+        step = -1 if step is None else _arguments.integer("step", step, 0)
+        self._handle.load_checkpoint(_arguments.path("run", run), step)
+
+    @checked
     def save_weights(self, path):
         """Writes a safetensors file."""
-        self._handle.save_weights(os.fspath(path))
+        self._handle.save_weights(_arguments.path("path", path))
 
     def parameters(self):
         """Returns the weights by name: arrays of the model's own memory (zero copy), which may be written between calls.
 
-        On devices other than the CPU, returns copies.
+        While such an array exists, each call looks for writes. On devices other than the CPU, returns copies.
         """
-        named = dict(self._handle.tensor(index, False) for index in range(self._tensors))
+        named = dict(self._handle.parameter(index) for index in range(len(self._shapes)))
         return named if self._device == "cpu" else {name: array.copy() for name, array in named.items()}
 
+    @checked
     def train_step(self, tokens):
         """Performs a training step on [batch_rows, context + 1] token ids. Returns a Step."""
-        return Step(*self._handle.step(_tokens(tokens, 2), True))
+        return Step(*self._handle.train_step(_arguments.tokens(tokens, 2)))
 
+    @checked
     def gradients(self, tokens):
         """Returns the gradients of the next training step by name, as copies, without changing the weights."""
-        batch = _tokens(tokens, 2)
-        with self._lock:
-            self._handle.step(batch, False)
-            return {name: array.copy() for name, array in (self._handle.tensor(i, True) for i in range(self._tensors))}
+        sizes = [int(np.prod(shape, dtype=np.int64)) for _, shape in self._shapes]
+        numbers = np.empty(sum(sizes), np.float32)
+        self._handle.gradients(_arguments.tokens(tokens, 2), numbers)
+        parts = np.split(numbers, np.cumsum(sizes)[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes, parts)}
 
-    def train(self, source, steps=None):
-        """Trains on the token arrays of an iterable, and yields the Step of each step.
+    @checked
+    def train(self, source, steps=None, epochs=None, shuffle=None, start=0):
+        """Trains on token ids, and returns an iterator over the Step of each step.
 
-        Arrays of one dimension are texts, which are joined and cut into rows of context + 1 tokens that share one token; arrays of
-        two dimensions are such rows. Rows that do not fill a step are left out at the end.
+        `source` is a text (one dimension), a list of texts, rows [n, context + 1], or an iterator over texts and rows.
+        - Texts and rows in memory are read for `epochs`, or for `steps` steps, which may read several epochs; by default for one
+          epoch. They are shuffled as `sluice train` shuffles files with the seed of `initialize`: the losses are the same.
+          `shuffle=False` reads them in order. `start` leaves out the first steps, as those of a loaded checkpoint.
+        - An iterator is read once, in its order, until it ends or for `steps` steps; InputError if it ends before. Its texts are
+          joined, and cut into rows that share one token. Rows that do not fill a step are left out at the end.
         """
-        if steps is not None and steps < 0:
-            reject("steps", "a number of at least 0", str(steps), "None takes the whole source")
-        batches = self._batches(source)
-        done = 0
-        while steps is None or done < steps:
-            batch = next(batches, None)
-            if batch is None:
-                return
+        steps = None if steps is None else _arguments.integer("steps", steps, 0)
+        epochs = None if epochs is None else _arguments.integer("epochs", epochs, 0)
+        shuffle = None if shuffle is None else _arguments.flag("shuffle", shuffle)
+        start = _arguments.integer("start", start, 0)
+        if steps is not None and epochs is not None:
+            reject("epochs", "either steps or epochs", "both", "leave one out")
+        data = open_source(source, self)
+        if isinstance(data, Stream):
+            for name, given in (("epochs", epochs), ("shuffle", shuffle or None), ("start", start or None)):
+                if given is not None:
+                    reject(name, "texts or rows in memory, as of a list", f"an iterator ({type(source).__name__})", "use list(source)")
+            return self._train(data.batches(steps))
+        return self._train(data.batches(steps, epochs, shuffle is not False, start))
+
+    def _train(self, batches):
+        for batch in batches:
             yield self.train_step(batch)
-            done += 1
 
-    def _batches(self, source):
-        columns = self.context + 1
-        rest, rows = np.zeros(0, np.int32), []
-        for array in source:
-            given = array if hasattr(array, "ndim") and array.ndim == 2 else None
-            if given is not None:
-                ids = _tokens(given, 2)
-                if ids.shape[1] != columns:
-                    reject("source", f"rows of {columns} tokens", f"shape {list(ids.shape)}", "cut the text into such rows")
-                rows.extend(ids)
-            else:
-                rest = np.concatenate([rest, _tokens(array, 1)])
-                count = max(0, (len(rest) - 1) // self.context)
-                rows.extend(rest[i * self.context : i * self.context + columns] for i in range(count))
-                rest = rest[count * self.context :]
-            while len(rows) >= self.batch_rows:
-                yield np.stack(rows[: self.batch_rows])
-                del rows[: self.batch_rows]
-
+    @checked
     def score(self, tokens, window=0, stride=0):
-        """Scores a text with overlapping windows, as `sluice eval` does. Returns an Evaluation."""
-        return Evaluation(*self._handle.evaluate(_tokens(tokens, 1), window, stride))
+        """Scores a text with overlapping windows, as `sluice eval` does. Returns an Evaluation.
 
+        `window` 0: the context; `stride` 0: half the window.
+        """
+        return Evaluation(*self._handle.evaluate(_arguments.tokens(tokens, 1), _arguments.integer("window", window, 0),
+                                                 _arguments.integer("stride", stride, 0)))
+
+    @checked
     def evaluate(self, tokens, window=0, stride=0):
         """Returns the mean nats of a scored token."""
         result = self.score(tokens, window, stride)
         return result.nats / result.tokens
 
+    @checked
     def logits(self, tokens):
         """Returns the logits after each token, [tokens, vocabulary], as `sluice logits` does."""
-        ids = _tokens(tokens, 1)
+        ids = _arguments.tokens(tokens, 1)
         rows = np.empty((len(ids), self.vocabulary), np.float32)
         self._handle.logits(ids, rows)
         return rows
 
+    @checked
     def activations(self, tokens, names):
         """Returns the rows of streams by name: of a stage's "to", or of a stage such as "stages.1.inside.2"."""
-        ids = _tokens(tokens, 1)
+        ids = _arguments.tokens(tokens, 1)
+        if isinstance(names, (bytes, bytearray, memoryview)) or not hasattr(names, "__iter__"):
+            reject("names", "a name of a stream or a list of names", _arguments.describe(names), 'give one such as "stages.1"')
+        names = [names] if isinstance(names, str) else names
         found = {}
-        for name in [names] if isinstance(names, str) else names:
+        for name in [_arguments.text("names", name, "stages.1") for name in names]:
             found[name] = np.empty(self._handle.activation_shape(name, len(ids)), np.float32)
             self._handle.activations(name, ids, found[name])
         return found
 
+    @checked
     def generate(self, prompt, tokens=256, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, seed=0, sample=0,
                  cached=True):
         """Returns an iterator over the token ids that continue a prompt, as `sluice generate` draws them.
 
         After a prompt of text or bytes, only ids of bytes are drawn.
         """
-        ids = 256 if isinstance(prompt, (str, bytes)) else 0
-        for name, value, least in (("tokens", tokens, 0), ("seed", seed, 0), ("sample", sample, 0)):
-            if not isinstance(value, (int, np.integer)) or value < least or value >= 2**63:
-                reject(name, f"an integer of at least {least}", repr(value), "give another")
+        ids = min(256, self.vocabulary) if isinstance(prompt, (str, bytes, bytearray, memoryview)) else 0
+        tokens, seed, sample = (_arguments.integer(name, value, 0)
+                                for name, value in (("tokens", tokens), ("seed", seed), ("sample", sample)))
+        top_k, cached = _arguments.integer("top_k", top_k, 0), _arguments.flag("cached", cached)
+        temperature, min_p = _arguments.number("temperature", temperature), _arguments.number("min_p", min_p)
+        top_p, repetition_penalty = _arguments.number("top_p", top_p), _arguments.number("repetition_penalty", repetition_penalty)
         for name, value in (("top_p", top_p), ("repetition_penalty", repetition_penalty)):
             if value == 0:
                 reject(name, "a number above 0", repr(value), "1 turns it off")
         handle = _sluice.Generator()
-        start = _tokens(prompt, 1, "prompt")
+        start = _arguments.tokens(prompt, 1, "prompt")
         if tokens > 0:
             self._handle.generate(handle, start, tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, sample, ids, cached)
         return Generator(handle)
