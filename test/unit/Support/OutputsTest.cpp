@@ -149,7 +149,8 @@ TEST_F(Outputs, RequireNewOrOwnFolder) {
 TEST_F(Outputs, RejectARunAsTheFolderOfNewNames) {
   auto check = [&](const char *name) {
     return userError([&] {
-      checkOutputFolder("--out", folder / name, {"model.py"}, nullptr, {}, /*force=*/true);
+      Path path = *name == '\0' ? Path() : folder / name;
+      checkOutputFolder("--out", path, {"model.py"}, nullptr, {}, /*force=*/true);
     });
   };
   EXPECT_NE(check("run").find("expected --out to name a directory of its own, found a run"),

@@ -413,7 +413,7 @@ TEST_F(CommandLine, PlansScale) {
   refuses(all + "-p 0", "found \"0\"");
   refuses(all + "-p 2 --step 4", "ROWS=TIME");
   refuses(all + "-p 2 --step 4=0", "ROWS=TIME");
-  refuses(all + "-p 2 --step 2=1 --step 4=1s", "do not rise");
+  refuses(all + "-p 2 --step 2=1s --step 4=1s", "do not rise");
   refuses(network + "-p 2 --flops 1e6 --bandwidth 10GB", "100Gbit/s");
   refuses(network + "-p 2 --flops 1e6 --bandwidth 0", "above 0");
   refuses(network + "-p 2 --flops -1e6 --bandwidth 1e5B/s", "above 0");
