@@ -126,16 +126,18 @@ succeeds "initialize it" "$sluice" train "$work/narrow.sla" --data "$work/text" 
 mkdir "$work/disk"
 export_narrow=("$sluice" export "$work/narrow.sla" --weights "$work/narrow" -o)
 # full_disk COMMAND...: with a disk of SIZE on $work/disk
-# shellcheck disable=SC2317 # called by name
+# shellcheck disable=SC2317,SC2016 # called by name; bash -c expands
 full_disk() { unshare -m bash -c 'mount -t tmpfs -o "size=$1" none "$2" && shift 2 && "$@"' bash "$size" "$work/disk" "$@"; }
 size=12k
 if full_disk true 2> /dev/null; then
+  # shellcheck disable=SC2016 # bash -c expands
   exits 1 "export on a full disk" full_disk bash -c '"$@" "$work/disk/new/out"; status=$?; ls -A "$work/disk"; exit $status' bash "${export_narrow[@]}"
   cp "$work/out" "$work/left"
   cp "$work/err" "$work/message"
   succeeds "it names the file" grep -q 'model.py: cannot write: No space left on device' "$work/message"
   succeeds "it leaves nothing" test ! -s "$work/left"
   size=28k
+  # shellcheck disable=SC2016 # bash -c expands
   exits 1 "export again on a full disk" full_disk bash -c '
     "$@" "$work/disk/out" && cp -r "$work/disk/out" "$work/earlier" || exit 9
     "$@" "$work/disk/out"; status=$?; diff -r "$work/earlier" "$work/disk/out" || exit 8; exit $status' bash "${export_narrow[@]}"

@@ -117,6 +117,7 @@ alike "logits of lines" 2 logits "${lines_of_text[@]}" -o OUT
 # With all ranks' messages every line is whole, and begins with one rank.
 succeeds "messages of all ranks" join 4 words logged --steps 4 --log-ranks all
 cp "$work/err" "$work/lines-of-ranks"
+# shellcheck disable=SC2016 # bash -c expands
 succeeds "each line has its rank" bash -c '! grep -vE "^(sluice: )?rank [0-3]: [^ ]" "$1" && ! grep -E "rank .*rank [0-3]: " "$1"' bash "$work/lines-of-ranks"
 succeeds "every rank has lines" test "$(grep -oE '^(sluice: )?rank [0-3]: ' "$work/lines-of-ranks" | sed 's/sluice: //' | sort -u | wc -l)" = 4
 
