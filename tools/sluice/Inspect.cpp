@@ -62,7 +62,8 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
 void runInspect(const InspectFlags &flags) {
   if (!flags.extract.empty()) {
     auto isEarlier = [folder = Path(flags.extract)] {
-      return recognizeFile(folder / "spec.json") == FileKind::Spec &&
+      FileKind spec = recognizeFile(folder / "spec.json"); // empty: of model IR
+      return (spec == FileKind::Spec || spec == FileKind::Empty) &&
              recognizeFile(folder / "plan.json") == FileKind::Json &&
              recognizeFile(folder / "kernels.so") == FileKind::Elf;
     };

@@ -264,7 +264,7 @@ TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
     EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
   }
   refuses(commands[0].first + " run/metrics.jsonl --force", "found a part of the run");
-  refuses("inspect bigram.slc --extract run", "found a part of the run");
+  refuses("inspect bigram.slc --extract run", "found a run's directory; name another directory");
   refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
 
