@@ -62,9 +62,9 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
 void runInspect(const InspectFlags &flags) {
   if (!flags.extract.empty()) {
     auto isEarlier = [folder = Path(flags.extract)] {
-      FileKind spec = recognizeFile(folder / "spec.json"); // empty: of model IR
-      return (spec == FileKind::Spec || spec == FileKind::Empty) &&
-             recognizeFile(folder / "plan.json") == FileKind::Json &&
+      auto spec = recognizeFile(folder / "spec.json"); // empty: of model IR
+      bool isSpec = spec == FileKind::Spec || spec == FileKind::Json || spec == FileKind::Empty;
+      return isSpec && recognizeFile(folder / "plan.json") == FileKind::Json &&
              recognizeFile(folder / "kernels.so") == FileKind::Elf;
     };
     checkOutputFolder("--extract", flags.extract,
