@@ -82,9 +82,9 @@ def main():
             messages.append(machine.measure_messages())
         peak = json.loads(run([arguments.sluice.resolve().parent / "sluice-peak", "--threads", 1]))
         bandwidth, latency = (statistics.median(each) for each in zip(*messages))
-        flags = ["--processes", f"1,{processes}", "--bandwidth", bandwidth, "--latency", latency,
-                 "--flops", peak["gflops"] * 1e9, "--memory-bandwidth", peak["gbytes_per_s"] * 1e9,
-                 "--step", f"{rows}={statistics.median(alone)}", "--step", f"{rows // processes}={statistics.median(divided)}"]
+        flags = ["--processes", f"1,{processes}", "--bandwidth", f"{bandwidth}B/s", "--latency", f"{latency}s",
+                 "--flops", peak["gflops"] * 1e9, "--memory-bandwidth", f"{peak['gbytes_per_s']}GB/s",
+                 "--step", f"{rows}={statistics.median(alone)}s", "--step", f"{rows // processes}={statistics.median(divided)}s"]
         print("sluice plan-scale", whole.name, *flags)
         predicted = json.loads(run([machine.sluice, "plan-scale", whole, *flags, "--json"]))["steps"][1]
         print(f"predicted for {processes} processes: {predicted['step_ms']:.1f} ms, of which exchanges {predicted['exposed_ms']:.1f} ms", flush=True)

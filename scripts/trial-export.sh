@@ -23,5 +23,10 @@ if [[ ${#specs[@]} = 0 ]]; then
     "$python" "$root/scripts/shrink-spec.py" "$spec" > "$name"
     specs+=("$name")
   done
+  for expand in linear nearest; do # with graph attention
+    name=$work/umst-$expand.json
+    sed "s/\"edges\": \"links\"/&, \"intra\": \"gat\", \"inter\": \"gat\", \"expand\": \"$expand\"/" "$root/models/tiny/umst.json" > "$name"
+    specs+=("$name")
+  done
 fi
 "$python" "$root/scripts/trial_export.py" "$build/bin/sluice" "${specs[@]}"

@@ -56,6 +56,14 @@ def to_argument(name):
     return f"x_{name}" if keyword.iskeyword(name) else name
 
 
+def hold(spec):
+    """The spec with the last values of the numbers that move in training, which `losses` has."""
+    if isinstance(spec, dict):
+        moves = {"from", "to", "steps"} == set(spec)
+        return spec["to"] if moves else {key: hold(value) for key, value in spec.items()}
+    return [hold(each) for each in spec] if isinstance(spec, list) else spec
+
+
 class Lines:
     """Random lines for a model with named inputs: files for sluice, and tensors for PyTorch."""
 
@@ -216,6 +224,8 @@ class Trial:
         if not has_logits:
             self.compare_batch(text, stride)
         if not any(key in json.dumps(self.spec) for key in ("inputs", "dropout", "label_smoothing", "extra_batches")):
+            (self.folder / "constant.json").write_text(json.dumps(hold(self.spec)))
+            self.sluice("compile", self.folder / "constant.json", "-o", self.folder / "a.sla", "--force")
             self.compare_gradients(text)
 
     def compare_batch(self, text, stride):

@@ -157,25 +157,31 @@ void OutputFile::write(std::span<const uint8_t> bytes) {
   }
 }
 
+/// Gives an unnamed file `name`, which must not exist.
+static bool linkUnnamed(int fd, const Path &name) {
+  return ::linkat(AT_FDCWD, getDescriptorPath(fd).c_str(), AT_FDCWD, name.c_str(),
+                  AT_SYMLINK_FOLLOW) == 0;
+}
+
+void OutputFile::nameTemporary() {
+  ::unlink(temporary.c_str()); // a leftover of an earlier process with this id
+  if (!linkUnnamed(fd, temporary)) {
+    fail(errno);
+  }
+  isNamed = true;
+}
+
 /// Gives the file its name. A link cannot replace a file, but a rename can, so the new file first
 /// gets a temporary name if `path` exists.
 void OutputFile::publish() {
-  std::string own = getDescriptorPath(fd);
-  auto link = [&](const Path &name) {
-    return ::linkat(AT_FDCWD, own.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
-  };
   if (!isNamed) {
-    if (link(target)) {
+    if (linkUnnamed(fd, target)) {
       return;
     }
     if (errno != EEXIST) {
       fail(errno);
     }
-    ::unlink(temporary.c_str()); // a leftover of an earlier process with this id
-    if (!link(temporary)) {
-      fail(errno);
-    }
-    isNamed = true;
+    nameTemporary();
   }
   if (::rename(temporary.c_str(), target.c_str()) != 0) {
     fail(errno);
@@ -183,8 +189,18 @@ void OutputFile::publish() {
   isNamed = false;
 }
 
-void OutputFile::finish() {
+void OutputFile::stage() {
   if (::fsync(fd) != 0) {
+    fail(errno);
+  }
+  if (!isNamed) {
+    nameTemporary();
+  }
+  isStaged = true;
+}
+
+void OutputFile::finish() {
+  if (!isStaged && ::fsync(fd) != 0) {
     fail(errno);
   }
   publish();

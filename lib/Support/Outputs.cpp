@@ -189,23 +189,43 @@ void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &i
 }
 
 void checkOutputFolder(const std::string &flag, const Path &folder,
-                       const std::vector<std::string> &names, const std::vector<std::string> &marks,
-                       const std::vector<Path> &inputs, bool force) {
+                       const std::vector<std::string> &names,
+                       const std::function<bool()> &isEarlier, const std::vector<Path> &inputs,
+                       bool force) {
+  Output whole{flag, folder, FileKind::Folder};
   if (!folder.empty() && !isThere(folder)) {
-    requireUnowned({flag, folder, FileKind::Folder});
+    requireUnowned(whole);
     return;
   }
-  bool isEarlier =
-      std::ranges::all_of(marks, [&](const std::string &name) { return isThere(folder / name); });
+  if (names.empty()) {
+    return;
+  }
+  if (folder.empty()) {
+    throw UserError("expected " + flag + " to name a directory, found an empty name; name one");
+  }
+  if (!isFolder(folder)) {
+    refuse(whole, "a directory", std::string(describe(recognizeFile(folder))),
+           "name another directory");
+  }
+  if (isRunFolder(folder) || isCheckpointFolder(folder)) {
+    refuse(whole, "a directory of its own", std::string(describe(recognizeFile(folder))),
+           "name another directory");
+  }
+  bool isOwn = isEarlier && isEarlier();
   for (const std::string &name : names) {
     Output output{flag, folder / name, FileKind::Binary};
     requireUnowned(output);
     requireUnread(output, inputs, isSameFile);
-    if (isThere(output.path) && !isEarlier && !force) {
-      throw UserError(showPath(folder.native()) + ": expected " + flag +
-                      " to name a new directory, or one that it wrote before, found " + name +
-                      " in it; name another directory, or give --force");
+    if (!isThere(output.path)) {
+      continue;
     }
+    if (!isOwn && !force) {
+      throw UserError(showPath(folder.native()) + ": expected " + flag +
+                      " to name a new directory, or one with files that it wrote before, "
+                      "unchanged, found " +
+                      name + " in it; name another directory, or give --force");
+    }
+    requireWritable(output.path);
   }
 }
 

@@ -414,6 +414,13 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
 HashedFile writeSafetensors(const Path &path, std::span<const NamedTensor> tensors,
                             const std::map<std::string, std::string> &metadata) {
   OutputFile file(path);
+  HashedFile written = writeSafetensors(file, tensors, metadata);
+  file.finish();
+  return written;
+}
+
+HashedFile writeSafetensors(OutputFile &file, std::span<const NamedTensor> tensors,
+                            const std::map<std::string, std::string> &metadata) {
   HashedFile written;
   HashStream hash;
   auto write = [&](std::span<const uint8_t> bytes) {
@@ -425,7 +432,6 @@ HashedFile writeSafetensors(const Path &path, std::span<const NamedTensor> tenso
   for (const NamedTensor &tensor : tensors) {
     write(viewBytes(tensor));
   }
-  file.finish();
   written.sha256 = hash.finish();
   return written;
 }

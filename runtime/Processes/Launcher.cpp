@@ -125,6 +125,14 @@ std::optional<Launcher> findLauncher() {
   return findLauncher([](const char *name) -> const char * { return std::getenv(name); });
 }
 
+std::string describeLaunch(const std::optional<Launcher> &launcher) {
+  if (!launcher || launcher->size <= 1 || launcher->variable == "SLURM_NTASKS") {
+    return "";
+  }
+  return (launcher->name == "Slurm" ? "srun --mpi=pmix -n " : "mpirun -n ") +
+         std::to_string(launcher->size) + " ";
+}
+
 std::unique_ptr<Messenger> joinByMpi(const Launcher &launcher) {
   if (!launcher.isOpenMpi) {
     throw UserError(describe(launcher) +

@@ -45,7 +45,8 @@ struct ProcessGroup::Shown {
 };
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit)
-    : messenger(std::move(messenger)), limit(limit) {}
+    : messenger(std::move(messenger)), ownRank(this->messenger->rank()),
+      count(this->messenger->size()), limit(limit) {}
 
 ProcessGroup::~ProcessGroup() {
   if (over && !lost) { // otherwise a process might never answer

@@ -80,8 +80,8 @@ std::string LossWatch::describeRemedy(const std::vector<CheckpointLosses> &check
   }
   bool isLatest = sound->step == latestStep(run);
   return "the checkpoint to continue from is that of " + describeCheckpoint(*sound) +
-         "; continue with a lower rate: sluice train --resume " + quoteForShell(run.string()) +
-         " " + (isLatest ? "" : "--from " + std::to_string(sound->step) + " ") +
+         "; continue with a lower rate: " + describeResume(run) + " " +
+         (isLatest ? "" : "--from " + std::to_string(sound->step) + " ") +
          "--set training.learning_rate=RATE, or begin a new run from it: sluice train ... "
          "--weights " +
          quoteForShell((run / "checkpoints" / std::to_string(sound->step)).string()) + " --out NEW";

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Train/RunCommand.h"
 
+#include "sluice/Runtime/Processes/Launcher.h"
 #include "sluice/Support/ByteString.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Format.h"
@@ -31,11 +32,11 @@ std::string describe(const CommandFile &file, const Path &run) {
 
 /// Returns a remedy for a file of the run that has changed.
 std::string remedyFor(const CommandFile &file, const Path &run, bool isThere) {
-  std::string resume = "sluice train --resume " + quoteForShell(run.string());
+  std::string resume = describeResume(run);
   std::string restore =
       isThere ? "; restore it, or " : "; restore it, or name the place that it has moved to: ";
   if (file.flag == artifactFlag) {
-    return restore + (isThere ? "name the artifact to continue with: " : "") +
+    return restore + (isThere ? "name the artifact to continue with: " : "") + describeLaunch() +
            "sluice train ART --resume " + quoteForShell(run.string());
   }
   std::string value = file.name.empty() ? " FILE..." : " " + file.prefix() + "FILE";
@@ -168,7 +169,7 @@ std::string describeOtherData(const RunCommand &told, const RunCommand &now, con
 }
 
 std::string describeResume(const Path &run) {
-  return "sluice train --resume " + quoteForShell(run.string());
+  return describeLaunch() + "sluice train --resume " + quoteForShell(run.string());
 }
 
 RunCommand parseCommand(const StrictJson &json) {

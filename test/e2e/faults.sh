@@ -114,6 +114,37 @@ succeeds "evaluation during a training that retains one checkpoint" beside
 kill -TERM "$training"
 wait "$training" || true
 
+# An export on a full disk: room for the weights (6 KB), but not for model.py (8 KB) too. The second one replaces an earlier export.
+cat > "$work/narrow.json" << 'SPEC'
+{
+  "sluice": 1, "vocabulary": 256, "context": 8, "batch": 1, "width": 4, "defaults": { "heads": 1, "feed_forward": 4, "rotary": true },
+  "stages": [ { "op": "embedding" }, { "op": "layer" }, { "op": "head", "tied": true } ]
+}
+SPEC
+succeeds "compile a narrow model" "$sluice" compile "$work/narrow.json" -o "$work/narrow.sla"
+succeeds "initialize it" "$sluice" train "$work/narrow.sla" --data "$work/text" --steps 0 --out "$work/narrow"
+mkdir "$work/disk"
+export_narrow=("$sluice" export "$work/narrow.sla" --weights "$work/narrow" -o)
+# full_disk COMMAND...: with a disk of SIZE on $work/disk
+# shellcheck disable=SC2317,SC2016 # called by name; bash -c expands
+full_disk() { unshare -m bash -c 'mount -t tmpfs -o "size=$1" none "$2" && shift 2 && "$@"' bash "$size" "$work/disk" "$@"; }
+size=12k
+if full_disk true 2> /dev/null; then
+  # shellcheck disable=SC2016 # bash -c expands
+  exits 1 "export on a full disk" full_disk bash -c '"$@" "$work/disk/new/out"; status=$?; ls -A "$work/disk"; exit $status' bash "${export_narrow[@]}"
+  cp "$work/out" "$work/left"
+  cp "$work/err" "$work/message"
+  succeeds "it names the file" grep -q 'model.py: cannot write: No space left on device' "$work/message"
+  succeeds "it leaves nothing" test ! -s "$work/left"
+  size=28k
+  # shellcheck disable=SC2016 # bash -c expands
+  exits 1 "export again on a full disk" full_disk bash -c '
+    "$@" "$work/disk/out" && cp -r "$work/disk/out" "$work/earlier" || exit 9
+    "$@" "$work/disk/out"; status=$?; diff -r "$work/earlier" "$work/disk/out" || exit 8; exit $status' bash "${export_narrow[@]}"
+else
+  echo "no mounts: an export on a full disk is not tested"
+fi
+
 # Deep JSON, in every command that reads JSON.
 deep() { python3 -c 'import sys; sys.stdout.write(sys.argv[1] + "[" * 100000 + "]" * 100000 + sys.argv[2])' "$@"; }
 refuses_deep() {

@@ -114,6 +114,13 @@ alike "eval of a contrast" 3 eval "$work/contrast.sla" --weights "$work/contrast
 alike "logits" 3 logits "${words[@]}" --data "$work/source" -o OUT
 alike "logits of lines" 2 logits "${lines_of_text[@]}" -o OUT
 
+# With all ranks' messages every line is whole, and begins with one rank.
+succeeds "messages of all ranks" join 4 words logged --steps 4 --log-ranks all
+cp "$work/err" "$work/lines-of-ranks"
+# shellcheck disable=SC2016 # bash -c expands
+succeeds "each line has its rank" bash -c '! grep -vE "^(sluice: )?rank [0-3]: [^ ]" "$1" && ! grep -E "rank .*rank [0-3]: " "$1"' bash "$work/lines-of-ranks"
+succeeds "every rank has lines" test "$(grep -oE '^(sluice: )?rank [0-3]: ' "$work/lines-of-ranks" | sed 's/sluice: //' | sort -u | wc -l)" = 4
+
 # Rejected input names the remedy, and starts no training.
 # rejects NAME STATUS TEXT COMMAND...
 rejects() {
@@ -214,6 +221,8 @@ for name, rank, number, statuses, texts, launcher, flags in faults:
         process.kill()
         output = "still running after 120 s"
     check(f"{name}: status and message", process.returncode in statuses and any(text in output for text in texts), (process.returncode, output))
+    if "interrupted: " in output:
+        check(f"{name}: the command that continues", f"continue with: mpirun -n 3 sluice train --resume {run}\n" in output, output)
     step = int(open(run + "/latest").read()) + 2
     shutil.copytree(run, run + "-2")
     shutil.copytree(run, run + "-1")

@@ -65,8 +65,12 @@ int exchange(const Flags &flags) {
 }
 
 int run(const Flags &flags) {
-  sluice::checkOutputFolder("--output", flags.output, {"sluice.json"}, {"sluice.json"},
-                            {flags.bundle}, /*force=*/false);
+  Path earlier = Path(flags.output) / "sluice.json";
+  auto isEarlier = [&] {
+    return sluice::isRegularFile(earlier) && readJson(earlier, "run").contains("checks");
+  };
+  sluice::checkOutputFolder("--output", flags.output, {"sluice.json"}, isEarlier, {flags.bundle},
+                            /*force=*/false);
   sluice::makeFolder(flags.output);
   Json made = runBundle(flags.bundle, flags.output);
   return passed(made) ? 0 : 1;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "CommandLine.h"
 
+#include "Failures.h"
 #include "Processes.h"
 #include "sluice/Support/EditDistance.h"
 #include "sluice/Support/Text.h"
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <iostream>
 #include <limits>
 #include <optional>
 #include <random>
@@ -224,8 +224,7 @@ CLI::Validator drawnSeed(const std::string &flag) {
                                    "found random; give a number");
               }
               text = std::to_string(std::random_device()());
-              std::cerr << "sluice: " << flag << " random: " << flag << " " << text
-                        << " repeats this" << std::endl;
+              printMessage(flag + " random: " + flag + " " + text + " repeats this");
             }
             return std::string();
           },
@@ -241,12 +240,11 @@ void noteEscapes(const std::string &flag, const std::string &text) {
                          : letter == 'r' ? "a carriage return"
                                          : "a zero byte";
       std::string pair = std::string("\\") + letter;
-      std::cerr << "sluice: note: " << flag << ": " << pair << " is taken as two characters, a "
-                << "backslash and " << letter
-                << (letter == '0' ? std::string("; a zero byte cannot be given")
-                                  : std::string("; for ") + name + " write $'" + pair +
-                                        "' in the shell (bash, zsh)")
-                << std::endl;
+      printMessage(
+          "note: " + flag + ": " + pair + " is taken as two characters, a backslash and " + letter +
+          (letter == '0'
+               ? std::string("; a zero byte cannot be given")
+               : std::string("; for ") + name + " write $'" + pair + "' in the shell (bash, zsh)"));
       return;
     }
   }

@@ -8,6 +8,7 @@
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Files.h"
+#include "sluice/Support/Hash.h"
 #include "sluice/Support/OutputFile.h"
 #include "sluice/Support/Text.h"
 
@@ -20,6 +21,8 @@ using namespace sluice::runtime;
 
 constexpr const char *modelName = "model.py";
 constexpr const char *weightsName = "weights.safetensors";
+/// Key of the weights' metadata for the hash of the model.py that was written with them.
+constexpr const char *modelKey = "sluice.model_sha256";
 
 struct ExportFlags {
   std::string artifact, weights, out;
@@ -51,9 +54,56 @@ std::string printModel(const Artifact &artifact, std::optional<int64_t> factor) 
   return outcome.output;
 }
 
+/// Recognizes the files of an earlier export. A model.py that was changed since is not one.
+bool isUnchangedExport(const Path &folder) {
+  return isRegularFile(folder / modelName) && readMetadata(folder / weightsName, modelKey) ==
+                                                  hashFile(folder / modelName, "model").sha256;
+}
+
+/// Creates a folder with its parents, and removes those that it created unless `keep` was called.
+class NewFolder {
+public:
+  explicit NewFolder(const Path &folder) {
+    std::error_code error;
+    for (Path each = std::filesystem::absolute(folder, error).lexically_normal();
+         !error && each.has_relative_path() && !isThere(each); each = each.parent_path()) {
+      created.push_back(each);
+    }
+    makeFolder(folder);
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    for (const Path &each : created) {
+      std::filesystem::remove(each, ignored); // if empty
+    }
+  }
+  NewFolder(const NewFolder &) = delete;
+  NewFolder &operator=(const NewFolder &) = delete;
+
+  void keep() { created.clear(); }
+
+private:
+  std::vector<Path> created; ///< the innermost first
+};
+
+/// Writes both files. Neither gets its name before both are durable.
+void writeBoth(const Path &folder, const std::string &model,
+               const std::vector<NamedTensor> &tensors) {
+  NewFolder place(folder);
+  OutputFile weightsFile(folder / weightsName), modelFile(folder / modelName);
+  writeSafetensors(weightsFile, tensors, {{modelKey, sha256Hex(model)}});
+  modelFile.write(asBytes(model));
+  weightsFile.stage();
+  modelFile.stage();
+  weightsFile.finish();
+  modelFile.finish();
+  place.keep();
+}
+
 void runExport(const ExportFlags &flags) {
-  checkOutputFolder("--out", flags.out, {modelName, weightsName}, {modelName, weightsName},
-                    {flags.artifact, flags.weights}, flags.force);
+  checkOutputFolder(
+      "--out", flags.out, {modelName, weightsName}, [&] { return isUnchangedExport(flags.out); },
+      {flags.artifact, flags.weights}, flags.force);
   std::shared_ptr<const Artifact> artifact = Artifact::load(flags.artifact, flags.device.target);
   std::string model = printModel(*artifact, flags.factor);
   warnOfLeak(*artifact);
@@ -63,9 +113,7 @@ void runExport(const ExportFlags &flags) {
   for (const Tensor &tensor : executor->plan().tensors) {
     tensors.push_back({tensor.name, tensor.shape, executor->tensor(tensor, Access::Read)});
   }
-  makeFolder(flags.out);
-  writeSafetensors(Path(flags.out) / weightsName, tensors);
-  replaceFile(Path(flags.out) / modelName, asBytes(model));
+  writeBoth(flags.out, model, tensors);
   std::cerr << "wrote " << modelName << " and " << weightsName << " to " << showPath(flags.out)
             << std::endl;
 }

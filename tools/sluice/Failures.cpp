@@ -88,20 +88,31 @@ void explainFault(int signal) {
 constexpr const char *threadsRemedy =
     "; raise the limits on processes and files (ulimit -u, ulimit -n) or free memory";
 
-void setMessageRank(int64_t rank, bool isMuted) {
-  messageRank = rank > 0 ? "rank " + std::to_string(rank) + ": " : "";
+void setMessageRank(int64_t rank, bool isMuted, bool namesFirst) {
+  messageRank = rank > 0 || namesFirst ? "rank " + std::to_string(rank) + ": " : "";
   isMessageMuted = isMuted;
+}
+
+/// Prints a message in one piece: a launcher joins the pieces of all processes. Every further line
+/// names the rank too.
+static void printWhole(const std::string &start, const std::string &message) {
+  std::string text = start + messageRank + message + "\n";
+  for (size_t at = text.find('\n'); !messageRank.empty() && at + 1 < text.size();
+       at = text.find('\n', at + 1)) {
+    text.insert(at + 1, messageRank);
+  }
+  std::cerr << text << std::flush;
 }
 
 void printMessage(const std::string &message) {
   if (!isMessageMuted) {
-    std::cerr << "sluice: " << messageRank << showMessage(message) << std::endl;
+    printWhole("sluice: ", showMessage(message));
   }
 }
 
 void printError(std::string_view message) {
   if (!isMessageMuted) {
-    std::cerr << "sluice: error: " << messageRank << showMessage(message) << std::endl;
+    printWhole("sluice: error: ", showMessage(message));
   }
 }
 
@@ -122,10 +133,10 @@ int explainException() {
       printError(std::string(error.what()) + threadsRemedy);
       return 1;
     }
-    std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
+    printWhole("sluice: internal error: ", showMessage(error.what()) + defect);
     return 3;
   } catch (const std::exception &error) {
-    std::cerr << "sluice: internal error: " << showMessage(error.what()) << defect << std::endl;
+    printWhole("sluice: internal error: ", showMessage(error.what()) + defect);
     return 3;
   }
 }

@@ -12,9 +12,9 @@ namespace sluice::cli {
 /// interpret as commands.
 void printError(std::string_view message);
 
-/// Sets the rank of this process among several, which messages then name, and whether they are not
-/// printed.
-void setMessageRank(int64_t rank, bool isMuted);
+/// Sets the rank of this process among several, which each line of a message then names, and
+/// whether messages are not printed. Rank 0 is named with `namesFirst` alone.
+void setMessageRank(int64_t rank, bool isMuted, bool namesFirst = false);
 /// Prints "sluice: MESSAGE" on stderr likewise.
 void printMessage(const std::string &message);
 

@@ -68,7 +68,7 @@ static void requireNewFolder(const Path &folder) {
     throw UserError("--png: expected a new or an empty folder, found " + folder.string() +
                     "; name another");
   }
-  checkOutputFolder("--png", folder, {}, {}, {}, /*force=*/false); // not part of a run
+  checkOutputFolder("--png", folder, {}, nullptr, {}, /*force=*/false); // not part of a run
 }
 
 void writeImages(const ImageFlags &flags, int64_t samples, bool noCache, const std::string &weights,

@@ -61,9 +61,15 @@ std::string extractParts(const Artifact &artifact, const Path &folder) {
 
 void runInspect(const InspectFlags &flags) {
   if (!flags.extract.empty()) {
+    auto isEarlier = [folder = Path(flags.extract)] {
+      auto spec = recognizeFile(folder / "spec.json"); // empty: of model IR
+      bool isSpec = spec == FileKind::Spec || spec == FileKind::Json || spec == FileKind::Empty;
+      return isSpec && recognizeFile(folder / "plan.json") == FileKind::Json &&
+             recognizeFile(folder / "kernels.so") == FileKind::Elf;
+    };
     checkOutputFolder("--extract", flags.extract,
-                      {"spec.json", "plan.json", "kernels.so", "certificate.txt"},
-                      {"spec.json", "plan.json", "kernels.so"}, {flags.artifact}, flags.force);
+                      {"spec.json", "plan.json", "kernels.so", "certificate.txt"}, isEarlier,
+                      {flags.artifact}, flags.force);
   }
   std::shared_ptr<const Artifact> artifact = Artifact::loadForAnyMachine(flags.artifact);
   warnOfLeak(*artifact);

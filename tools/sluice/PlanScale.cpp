@@ -63,9 +63,8 @@ MeasuredStep parseStep(const std::string &text) {
   std::optional<int64_t> rows = findWholeNumber(text.substr(0, equals), 1, mostRows);
   std::optional<double> seconds = findSeconds(text.substr(std::min(equals + 1, text.size())));
   if (!rows || !seconds) {
-    throw UserError(
-        "expected --step ROWS=TIME, as in 4=1.25 (seconds) or 4=1250ms, both above 0, found " +
-        quote(text));
+    throw UserError("expected --step ROWS=TIME, as in 4=1.25s or 4=1250ms, both above 0, found " +
+                    quote(text));
   }
   return {*rows, *seconds};
 }
@@ -91,10 +90,44 @@ Json describeTraffic(const ScaleTraffic &traffic) {
   return {{"ms", 1e3 * traffic.seconds}, {"sent_bytes", traffic.sentBytes}};
 }
 
-/// Returns the first number of processes for which `holds`; null if there is none.
+/// Returns the numbers of processes for which `holds`. It may hold for a range alone: more
+/// processes have more latencies, and less of everything else.
 template <typename Holds> Json findProcesses(const std::vector<ScalePoint> &points, Holds holds) {
-  auto found = std::ranges::find_if(points, holds);
-  return found == points.end() ? Json(nullptr) : Json(found->processes);
+  Json found = Json::array();
+  for (const ScalePoint &point : points) {
+    if (holds(point)) {
+      found.push_back(point.processes);
+    }
+  }
+  return found;
+}
+
+/// Returns "with 2 to 8 and 32 processes" for numbers of the table; neighbours in it form a range.
+std::string describeNumbers(const Json &numbers, const Json &steps) {
+  std::vector<std::string> ranges;
+  int64_t first = -1, last = -1;
+  auto close = [&] {
+    if (first >= 0) {
+      ranges.push_back(std::to_string(first) +
+                       (last > first ? " to " + std::to_string(last) : std::string()));
+    }
+    first = -1;
+  };
+  for (const Json &step : steps) {
+    int64_t processes = step["processes"];
+    if (std::ranges::find(numbers, Json(processes)) == numbers.end()) {
+      close();
+      continue;
+    }
+    first = first < 0 ? processes : first;
+    last = processes;
+  }
+  close();
+  std::string text = "with ";
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 < ranges.size() ? ", " : " and ") + ranges[i];
+  }
+  return text + (text == "with 1" ? " process" : " processes");
 }
 
 Json describeScale(const Plan &plan, const ScaleModel &model, const PlanScaleFlags &flags,
@@ -162,12 +195,12 @@ void printSteps(const Json &json) {
   }
   const Json &exceeds = json["all_reduce_exceeds_backward"], &faster = json["sharding_is_faster"];
   std::cout << "\nthe all-reduce takes "
-            << (exceeds.is_null()
+            << (exceeds.empty()
                     ? std::string("no longer than the backward pass in any of these")
-                    : "longer than the backward pass from " + exceeds.dump() + " processes on")
-            << "\na sharded state of the optimizer makes the step "
-            << (faster.is_null() ? std::string("faster in none of these")
-                                 : "faster from " + faster.dump() + " processes on")
+                    : "longer than the backward pass " + describeNumbers(exceeds, json["steps"]))
+            << "\na sharded state of the optimizer would make the step faster "
+            << (faster.empty() ? std::string("in none of these")
+                               : describeNumbers(faster, json["steps"]))
             << "\n";
 }
 
@@ -269,13 +302,13 @@ void registerPlanScale(CLI::App &program) {
   command
       ->add_option("--bandwidth", flags->bandwidth,
                    "What a process sends a second while it receives as much, as in 10GB/s, "
-                   "100Gbit/s or 1.2e9 (bytes)")
+                   "1.5GiB/s or 100Gbit/s")
       ->type_name("BYTES/S")
       ->check(bytesPerSecond())
       ->required();
   command
       ->add_option("--latency", flags->latency,
-                   "Time of a message without contents, as in 20us or 2e-5 (seconds)")
+                   "Time of a message without contents, as in 20us or 0.5ms")
       ->type_name("TIME")
       ->check(timeSpan())
       ->required();
@@ -295,8 +328,8 @@ void registerPlanScale(CLI::App &program) {
       ->needs("--flops");
   command
       ->add_option("--step", flags->steps,
-                   "A measured step of one process, as in 4=1.25 (seconds) or 4=1250ms; may be "
-                   "given several times, with other rows")
+                   "A measured step of one process, as in 4=1.25s or 4=1250ms; may be given "
+                   "several times, with other rows")
       ->type_name("ROWS=TIME");
   command
       ->add_option("--rows", flags->rows,

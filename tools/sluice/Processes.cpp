@@ -3,6 +3,7 @@
 
 #include "CommandLine.h"
 #include "Failures.h"
+#include "Progress.h"
 #include "sluice/Driver/SpecFacts.h"
 #include "sluice/Runtime/Data/TokenIds.h"
 #include "sluice/Support/Error.h"
@@ -68,7 +69,9 @@ std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
   setMessageRank(launcher->rank, /*isMuted=*/false); // the cause may be on one machine
   auto group =
       std::make_unique<ProcessGroup>(joinByMpi(*launcher), std::chrono::seconds(options.waitLimit));
-  setMessageRank(group->rank(), options.logRanks != "all" && !group->isFirst());
+  bool showsAll = options.logRanks == "all";
+  setMessageRank(group->rank(), !showsAll && !group->isFirst(), showsAll);
+  setLineStart(showsAll ? "rank " + std::to_string(group->rank()) + ": " : "");
   installFailureHandlers(); // MPI has some of its own
   if (group->size() == 1) {
     group->end();

@@ -24,7 +24,11 @@ double readClock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::string lineStart;
+
 } // namespace
+
+void setLineStart(const std::string &start) { lineStart = start; }
 
 std::string describeDuration(double seconds) {
   constexpr long long minute = 60, hour = 60 * minute, day = 24 * hour;
@@ -80,7 +84,7 @@ void Progress::draw(double share, const std::string &text) {
 
 void Progress::plainLine(const std::string &text) {
   clear();
-  out << showMessage(text) << std::endl;
+  out << lineStart + showMessage(text) + "\n" << std::flush;
   lastLine = clock();
 }
 

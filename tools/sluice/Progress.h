@@ -13,6 +13,9 @@ namespace sluice::cli {
 /// Formats a duration: "42 s", "12 min", "3 h 20 min" or "2 days 5 h". `seconds` is at least 0.
 std::string describeDuration(double seconds);
 
+/// Sets what every permanent line of this process begins with, such as "rank 0: ".
+void setLineStart(const std::string &start);
+
 /// Shows on stderr the progress of a job and the remaining time. A terminal shows a bar, which is
 /// redrawn; in a pipe a line appears every 30 s.
 class Progress {
@@ -33,7 +36,7 @@ public:
   /// second unless `share` is 1; writes a line to a pipe when one is due.
   void draw(double share, const std::string &text);
 
-  /// Prints a permanent line, on terminals and in pipes.
+  /// Prints a permanent line in one piece, on terminals and in pipes.
   void plainLine(const std::string &text);
 
   /// Removes the bar.

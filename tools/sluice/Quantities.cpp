@@ -10,11 +10,12 @@
 namespace sluice::cli {
 namespace {
 
-using Units = std::map<std::string, double>; // a number without a unit is in the unit ""
+/// Factors by unit. Numbers without a unit are rejected unless "" is one.
+using Units = std::map<std::string, double>;
 
-/// Returns units with the prefixes of a thousand, each `scale` times the number without a unit.
+/// Returns units with the prefixes of a thousand, `scale` for the one without a prefix.
 Units decimalUnits(const std::string &unit, double scale) {
-  Units units = {{"", 1}};
+  Units units;
   double factor = scale;
   for (const char *prefix : {"", "k", "M", "G", "T", "P"}) {
     units[prefix + unit] = factor;
@@ -38,12 +39,16 @@ const Units &bandwidthUnits() {
 }
 
 const Units &timeUnits() {
-  static const Units units = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+  static const Units units = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
   return units;
 }
 
 const Units &flopUnits() {
-  static const Units units = decimalUnits("flop/s", 1);
+  static const Units units = [] {
+    Units all = decimalUnits("flop/s", 1);
+    all[""] = 1; // the only unit
+    return all;
+  }();
   return units;
 }
 
@@ -87,12 +92,12 @@ std::optional<int64_t> findWholeNumber(const std::string &text, int64_t least, i
 }
 
 CLI::Validator bytesPerSecond() {
-  return accept(bandwidthUnits(), "a bandwidth above 0 such as 10GB/s, 1.5GiB/s, 100Gbit/s or "
-                                  "1.2e9 (bytes a second)");
+  return accept(bandwidthUnits(),
+                "a bandwidth above 0 with its unit, such as 10GB/s, 1.5GiB/s or 100Gbit/s");
 }
 
 CLI::Validator timeSpan() {
-  return accept(timeUnits(), "a time above 0 such as 20us, 1.5ms or 2e-5 (seconds)");
+  return accept(timeUnits(), "a time above 0 with its unit, such as 20us, 1.5ms or 2s");
 }
 
 CLI::Validator flopsPerSecond() {

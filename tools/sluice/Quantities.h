@@ -10,10 +10,10 @@
 
 namespace sluice::cli {
 
-/// Parses "10GB/s", "1.5GiB/s", "100Gbit/s" or "1.2e9", bytes a second. None if the text is no
-/// bandwidth above 0.
+/// Parses "10GB/s", "1.5GiB/s" or "100Gbit/s" to bytes a second. None if the text is no bandwidth
+/// above 0, or has no unit: a number alone could be of bytes or of bits.
 std::optional<double> findBytesPerSecond(const std::string &text);
-/// Parses "20us", "1.5ms" or "2e-5", seconds. None if the text is no time above 0.
+/// Parses "20us", "1.5ms" or "2s" to seconds. None if the text is no time above 0, or has no unit.
 std::optional<double> findSeconds(const std::string &text);
 /// Parses "250Gflop/s" or "2.5e11". None if the text is no speed above 0.
 std::optional<double> findFlops(const std::string &text);

@@ -233,7 +233,8 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
     shareThreads(flags.device);
     flags.options.version = SLUICE_VERSION;
   }
-  checkOutputFolder("--out", flags.out, {}, {}, {}, /*force=*/false); // not part of another run
+  checkOutputFolder("--out", flags.out, {}, nullptr, {},
+                    /*force=*/false); // not part of another run
   flags.options.run = flags.out;
   flags.options.weights = flags.weights;
   flags.options.data = {{flags.data.begin(), flags.data.end()},

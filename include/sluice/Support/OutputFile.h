@@ -24,11 +24,15 @@ public:
   OutputFile &operator=(const OutputFile &) = delete;
 
   void write(std::span<const uint8_t> bytes);
+  /// Makes the file durable, next to `path`, so that only a rename is left for `finish`. For files
+  /// that belong together: stage all of them before the first `finish`.
+  void stage();
   /// Makes the file durable and gives it its name.
   void finish();
 
 private:
   void open();
+  void nameTemporary();
   void publish();
   void discard() noexcept;
   [[noreturn]] void fail(int error);
@@ -36,7 +40,7 @@ private:
   Path path;      ///< as given by the user
   Path target;    ///< with symbolic links resolved
   Path temporary; ///< in the folder of `target`; exists only while `isNamed`
-  bool isNamed = false;
+  bool isNamed = false, isStaged = false;
   int fd = -1;
 };
 

@@ -4,6 +4,7 @@
 
 #include "sluice/Support/FileKind.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,13 @@ struct Output {
 /// extension of another kind. An empty file may be replaced.
 void checkOutputs(const std::vector<Output> &outputs, const std::vector<Path> &inputs, bool force);
 
-/// Checks a folder for files of fixed `names`: it must not be part of a run, and must be new,
-/// contain none of them, or contain all of `marks`, the files of an earlier call of the command.
+/// Checks a folder for files of fixed `names`. It must not be part of a run, nor, if there are
+/// names, a run or a checkpoint itself. Without `force` it must be new, contain none of the names,
+/// or satisfy `isEarlier`, which recognizes the unchanged output of an earlier call of the command.
+/// Throws UserError before any work is done.
 void checkOutputFolder(const std::string &flag, const Path &folder,
-                       const std::vector<std::string> &names, const std::vector<std::string> &marks,
-                       const std::vector<Path> &inputs, bool force);
+                       const std::vector<std::string> &names,
+                       const std::function<bool()> &isEarlier, const std::vector<Path> &inputs,
+                       bool force);
 
 } // namespace sluice

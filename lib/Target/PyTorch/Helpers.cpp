@@ -240,6 +240,40 @@ def graph_sum(x, adjacency, left=None, right=None):
     y = x + adjacency.to(x.dtype) @ x
     return y if left is None else left.detach()[..., None] * y
 )"},
+    {"graph_attention", "", R"(
+def graph_attention(source, target, value, seen, leak):
+    """Softmax over q of leaky_relu(source[p] + target[q]), for p and the q with seen[b, p, q]."""
+    own = torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
+    scores = F.leaky_relu(source[:, :, None] + target[:, None, :], leak)
+    return torch.softmax(scores.masked_fill(~(seen | own), -math.inf), -1) @ value
+)"},
+    {"in_ranges", "", R"(
+def in_ranges(first, end, rows):
+    """[B, rows, rows]: whether first[b, p] <= q < end[b, p]."""
+    q = torch.arange(rows, device=first.device)
+    return (q >= first[..., None]) & (q < end[..., None])
+)"},
+    {"resample", "", R"(
+def resample(x, lengths, counts, rows, segments, linear=False, transposed=False):
+    """Rows of texts from rows of their segments, T x, or T^t x, by the numbers of both.
+
+    Row p of T [rows, segments] has a one at segment floor(p counts / lengths). With `linear` it
+    interpolates between the centers of segments.
+    """
+    p = torch.arange(rows, device=x.device)
+    lengths, counts = (y.clamp(min=1).long()[:, None] for y in (lengths, counts))
+    if linear:
+        place = ((2 * p + 1) * counts - lengths).clamp(min=0)
+        at, part = place // (2 * lengths), place % (2 * lengths) / (2 * lengths)
+        part = torch.where(at >= counts - 1, 0.0, part)
+    else:
+        at, part = p * counts // lengths, torch.zeros(1, device=x.device)
+    at, q = at.minimum(counts - 1)[..., None], torch.arange(segments, device=x.device)
+    part = part[..., None]
+    weights = torch.where(q == at, 1 - part, torch.where(q == at + 1, part, 0))
+    weights = weights * (p < lengths)[..., None]
+    return (weights.transpose(1, 2) if transposed else weights).to(x.dtype) @ x
+)"},
     {"entropy", "", R"(
 def entropy(logits):
     """The entropy of softmax(logits) in nats, one column, without a gradient."""

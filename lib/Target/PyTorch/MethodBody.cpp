@@ -269,14 +269,20 @@ std::string MethodBody::printFunction(Operation *op, Region &region,
 }
 
 void MethodBody::printOp(Operation *op) {
-  if (isa<ReadOp, ShiftOp, UpsampleOp, UnfoldOp>(op)) {
+  if (isa<ReadOp>(op)) {
     return; // printed where it is used
   }
+  bool isLazy = isa<ShiftOp, UpsampleOp, UnfoldOp>(op);
   StringRef origin = getOriginStage(op);
   if (!origin.empty() && origin != stage) {
     stage = origin.str();
-    line("# " + stage);
+    line("# " + stage +
+         (isLazy ? ": its " + op->getName().stripDialect().str() + " is printed where it is read"
+                 : ""));
     stageStart = text_.size();
+  }
+  if (isLazy) {
+    return;
   }
   if (!printRows(*this, op) && !printAttention(*this, op) && !printSegments(*this, op)) {
     reject(op, "");

@@ -122,6 +122,12 @@ static void print(MethodBody &body, ShortenOp op) {
   body.define(op.getResult(), text);
 }
 
+/// Adds the targets of a loss as an argument. Returns its name.
+static std::string addDistributions(MethodBody &body, StringRef target) {
+  return body.addInput(target, "float [B, rows, vocabulary]: the distributions \"" + target.str() +
+                                   "\" that a loss is scored against");
+}
+
 static void print(MethodBody &body, CrossEntropyOp op) {
   if (isa<SequenceType>(op.getWeight().getType())) { // the losses of another op
     body.define(op.getLosses(), body.read(op.getWeight()));
@@ -131,9 +137,7 @@ static void print(MethodBody &body, CrossEntropyOp op) {
   std::string first = op.getFirst() == 0 ? "" : ", first=" + std::to_string(op.getFirst());
   if (!op.getTarget().empty()) {
     body.use("soft_cross_entropy");
-    std::string target = body.addInput(
-        op.getTarget(), "float [B, rows, vocabulary]: the distributions \"" + op.getTarget().str() +
-                            "\" that a loss is scored against");
+    std::string target = addDistributions(body, op.getTarget());
     body.define(op.getLosses(), "soft_cross_entropy(" + logits + ", " + target + first + ")");
     return;
   }
@@ -142,6 +146,14 @@ static void print(MethodBody &body, CrossEntropyOp op) {
   body.define(op.getLosses(),
               "cross_entropy(" + logits + ", tokens, " + std::to_string(op.getOffset()) + first +
                   (smoothing == 0 ? "" : ", smoothing=" + printNumber(op.getSmoothing())) + ")");
+}
+
+static void print(MethodBody &body, SoftLossOp op) {
+  std::string target = addDistributions(body, op.getTarget());
+  body.use("soft_cross_entropy");
+  body.define(op.getLosses(),
+              "soft_cross_entropy(" + body.read(op.getLogits()) + ", " + target +
+                  (op.getFirst() == 0 ? "" : ", first=" + std::to_string(op.getFirst())) + ")");
 }
 
 static void print(MethodBody &body, ObjectiveOp op) {
@@ -202,8 +214,8 @@ static void print(MethodBody &body, ClearPaddingOp op) {
 
 bool pytorch::printRows(MethodBody &body, Operation *operation) {
   return TypeSwitch<Operation *, bool>(operation)
-      .Case<NormOp, MapOp, ShortenOp, CrossEntropyOp, ObjectiveOp, CountedRowsOp, ContrastOp,
-            ClearPaddingOp>([&](auto op) { return print(body, op), true; })
+      .Case<NormOp, MapOp, ShortenOp, CrossEntropyOp, SoftLossOp, ObjectiveOp, CountedRowsOp,
+            ContrastOp, ClearPaddingOp>([&](auto op) { return print(body, op), true; })
       .Case([&](EmbedOp op) {
         // Padding is -1; its rows are not used. Texts have none without a given axis.
         auto types = op->getParentOfType<func::FuncOp>().getArgumentTypes();

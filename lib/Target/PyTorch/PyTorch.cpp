@@ -30,6 +30,7 @@ private:
   std::string printParameters();
   std::string printMethods();
   std::string printSignature(StringRef method) const;
+  std::string printLimit(int64_t targets) const;
   std::string printHidden(ArrayRef<Operation *> ops, ArrayRef<Value> results);
   std::string listInputs(bool isCall) const;
   std::string callHidden(ArrayRef<Value> values, StringRef tokens) const;
@@ -60,11 +61,15 @@ void FilePrinter::nameArguments(func::FuncOp function) {
     names.hasLines |= isGiven(function, type);
   }
   function.walk([&](Operation *op) {
-    StringRef input = TypeSwitch<Operation *, StringRef>(op)
-                          .Case<DegreesOp, GraphSumOp>([](auto edges) { return edges.getEdges(); })
-                          .Case([](LabelsOp labels) { return labels.getLabel(); })
-                          .Case([](CrossEntropyOp scored) { return scored.getTarget(); })
-                          .Default(StringRef());
+    StringRef input =
+        TypeSwitch<Operation *, StringRef>(op)
+            .Case<DegreesOp, GraphSumOp>([](auto edges) { return edges.getEdges(); })
+            .Case([](LabelsOp labels) { return labels.getLabel(); })
+            .Case<CrossEntropyOp, SoftLossOp>([](auto scored) { return scored.getTarget(); })
+            .Case([](GraphAttentionOp attention) {
+              return attention.getEdges().value_or(StringRef());
+            })
+            .Default(StringRef());
     if (!input.empty()) {
       names.taken.insert(toIdentifier(input));
     }
@@ -183,6 +188,15 @@ std::string FilePrinter::callHidden(ArrayRef<Value> values, StringRef tokens) co
   return "        " + list + " = self.hidden(" + tokens.str() + listInputs(/*isCall=*/true) + ")\n";
 }
 
+/// Returns the statements that check the length of the texts, which have `targets` tokens more than
+/// rows. Tables of positions end at the context, and nothing was trained beyond it.
+std::string FilePrinter::printLimit(int64_t targets) const {
+  std::string most = std::to_string(getContext(module) + targets);
+  return "        if tokens.shape[1] > " + most +
+         ":\n            raise ValueError(f\"expected at most " + most +
+         " tokens in a text, found {tokens.shape[1]}\")\n";
+}
+
 /// Prints the methods. A method returns the values of shared ops that the others use.
 std::string FilePrinter::printMethods() {
   MethodBody hidden(module, names, /*targets=*/0), losses(module, names, /*targets=*/1),
@@ -218,13 +232,14 @@ std::string FilePrinter::printMethods() {
     text += printSignature("forward") +
             "        \"\"\"The logits of the next token after each token: [B, rows, vocabulary]."
             "\"\"\"\n" +
-            (values.empty() ? "" : callHidden(values, "tokens")) + forward.finish() +
-            "        return " + result + "\n\n";
+            printLimit(/*targets=*/0) + (values.empty() ? "" : callHidden(values, "tokens")) +
+            forward.finish() + "        return " + result + "\n\n";
   }
   text += printSignature("losses") +
           "        \"\"\"The objective, and the mean of each loss, in nats. Row p of the rows\n"
           "        before the last token is scored against token p + 1.\"\"\"\n" +
-          (values.empty() ? "" : callHidden(values, "tokens[:, :-1]")) + losses.finish();
+          printLimit(/*targets=*/1) + (values.empty() ? "" : callHidden(values, "tokens[:, :-1]")) +
+          losses.finish();
   if (!values.empty()) {
     text += "\n" + printSignature("hidden") +
             "        \"\"\"The values that both `forward` and `losses` use.\"\"\"\n" +

@@ -2,6 +2,7 @@
 //
 // Ops of segments, of edges and of recurrences.
 #include "Segments.h"
+#include "Scalar.h"
 #include "sluice/Dialect/Sluice/Recurrence.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -119,6 +120,28 @@ bool pytorch::printSegments(MethodBody &body, Operation *operation) {
              body.read(op.getInput()) + ", " + printEdges(body, op.getEdges(), op.getInput()) +
                  (op.getLeft() ? ", left=" + body.read(op.getLeft()) : "") +
                  (op.getRight() ? ", right=" + body.read(op.getRight()) : ""));
+        return true;
+      })
+      .Case([&](GraphAttentionOp op) {
+        std::string seen;
+        if (op.getFirst()) {
+          body.use("in_ranges");
+          seen = "in_ranges(" + readAll(body, {op.getFirst(), op.getEnd()}) + ", " +
+                 body.getLength(op.getValue()) + ")";
+        } else {
+          seen = printEdges(body, *op.getEdges(), op.getValue());
+        }
+        call(op.getResult(), "graph_attention",
+             readAll(body, {op.getSource(), op.getTarget(), op.getValue()}) + ", " + seen + ", " +
+                 printNumber(op.getLeak()));
+        return true;
+      })
+      .Case([&](ResampleOp op) {
+        call(op.getResult(), "resample",
+             body.read(op.getInput()) + ", " + body.getCount(op.getFine()) + ", " +
+                 body.getCount(op.getCoarse()) + ", " + body.getLength(op.getFine()) + ", " +
+                 body.getLength(op.getCoarse()) + (op.getLinear() ? ", linear=True" : "") +
+                 (op.getTransposed() ? ", transposed=True" : ""));
         return true;
       })
       .Case([&](FitOp op) {

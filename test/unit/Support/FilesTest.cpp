@@ -177,6 +177,38 @@ TEST(OutputFile, KilledWriterLeavesNoFile) {
   EXPECT_EQ(readFile(folder / "art"), "old");
 }
 
+TEST(OutputFile, StagedFilesGetTheirNamesTogetherOrNotAtAll) {
+  TemporaryFolder folder;
+  writeFile(folder / "a", "old a");
+  auto before = std::signal(SIGXFSZ, SIG_IGN);
+  jobError([&] {
+    OutputFile a(folder / "a"), b(folder / "b");
+    a.write(asBytes("new a"));
+    a.stage();
+    Limit small(RLIMIT_FSIZE, 5000);
+    b.write(asBytes(std::string(100000, 'x')));
+    b.stage();
+    a.finish();
+    b.finish();
+  });
+  std::signal(SIGXFSZ, before);
+  EXPECT_EQ(readFile(folder / "a"), "old a");
+  EXPECT_EQ(namesIn(folder), std::vector<std::string>{"a"});
+  {
+    OutputFile a(folder / "a"), b(folder / "b");
+    a.write(asBytes("new a"));
+    b.write(asBytes("new b"));
+    a.stage();
+    b.stage();
+    EXPECT_EQ(readFile(folder / "a"), "old a");
+    a.finish();
+    b.finish();
+  }
+  EXPECT_EQ(readFile(folder / "a"), "new a");
+  EXPECT_EQ(readFile(folder / "b"), "new b");
+  EXPECT_EQ(namesIn(folder), (std::vector<std::string>{"a", "b"}));
+}
+
 TEST(OutputFile, ReplacesTheTargetOfALinkWithItsPermissions) {
   TemporaryFolder folder;
   std::filesystem::create_directory(folder / "inside");

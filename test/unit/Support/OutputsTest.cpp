@@ -127,8 +127,8 @@ TEST_F(Outputs, RejectOnePathForTwoOutputs) {
 
 TEST_F(Outputs, RequireNewOrOwnFolder) {
   auto check = [&](const char *name, bool force) {
-    checkOutputFolder("--extract", folder / name, {"spec.json", "plan.json"}, {"plan.json"}, {},
-                      force);
+    auto isEarlier = [&] { return isThere(folder / name / "plan.json"); };
+    checkOutputFolder("--extract", folder / name, {"spec.json", "plan.json"}, isEarlier, {}, force);
   };
   check("new", false);
   std::filesystem::create_directory(folder / "mine");
@@ -141,9 +141,23 @@ TEST_F(Outputs, RequireNewOrOwnFolder) {
   writeFile(folder / "mine/plan.json", "{}");
   check("mine", false);
   for (const char *name : {"run", "run/checkpoints/10", "run/checkpoints/new"}) {
-    EXPECT_NE(userError([&] { check(name, true); }).find("found a part of"), std::string::npos)
-        << name;
+    std::string message = userError([&] { check(name, true); });
+    EXPECT_NE(message.find("; name another "), std::string::npos) << name << message;
   }
+}
+
+TEST_F(Outputs, RejectARunAsTheFolderOfNewNames) {
+  auto check = [&](const char *name) {
+    return userError([&] {
+      Path path = *name == '\0' ? Path() : folder / name;
+      checkOutputFolder("--out", path, {"model.py"}, nullptr, {}, /*force=*/true);
+    });
+  };
+  EXPECT_NE(check("run").find("expected --out to name a directory of its own, found a run"),
+            std::string::npos);
+  EXPECT_NE(check("run/checkpoints/10").find("found a checkpoint"), std::string::npos);
+  EXPECT_NE(check("data").find("expected --out to name a directory, found"), std::string::npos);
+  EXPECT_NE(check("").find("found an empty name"), std::string::npos);
 }
 
 } // namespace

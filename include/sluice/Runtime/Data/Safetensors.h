@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+namespace sluice {
+class OutputFile;
+}
+
 namespace sluice::runtime {
 
 /// An f32 tensor in memory, with its name in a file.
@@ -103,6 +107,10 @@ std::vector<uint8_t> encodeSafetensors(std::span<const NamedTensor> tensors,
 
 /// Writes such a file without a copy of the tensors, and syncs it. Returns its size and its hash.
 HashedFile writeSafetensors(const Path &path, std::span<const NamedTensor> tensors,
+                            const std::map<std::string, std::string> &metadata = {});
+
+/// Writes the same bytes to a file that the caller finishes. Returns their number and their hash.
+HashedFile writeSafetensors(OutputFile &file, std::span<const NamedTensor> tensors,
                             const std::map<std::string, std::string> &metadata = {});
 
 /// Copies the file's tensors into `into`. After `names` is applied, the file must have exactly

@@ -27,6 +27,10 @@ std::optional<Launcher> findLauncher(const std::function<const char *(const char
 /// Reads the environment of this process.
 std::optional<Launcher> findLauncher();
 
+/// Returns the words that start as many processes again, "mpirun -n 3 " or "srun --mpi=pmix -n 3 ";
+/// empty for one process, and in a script of sbatch.
+std::string describeLaunch(const std::optional<Launcher> &launcher = findLauncher());
+
 /// Joins the processes of the launcher through libsluice_mpi.so, which is next to the program's
 /// libraries, or the library that the environment variable SLUICE_MPI names. Throws UserError if it
 /// cannot be loaded, or if it does not find all of the launcher's processes.

@@ -4,6 +4,7 @@
 
 #include "sluice/Support/Error.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -62,7 +63,8 @@ enum class Intent : int64_t {
 
 /// A group of processes with the ranks 0 to size - 1. All of them call `agree` in the same order,
 /// and `exchange` only after they agreed to continue. So no failure of one process leaves the
-/// others waiting. Not thread-safe.
+/// others waiting. One thread uses a group, in addition to the thread of a `Presence`; any thread
+/// may call the functions that are const.
 class ProcessGroup {
 public:
   /// Each wait for other processes ends if none of them shows itself for `limit`.
@@ -71,8 +73,8 @@ public:
   ProcessGroup(const ProcessGroup &) = delete;
   ProcessGroup &operator=(const ProcessGroup &) = delete;
 
-  int64_t rank() const { return messenger->rank(); }
-  int64_t size() const { return messenger->size(); }
+  int64_t rank() const { return ownRank; }
+  int64_t size() const { return count; }
   bool isFirst() const { return rank() == 0; }
   std::chrono::seconds waitLimit() const { return limit; }
 
@@ -134,9 +136,10 @@ private:
   Agreement exchangeIntents(Intent intent, const std::string &text);
 
   std::unique_ptr<Messenger> messenger;
+  const int64_t ownRank, count; ///< of the messenger, which one thread may use at a time
   std::chrono::seconds limit;
-  bool over = false, lost = false;
-  std::mutex mutex; ///< held while this process uses `messenger`
+  std::atomic<bool> over = false, lost = false;
+  std::mutex mutex; ///< held by the thread of this process that uses `messenger`
   struct Shown;
   std::list<Shown> shown; ///< messages of presence that are not complete yet
 };

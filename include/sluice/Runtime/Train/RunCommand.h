@@ -67,7 +67,7 @@ void requireUnchanged(const CommandFile &file, const Path &run, bool areContents
 /// data that differs; empty if none does.
 std::string describeOtherData(const RunCommand &told, const RunCommand &now, const Path &run);
 
-/// Returns the command that continues a run.
+/// Returns the command that continues a run, with as many processes as this one is of.
 std::string describeResume(const Path &run);
 
 RunCommand parseCommand(const StrictJson &json);

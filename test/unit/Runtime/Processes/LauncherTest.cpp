@@ -36,6 +36,16 @@ TEST(Launcher, FindsTheProcessesOfKnownLaunchers) {
   EXPECT_TRUE(findIn({{"PMIX_RANK", "1"}})->isParallel()); // of an unknown number
 }
 
+TEST(Launcher, DescribesTheCommandThatStartsAsManyProcesses) {
+  EXPECT_EQ(describeLaunch(findIn({})), "");
+  EXPECT_EQ(describeLaunch(findIn({{"OMPI_COMM_WORLD_SIZE", "1"}})), "");
+  EXPECT_EQ(describeLaunch(findIn({{"OMPI_COMM_WORLD_SIZE", "3"}})), "mpirun -n 3 ");
+  std::map<std::string, std::string> task = {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
+  EXPECT_EQ(describeLaunch(findIn(task)), ""); // a script of sbatch
+  task["SLURM_STEP_NUM_TASKS"] = "4";
+  EXPECT_EQ(describeLaunch(findIn(task)), "srun --mpi=pmix -n 4 ");
+}
+
 TEST(Launcher, RefusesOtherMpi) {
   Launcher mpich = *findIn({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}});
   EXPECT_THROW(joinByMpi(mpich), UserError);

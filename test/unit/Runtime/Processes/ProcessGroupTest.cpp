@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <gtest/gtest.h>
@@ -130,6 +131,57 @@ TEST(ProcessGroup, WaitsForAProcessThatShowsItself) {
     group.end();
   });
   EXPECT_EQ(finished, 3);
+}
+
+/// Reports functions that a second thread calls at the same time, which MPI_THREAD_SERIALIZED
+/// forbids.
+class SerialMessenger : public ThreadMessenger {
+public:
+  using ThreadMessenger::ThreadMessenger;
+
+  int64_t rank() const override {
+    Use use(used);
+    return ThreadMessenger::rank();
+  }
+  int64_t size() const override {
+    Use use(used);
+    return ThreadMessenger::size();
+  }
+  void *send(std::span<const uint8_t> bytes, int64_t to) override {
+    Use use(used);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return ThreadMessenger::send(bytes, to);
+  }
+  void *receive(std::span<uint8_t> bytes, int64_t from) override {
+    Use use(used);
+    return ThreadMessenger::receive(bytes, from);
+  }
+  bool test(void *request) override {
+    Use use(used);
+    return ThreadMessenger::test(request);
+  }
+
+private:
+  struct Use {
+    explicit Use(std::atomic<int> &used) : used(used) { EXPECT_EQ(used++, 0) << "two threads"; }
+    ~Use() { --used; }
+    std::atomic<int> &used;
+  };
+  mutable std::atomic<int> used = 0;
+};
+
+TEST(ProcessGroup, OneThreadAtATimeUsesTheMessenger) {
+  Mailboxes boxes;
+  ProcessGroup group(std::make_unique<SerialMessenger>(boxes, 1, 3), std::chrono::seconds(1));
+  ProcessGroup::Presence presence(&group); // sends after 250 and 500 ms
+  auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(600)) {
+    EXPECT_EQ(group.rank(), 1);
+    EXPECT_EQ(group.size(), 3);
+    EXPECT_FALSE(group.isFirst() || group.isOver());
+  }
+  std::scoped_lock lock(boxes.mutex);
+  EXPECT_GT(boxes.sent.size(), 0U); // the thread did send
 }
 
 TEST(ProcessGroup, NamesALostProcessNextToABusyOne) {

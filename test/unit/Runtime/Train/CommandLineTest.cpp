@@ -264,7 +264,7 @@ TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
     EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
   }
   refuses(commands[0].first + " run/metrics.jsonl --force", "found a part of the run");
-  refuses("inspect bigram.slc --extract run", "found a part of the run");
+  refuses("inspect bigram.slc --extract run", "found a run's directory; name another directory");
   refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
 
@@ -385,24 +385,45 @@ TEST_F(CommandLine, PlansScale) {
   ASSERT_EQ(steps.size(), 3u);
   EXPECT_NEAR(steps[1]["all_reduce_ms"].get<double>(), 1e3 * 2 * (0.01 + 0.33024), 1e-6);
   for (const char *same :
-       {"--bandwidth 800kbit/s", "--bandwidth 1e5", "--bandwidth 97.65625KiB/s"}) {
+       {"--bandwidth 800kbit/s", "--bandwidth 1e5B/s", "--bandwidth 97.65625KiB/s"}) {
     EXPECT_EQ(sluice(network + same + " --flops 1e6 -p 4 --json").out, outcome.out);
   }
   EXPECT_EQ(Json::parse(sluice(all + "-p 1,3 --json --rows 3").out)["steps"][1]["processes"], 3);
   EXPECT_EQ(Json::parse(sluice(all + "-p 6 --json --rows 6").out)["steps"].size(), 3u); // 1, 2, 6
   EXPECT_EQ(Json::parse(sluice(all + "-p 6 --json --scaling weak").out)["steps"].size(), 4u);
   EXPECT_NE(sluice(all + "-p 2").out.find("the artifact names no layers"), std::string::npos);
+  // More processes have more latencies: sharding may be faster with a few processes alone.
+  const std::string slow = model + "--bandwidth 1GB/s --flops 1Mflop/s -p 64 --rows 64 --latency ";
+  Json sharded = Json::parse(sluice(slow + "20ms --json").out);
+  std::vector<int64_t> faster = sharded["sharding_is_faster"];
+  for (const Json &step : sharded["steps"]) {
+    bool isFaster = step["sharded"]["step_ms"].get<double>() < step["step_ms"].get<double>();
+    EXPECT_EQ(isFaster, std::ranges::count(faster, step["processes"].get<int64_t>()) == 1) << step;
+  }
+  ASSERT_GT(faster.size(), 1u);
+  ASSERT_LT(faster.back(), 64);
+  EXPECT_NE(sluice(slow + "20ms")
+                .out.find("would make the step faster with 2 to " + std::to_string(faster.back()) +
+                          " processes\n"),
+            std::string::npos);
+  EXPECT_NE(sluice(slow + "1s").out.find("would make the step faster in none of these\n"),
+            std::string::npos);
   refuses(all + "-p 3", "divide the 4 rows of a step, found 3");
   refuses(all + "-p 1,1", "rising numbers");
   refuses(all + "-p 0", "found \"0\"");
   refuses(all + "-p 2 --step 4", "ROWS=TIME");
   refuses(all + "-p 2 --step 4=0", "ROWS=TIME");
-  refuses(all + "-p 2 --step 2=1 --step 4=1s", "do not rise");
+  refuses(all + "-p 2 --step 2=1s --step 4=1s", "do not rise");
   refuses(network + "-p 2 --flops 1e6 --bandwidth 10GB", "100Gbit/s");
   refuses(network + "-p 2 --flops 1e6 --bandwidth 0", "above 0");
-  refuses(network + "-p 2 --flops -1e6 --bandwidth 1e5", "above 0");
-  refuses(network + "-p 2 --bandwidth 1e5", "--flops or --step");
-  refuses(model + "-p 2 --bandwidth 1e5 --flops 1e6 --latency 1h", "20us");
+  refuses(network + "-p 2 --flops -1e6 --bandwidth 1e5B/s", "above 0");
+  refuses(network + "-p 2 --bandwidth 1e5B/s", "--flops or --step");
+  refuses(model + "-p 2 --bandwidth 1e5B/s --flops 1e6 --latency 1h", "20us");
+  // Without a unit bytes could be bits, and seconds milliseconds.
+  refuses(network + "-p 2 --flops 1e6 --bandwidth 1e5", "with its unit, such as 10GB/s");
+  refuses(network + "-p 2 --flops 1e6 --bandwidth 1MB/s --memory-bandwidth 1e9", "with its unit");
+  refuses(model + "-p 2 --bandwidth 1MB/s --flops 1e6 --latency 20", "with its unit, such as 20us");
+  refuses(all + "-p 2 --step 4=1.25", "ROWS=TIME");
   refuses(all + "-p 2 --scaling wek", "did you mean weak?");
 }
 
