@@ -218,13 +218,45 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     }
   }
   report.notFinite.assign(notFinite.begin(), notFinite.end());
-  if (shared) {
-    shared->gather();
+  if (hasShardedState()) {
+    shared->update(*device, find("update"));
+    forgetOutputs();
+    if (shared->hasCopies()) {
+      prepare();
+    }
+  } else {
+    if (shared) {
+      shared->gather();
+    }
+    run("update");
   }
-  run("update");
   report.exchangeSeconds =
       shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
   return report;
+}
+
+void Executor::shardState(ProcessGroup &group) {
+  if (!device->sharesMemory()) {
+    throw UserError("expected a device with host memory for a sharded state of the optimizer, found " +
+                    device->describe() + "; leave --shard out");
+  }
+  shared = std::make_unique<SharedUpdate>(*this, joinDevices(*device, group), group,
+                                          UpdateDivision::derive(plan(), artifact().path()));
+  shared->releaseState(*device);
+}
+
+bool Executor::hasShardedState() const { return shared && shared->isDivided(); }
+
+void Executor::gatherState() {
+  if (hasShardedState()) {
+    shared->gatherState();
+  }
+}
+
+void Executor::releaseState() {
+  if (hasShardedState()) {
+    shared->releaseState(*device);
+  }
 }
 
 bool Executor::hasSegments() const { return !plan().segments.empty(); }

@@ -15,10 +15,12 @@ void compareProcesses(const TrainingContext &context) {
       {"seed", std::to_string(context.state.seed), "give all processes the same --seed, a number"});
   facts.push_back(
       {"number of steps", std::to_string(context.goal), "give all processes the same --steps"});
+  facts.push_back({"--shard", context.options.shardsOptimizer ? "optimizer" : "none",
+                   "give all processes the same --shard"});
   requireSharedFacts(*context.options.group, facts);
 }
 
-void compareWeights(TrainingContext &context) {
+static void compareWeights(TrainingContext &context) {
   std::vector<std::string> texts =
       context.options.group->agree(Intent::Continue, hashWeights(context.executor)).texts;
   for (size_t rank = 1; rank < texts.size(); ++rank) {
@@ -30,6 +32,11 @@ void compareWeights(TrainingContext &context) {
                      "nothing was saved. Test their memory, and continue from the last checkpoint");
     }
   }
+}
+
+void meetForSave(TrainingContext &context) {
+  compareWeights(context);
+  context.executor.gatherState();
 }
 
 } // namespace sluice::runtime

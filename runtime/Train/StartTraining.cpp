@@ -88,10 +88,18 @@ static void takeWeights(TrainingContext &context) {
                 context.plan);
 }
 
+/// Leaves the optimizer's state of other processes' parts to them.
+static void shardState(TrainingContext &context) {
+  if (context.isSharded()) {
+    context.executor.shardState(*context.options.group);
+  }
+}
+
 void beginTraining(TrainingContext &context) {
   context.executor.scalarI64("seed") = context.state.seed;
   context.executor.run("initialize");
   takeWeights(context);
+  shardState(context);
   if (!context.isFirst()) {
     return;
   }
@@ -212,6 +220,7 @@ void resumeTraining(TrainingContext &context) {
   bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   TrainingState now = context.state;
   context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
+  shardState(context);
   context.watch.restore(context.state);
   context.state.specHash = now.specHash;
   context.state.tokenizer = now.tokenizer;

@@ -30,6 +30,8 @@ struct TrainingContext {
   bool isFirst() const { return !options.group || options.group->isFirst(); }
   /// Checks for several processes that still wait for one another.
   bool isShared() const { return options.group && !options.group->isOver(); }
+  /// Checks for an optimizer's state that this process does not have completely.
+  bool isSharded() const { return options.group && options.shardsOptimizer; }
   /// Waits until all processes are here.
   void meet() const {
     if (options.group) {

@@ -78,6 +78,15 @@ public:
   /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
   UpdateReport runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                          ProcessGroup *group = nullptr);
+  /// Before the first update in the `group`: from now on each process stores the optimizer's state
+  /// of its own range of the weights alone, and updates these. All processes have complete states
+  /// before the call. Throws UserError if the device or the plan does not allow it.
+  void shardState(ProcessGroup &group);
+  bool hasShardedState() const;
+  /// Collects the complete state of the optimizer on rank 0, for a checkpoint; all processes call
+  /// it. Then rank 0 calls `releaseState`. Do nothing without a sharded state.
+  void gatherState();
+  void releaseState();
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 
