@@ -2,6 +2,7 @@
 #include "SharedUpdate.h"
 
 #include "Device/HostLaunch.h"
+#include "HostExchange.h"
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
@@ -15,9 +16,10 @@ static int64_t roundToLines(int64_t bytes) {
   return (bytes + lineBytes - 1) / lineBytes * lineBytes;
 }
 
-SharedUpdate::SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange> exchange,
-                           ProcessGroup &group, std::optional<UpdateDivision> division)
-    : plan(view.plan()), ranges(std::move(exchange)), group(group), division(std::move(division)),
+SharedUpdate::SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &group,
+                           std::optional<UpdateDivision> division)
+    : plan(view.plan()), device(device), ranges(joinDevices(device, group)), group(group),
+      division(std::move(division)),
       rows(this->division ? this->division->rows : roundToLines(plan.gradientsBytes) / lineBytes) {
   if (plan.accumulate % group.size() != 0 || !plan.gradientSumsOffset) {
     throw UserError(view.artifact().path() + ": expected batches that " +
@@ -31,8 +33,8 @@ SharedUpdate::SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange>
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  stagedBytes =
-      roundToLines(getRange(getGradients(), group.rank()).bytes) + roundToLines(std::ssize(losses) * lossBytes);
+  stagedBytes = roundToLines(getRange(getGradients(), group.rank()).bytes) +
+                roundToLines(std::ssize(losses) * lossBytes);
   ranges->reserve(group.size() * stagedBytes);
 }
 
@@ -122,8 +124,7 @@ void SharedUpdate::gather() {
   ownSeconds = since(begin);
 }
 
-void SharedUpdate::update(Device &device,
-                          const std::pair<const std::string, std::vector<Launch>> &entry) {
+void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>> &entry) {
   const auto &[name, launches] = entry;
   double seconds = since(begin);
   StoredRange own = getRange(getSums(), group.rank());
@@ -143,6 +144,9 @@ void SharedUpdate::update(Device &device,
     seconds += since(start);
   }
   ownSeconds = seconds;
+  if (division->hasCopies) {
+    device.run("prepare", plan.entries.at("prepare"));
+  }
 }
 
 void SharedUpdate::gatherState() {
@@ -158,7 +162,7 @@ void SharedUpdate::gatherState() {
   }
 }
 
-void SharedUpdate::releaseState(Device &device) {
+void SharedUpdate::releaseState() {
   for (const MemoryRange &state : division->states) {
     StoredRange own = getRange(state, group.rank());
     int64_t end = own.offset + own.bytes;

@@ -19,17 +19,16 @@ namespace sluice::runtime {
 /// process sums a range of the gradients of these batches, in their order, by the entry
 /// `accumulate`, and so with the rounding of one process that computes all batches. Sums outside
 /// the range are meaningless until `gather`. With a division of the entry `update`, each process
-/// also stores the optimizer's state of its range alone, and updates its weights, which are gathered
-/// in place of the sums.
+/// also stores the optimizer's state of its range alone, and updates its weights, which are
+/// gathered in place of the sums.
 class SharedUpdate {
 public:
-  /// `exchange` transfers ranges of the arena of `view`. Throws UserError if the plan does not fit
-  /// the processes.
-  SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange> exchange, ProcessGroup &group,
-               std::optional<UpdateDivision> division = {});
+  /// Joins the devices of the group's processes; `device` is the one of `view`, and has host memory
+  /// if there is a division. Throws UserError if the plan does not fit the processes.
+  SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &group,
+               std::optional<UpdateDivision> division);
 
   bool isDivided() const { return division.has_value(); }
-  bool hasCopies() const { return division && division->hasCopies; }
 
   bool computes(int64_t batch) const { return batch % group.size() == group.rank(); }
   /// Checks for the last of P batches.
@@ -41,24 +40,26 @@ public:
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
   /// Collects the sums of all ranges. Not with a division.
   void gather();
-  /// Runs the entry `update` by its division, on a device with host memory: launches of rows for the
-  /// rows of this process. Collects the weights of all ranges.
-  void update(Device &device, const std::pair<const std::string, std::vector<Launch>> &entry);
+  /// Runs the entry `update` by its division: launches of rows for the rows of this process.
+  /// Collects the weights of all ranges, and runs the entry `prepare` if they have compute copies.
+  void update(const std::pair<const std::string, std::vector<Launch>> &entry);
 
-  /// With a division: collects the optimizer's state on rank 0, or returns the memory of the state
-  /// of other processes' ranges, whose contents are then undefined, to the system.
+  /// With a division: collects the optimizer's state on rank 0; all processes call it.
   void gatherState();
-  void releaseState(Device &device);
+  /// With a division: returns the memory of the optimizer's state of other processes' ranges, whose
+  /// contents are then undefined, to the system.
+  void releaseState();
 
   /// Returns the range of the sums of gradients that this process computes.
   MemoryRange getOwnSums() const;
-  /// Returns the seconds from the end of the last backward pass to the end of the exchanges, without
-  /// launches of the entry `update`: the maximum over the processes, of the update before the
-  /// current one; none before the second update.
+  /// Returns the seconds from the end of the last backward pass to the end of the exchanges,
+  /// without launches of the entry `update`: the maximum over the processes, of the update before
+  /// the current one; none before the second update.
   std::optional<double> getExchangeSeconds() const { return maximumSeconds; }
 
 private:
-  /// Returns the part of a buffer with the rows of the gradients that belongs to the process `rank`.
+  /// Returns the part of a buffer with the rows of the gradients that belongs to the process
+  /// `rank`.
   StoredRange getRange(const MemoryRange &buffer, int64_t rank) const;
   MemoryRange getGradients() const { return {plan.gradientsOffset, plan.gradientsBytes}; }
   MemoryRange getSums() const { return {*plan.gradientSumsOffset, plan.gradientsBytes}; }
@@ -72,6 +73,7 @@ private:
   StoredRange getLoss(size_t index) const;
 
   const Plan &plan;
+  Device &device;
   std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
   std::optional<UpdateDivision> division;

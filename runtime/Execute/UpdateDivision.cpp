@@ -31,8 +31,7 @@ std::vector<int64_t> getWeightOffsets(const Tensor &tensor) { return {tensor.off
 /// Calls `visit` with the memory of each operand of a launch, and with true if it is written.
 template <typename Visit>
 void forEachOperand(const Plan &plan, const Launch &launch, const Visit &visit) {
-  const std::vector<Operand> &operands =
-      plan.kernels[static_cast<size_t>(launch.kernel)].operands;
+  const std::vector<Operand> &operands = plan.kernels[static_cast<size_t>(launch.kernel)].operands;
   for (size_t i = 0; i < operands.size() && i < launch.arguments.size(); ++i) {
     visit(MemoryRange{launch.arguments[i], operands[i].bytes}, operands[i].written);
   }

@@ -18,8 +18,8 @@ struct UpdateDivision {
     /// the i-th n-th of the bytes.
     std::vector<MemoryRange> gathered;
   };
-  std::vector<Part> launches;      ///< of the entry `update`
-  int64_t rows = 0;                ///< of the flat gradients; a range of a process has complete ones
+  std::vector<Part> launches; ///< of the entry `update`
+  int64_t rows = 0;           ///< of the flat gradients; a range of a process has complete ones
   std::vector<MemoryRange> states; ///< the optimizer's state of all rows, without the weights
   /// The weights have compute copies, which the entry `prepare` writes.
   bool hasCopies = false;

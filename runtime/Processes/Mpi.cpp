@@ -29,8 +29,8 @@ int64_t getSize() {
 
 void *send(const uint8_t *bytes, int64_t count, int64_t to, int64_t tag) {
   auto *request = new (std::nothrow) MPI_Request;
-  if (request && MPI_Isend(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(to), static_cast<int>(tag),
-                           MPI_COMM_WORLD, request) != MPI_SUCCESS) {
+  if (request && MPI_Isend(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(to),
+                           static_cast<int>(tag), MPI_COMM_WORLD, request) != MPI_SUCCESS) {
     delete request;
     return nullptr;
   }
@@ -39,8 +39,8 @@ void *send(const uint8_t *bytes, int64_t count, int64_t to, int64_t tag) {
 
 void *receive(uint8_t *bytes, int64_t count, int64_t from, int64_t tag) {
   auto *request = new (std::nothrow) MPI_Request;
-  if (request && MPI_Irecv(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(from), static_cast<int>(tag),
-                           MPI_COMM_WORLD, request) != MPI_SUCCESS) {
+  if (request && MPI_Irecv(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(from),
+                           static_cast<int>(tag), MPI_COMM_WORLD, request) != MPI_SUCCESS) {
     delete request;
     return nullptr;
   }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SaveTraining.h"
 
+#include "Execute/SharedUpdate.h"
 #include "Interruption.h"
 #include "SharedTraining.h"
 #include "TrainingFacts.h"
@@ -56,7 +57,7 @@ void writeTrainingCheckpoint(TrainingContext &context) {
       context.options.group->agree(Intent::Check);
       meetForSave(context);
     } catch (const PeerError &) {
-      if (context.isSharded()) {
+      if (context.shards) {
         throw; // the state is not complete here
       }
       lost = std::current_exception();
@@ -66,7 +67,9 @@ void writeTrainingCheckpoint(TrainingContext &context) {
     saveCheckpoint(context.options.run, context.executor, context.state,
                    std::max<int64_t>(context.options.keep, 2));
     context.unproven = true;
-    context.executor.releaseState();
+    if (context.shards) {
+      context.shards->releaseState();
+    }
   } catch (const NotFiniteError &error) {
     context.stopNotFinite("after step " + std::to_string(context.state.step) + ": " + error.what());
   }
@@ -86,7 +89,7 @@ void saveTraining(TrainingContext &context) {
 }
 
 void saveAfterError(TrainingContext &context) {
-  if (context.isSharded()) {
+  if (context.shards) {
     int64_t last = latestStep(context.options.run);
     context.say(last < 0 ? "nothing was saved: each process has a part of the optimizer's state"
                          : "the run has the checkpoint of step " + std::to_string(last) +

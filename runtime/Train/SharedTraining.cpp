@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SharedTraining.h"
 
+#include "Execute/SharedUpdate.h"
 #include "sluice/Runtime/Execute/SharedEvaluation.h"
 #include "sluice/Support/Error.h"
 
@@ -36,7 +37,9 @@ static void compareWeights(TrainingContext &context) {
 
 void meetForSave(TrainingContext &context) {
   compareWeights(context);
-  context.executor.gatherState();
+  if (context.shards) {
+    context.shards->gatherState();
+  }
 }
 
 } // namespace sluice::runtime

@@ -88,18 +88,11 @@ static void takeWeights(TrainingContext &context) {
                 context.plan);
 }
 
-/// Leaves the optimizer's state of other processes' parts to them.
-static void shardState(TrainingContext &context) {
-  if (context.isSharded()) {
-    context.executor.shardState(*context.options.group);
-  }
-}
-
 void beginTraining(TrainingContext &context) {
   context.executor.scalarI64("seed") = context.state.seed;
   context.executor.run("initialize");
   takeWeights(context);
-  shardState(context);
+  context.shardState();
   if (!context.isFirst()) {
     return;
   }
@@ -220,7 +213,7 @@ void resumeTraining(TrainingContext &context) {
   bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   TrainingState now = context.state;
   context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
-  shardState(context);
+  context.shardState();
   context.watch.restore(context.state);
   context.state.specHash = now.specHash;
   context.state.tokenizer = now.tokenizer;

@@ -37,9 +37,11 @@ Plan makePlan(bool hasCopies) {
                   {"b", {4096}, weights + 4096, 0, {{"m", first + 4096}, {"v", second + 4096}}}};
   addLaunch(plan, "update", {{{sums, bytes}, false}, {{squares, rows * 4}, true}});
   addLaunch(plan, "update", {{{squares, rows * 4}, false}, {{norm, 4}, true}});
-  std::vector<std::pair<MemoryRange, bool>> operands = {
-      {{sums, bytes}, false},   {{norm, 4}, false},      {{weights, bytes}, true},
-      {{first, bytes}, true}, {{second, bytes}, true}};
+  std::vector<std::pair<MemoryRange, bool>> operands = {{{sums, bytes}, false},
+                                                        {{norm, 4}, false},
+                                                        {{weights, bytes}, true},
+                                                        {{first, bytes}, true},
+                                                        {{second, bytes}, true}};
   if (hasCopies) {
     operands.push_back({{copies, bytes / 2}, true});
     addLaunch(plan, "prepare", {{{weights, bytes}, false}, {{copies, bytes / 2}, true}});
@@ -80,8 +82,8 @@ void expectRejected(const Plan &plan) {
     UpdateDivision::derive(plan, "model.sla");
     ADD_FAILURE();
   } catch (const UserError &error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with(
-        "model.sla: expected an update that processes can divide"))
+    EXPECT_TRUE(std::string(error.what())
+                    .starts_with("model.sla: expected an update that processes can divide"))
         << error.what();
   }
 }
