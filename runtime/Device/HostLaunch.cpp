@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace sluice::runtime {
 
@@ -29,6 +30,15 @@ HostMemory allocateHost(size_t bytes) {
     ::madvise(memory, bytes, MADV_HUGEPAGE);
   }
   return {memory, FreeHostMemory{mapping, mapped}};
+}
+
+void releasePages(std::span<uint8_t> memory) {
+  auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  auto start = reinterpret_cast<uintptr_t>(memory.data());
+  uintptr_t first = (start + page - 1) / page * page, last = (start + memory.size()) / page * page;
+  if (first < last) { // a failure only leaves the memory in use
+    ::madvise(memory.data() + (first - start), last - first, MADV_DONTNEED);
+  }
 }
 
 HostMemory makeArena(const Artifact &artifact) {

@@ -18,6 +18,10 @@ using HostMemory = std::unique_ptr<uint8_t, FreeHostMemory>;
 /// JobError if the address space is exhausted.
 HostMemory allocateHost(size_t bytes);
 
+/// Returns the complete pages of a part of memory from `allocateHost` to the system. They contain
+/// zeros afterwards, and take no memory until they are written.
+void releasePages(std::span<uint8_t> memory);
+
 /// Allocates the artifact's arena in host memory and copies the constants.
 HostMemory makeArena(const Artifact &artifact);
 

@@ -364,7 +364,7 @@ EvaluationResult evaluate(Executor &executor, const std::vector<ByteFile> &files
   result.stride = options.stride;
   // A short window is only padded if the padding bytes cannot affect its rows: they could be
   // boundaries of segments.
-  bool mayFill = plan.verdict == "proved" && !executor.hasSegments();
+  bool mayFill = plan.verdict == "proved" && plan.segments.empty();
   BatchList list =
       listBatches(files, options, static_cast<size_t>(model.batch), model.first, mayFill);
   std::vector<LossSum> sums(plan.losses.size());

@@ -1,7 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Execute/Executor.h"
 
-#include "HostExchange.h"
 #include "LossDenominators.h"
 #include "SegmentRoom.h"
 #include "SharedUpdate.h"
@@ -156,23 +155,39 @@ static void accumulate(Device &device,
   }
 }
 
+SharedUpdate &Executor::share(ProcessGroup &group, bool shardsState) {
+  if (!shared) {
+    std::optional<UpdateDivision> division;
+    if (shardsState && !device->sharesMemory()) {
+      throw UserError("expected a device with host memory for a sharded state of the optimizer, "
+                      "found " +
+                      device->describe() + "; leave --shard out");
+    }
+    if (shardsState) {
+      division = UpdateDivision::derive(plan(), artifact().path());
+    }
+    shared = std::make_unique<SharedUpdate>(*this, *device, group, std::move(division));
+  }
+  return *shared;
+}
+
 UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                                  ProcessGroup *group) {
-  if (group && !shared) {
-    shared = std::make_unique<SharedUpdate>(*this, joinDevices(*device, *group), *group);
+  if (group) {
+    share(*group);
   }
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
   bool hasPadding = plan().inputs.contains(paddingName), hasCounted = !plan().counted.empty();
   bool counts = batches > 1 && (hasPadding || hasCounted || !getNumberNames(plan()).empty());
-  auto prepare = [&](int64_t i) {
+  auto fillInputs = [&](int64_t i) {
     std::span<int64_t> numbers = inputs().drawRows;
     std::iota(numbers.begin(), numbers.end(), i * plan().model.batch);
     fill(i); // may number lines by their place in the epoch
   };
   for (int64_t i = 0; counts && i < batches; ++i) {
-    prepare(i);
+    fillInputs(i);
     if (hasPadding) {
       scoredRows->add(*this, i > 0);
     }
@@ -186,7 +201,7 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
   UpdateReport report;
   std::set<int64_t> notFinite;
   for (int64_t i = 0; i < batches; ++i) {
-    prepare(i);
+    fillInputs(i);
     if (batches == 1) {
       run("gradient");
       break;
@@ -218,16 +233,19 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     }
   }
   report.notFinite.assign(notFinite.begin(), notFinite.end());
-  if (shared) {
-    shared->gather();
+  if (shared && shared->isDivided()) {
+    shared->update(find("update"));
+    forgetOutputs();
+  } else {
+    if (shared) {
+      shared->gather();
+    }
+    run("update");
   }
-  run("update");
   report.exchangeSeconds =
       shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
   return report;
 }
-
-bool Executor::hasSegments() const { return !plan().segments.empty(); }
 
 std::vector<Executor::SegmentRows> Executor::segmentRows() {
   std::vector<SegmentRows> all;

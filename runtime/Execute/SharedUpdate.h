@@ -2,6 +2,7 @@
 // An update whose batches several processes compute.
 #pragma once
 
+#include "UpdateDivision.h"
 #include "sluice/Runtime/Device/Device.h"
 #include "sluice/Runtime/Execute/InputView.h"
 #include "sluice/Runtime/Processes/ProcessGroup.h"
@@ -17,12 +18,17 @@ namespace sluice::runtime {
 /// Process r of P computes the batches r, r + P and on of an update. After each P batches every
 /// process sums a range of the gradients of these batches, in their order, by the entry
 /// `accumulate`, and so with the rounding of one process that computes all batches. Sums outside
-/// the range are meaningless until `gather`.
+/// the range are meaningless until `gather`. With a division of the entry `update`, each process
+/// also stores the optimizer's state of its range alone, and updates its weights, which are
+/// gathered in place of the sums.
 class SharedUpdate {
 public:
-  /// `exchange` transfers ranges of the arena of `view`. Throws UserError if the plan does not fit
-  /// the processes.
-  SharedUpdate(const ArenaView &view, std::unique_ptr<RangeExchange> exchange, ProcessGroup &group);
+  /// Joins the devices of the group's processes; `device` is the one of `view`, and has host memory
+  /// if there is a division. Throws UserError if the plan does not fit the processes.
+  SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &group,
+               std::optional<UpdateDivision> division);
+
+  bool isDivided() const { return division.has_value(); }
 
   bool computes(int64_t batch) const { return batch % group.size() == group.rank(); }
   /// Checks for the last of P batches.
@@ -32,18 +38,33 @@ public:
   /// Calls `accumulate` for each batch, with its gradients and losses in the arena. Throws
   /// UpdateBroken if a process received a signal.
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
-  /// Collects the sums of all ranges.
+  /// Collects the sums of all ranges. Not with a division.
   void gather();
+  /// Runs the entry `update` by its division: launches of rows for the rows of this process.
+  /// Collects the weights of all ranges, and runs the entry `prepare` if they have compute copies.
+  void update(const std::pair<const std::string, std::vector<Launch>> &entry);
+
+  /// With a division: collects the optimizer's state on rank 0; all processes call it.
+  void gatherState();
+  /// With a division: returns the memory of the optimizer's state of other processes' ranges, whose
+  /// contents are then undefined, to the system.
+  void releaseState();
 
   /// Returns the range of the sums of gradients that this process computes.
   MemoryRange getOwnSums() const;
-  /// Returns the seconds from the end of the last backward pass to the end of `gather`, the maximum
-  /// over the processes, of the update before the current one; none before the second update.
+  /// Returns the seconds from the end of the last backward pass to the end of the exchanges,
+  /// without launches of the entry `update`: the maximum over the processes, of the update before
+  /// the current one; none before the second update.
   std::optional<double> getExchangeSeconds() const { return maximumSeconds; }
 
 private:
-  /// Returns the part of a buffer of gradients that the process `rank` sums.
-  StoredRange getRange(int64_t offset, int64_t rank) const;
+  /// Returns the part of a buffer with the rows of the gradients that belongs to the process
+  /// `rank`.
+  StoredRange getRange(const MemoryRange &buffer, int64_t rank) const;
+  MemoryRange getGradients() const { return {plan.gradientsOffset, plan.gradientsBytes}; }
+  MemoryRange getSums() const { return {*plan.gradientSumsOffset, plan.gradientsBytes}; }
+  /// Collects the ranges of a buffer on all processes.
+  void gather(const MemoryRange &buffer);
   /// Return the parts of the staging buffer for the process `rank`: its gradients of the own
   /// range, and its losses, all of them or the one with this index.
   StoredRange getStagedGradients(int64_t rank) const;
@@ -52,8 +73,11 @@ private:
   StoredRange getLoss(size_t index) const;
 
   const Plan &plan;
+  Device &device;
   std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
+  std::optional<UpdateDivision> division;
+  int64_t rows = 0;                            ///< of the gradients, which the processes divide
   std::vector<int64_t> losses;                 ///< offsets of the losses of a batch, f32
   int64_t stagedBytes = 0;                     ///< staged gradients and losses of a process
   std::chrono::steady_clock::time_point begin; ///< of the last `sum`

@@ -221,7 +221,8 @@ ScalePoint ScaleModel::predict(int64_t processes) const {
   point.exposed = earlier + expose(wholes, backward);
   point.agreement = (repeats + 1) * meeting;
   point.step = point.compute + point.update + point.exposed + point.agreement;
-  // The gathered weights wait for the update, and no process has all gradients for their norm.
+  // The gathered weights wait for the update, and the squares of all gradients for their norm are
+  // gathered first: a 1024th of the bytes, so that the latency counts.
   point.shardedStep = point.compute + point.update / all + earlier + expose(halves, backward) +
                       half + point.agreement + meeting;
   point.tokensPerSecond = all * rows * static_cast<double>(plan.model.context) / point.step;
@@ -236,7 +237,8 @@ ScalePoint ScaleModel::predict(int64_t processes) const {
   if (processes > 1) { // received parts of the gradients, and sums of them
     point.memoryBytes += static_cast<double>((plan.accumulate > 1 ? 1 : 2) * plan.gradientsBytes);
   }
-  point.savedBytes = static_cast<double>(stateBytes()) * (1 - 1 / all);
+  // A process touches the state of its own weights alone, and the sums of their gradients.
+  point.savedBytes = static_cast<double>(stateBytes() + plan.gradientsBytes) * (1 - 1 / all);
   return point;
 }
 

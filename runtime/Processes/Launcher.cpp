@@ -64,11 +64,14 @@ public:
 
   int64_t rank() const override { return mpi.rank(); }
   int64_t size() const override { return mpi.size(); }
-  void *send(std::span<const uint8_t> bytes, int64_t to) override {
-    return require(mpi.send(bytes.data(), std::ssize(bytes), to), "send to", to);
+  void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) override {
+    return require(mpi.send(bytes.data(), std::ssize(bytes), to, static_cast<int64_t>(channel)),
+                   "send to", to);
   }
-  void *receive(std::span<uint8_t> bytes, int64_t from) override {
-    return require(mpi.receive(bytes.data(), std::ssize(bytes), from), "receive from", from);
+  void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
+    return require(
+        mpi.receive(bytes.data(), std::ssize(bytes), from, static_cast<int64_t>(channel)),
+        "receive from", from);
   }
   bool test(void *request) override {
     int64_t state = mpi.test(request);

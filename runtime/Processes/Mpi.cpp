@@ -7,8 +7,6 @@
 
 namespace {
 
-constexpr int tag = 1;
-
 int64_t initialize() {
   int provided = 0;
   // ProcessGroup::Presence sends from a thread of its own, never at the same time as another one.
@@ -29,20 +27,20 @@ int64_t getSize() {
   return MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS ? size : -1;
 }
 
-void *send(const uint8_t *bytes, int64_t count, int64_t to) {
+void *send(const uint8_t *bytes, int64_t count, int64_t to, int64_t tag) {
   auto *request = new (std::nothrow) MPI_Request;
-  if (request && MPI_Isend(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(to), tag,
-                           MPI_COMM_WORLD, request) != MPI_SUCCESS) {
+  if (request && MPI_Isend(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(to),
+                           static_cast<int>(tag), MPI_COMM_WORLD, request) != MPI_SUCCESS) {
     delete request;
     return nullptr;
   }
   return request;
 }
 
-void *receive(uint8_t *bytes, int64_t count, int64_t from) {
+void *receive(uint8_t *bytes, int64_t count, int64_t from, int64_t tag) {
   auto *request = new (std::nothrow) MPI_Request;
-  if (request && MPI_Irecv(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(from), tag,
-                           MPI_COMM_WORLD, request) != MPI_SUCCESS) {
+  if (request && MPI_Irecv(bytes, static_cast<int>(count), MPI_BYTE, static_cast<int>(from),
+                           static_cast<int>(tag), MPI_COMM_WORLD, request) != MPI_SUCCESS) {
     delete request;
     return nullptr;
   }

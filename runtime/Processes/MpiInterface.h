@@ -13,8 +13,8 @@ struct SluiceMpi {
   int64_t (*initialize)();
   int64_t (*rank)();
   int64_t (*size)();
-  void *(*send)(const uint8_t *bytes, int64_t count, int64_t to);
-  void *(*receive)(uint8_t *bytes, int64_t count, int64_t from);
+  void *(*send)(const uint8_t *bytes, int64_t count, int64_t to, int64_t tag);
+  void *(*receive)(uint8_t *bytes, int64_t count, int64_t from, int64_t tag);
   int64_t (*test)(void *request); ///< 1: complete, and the request is released
   int64_t (*finish)();
 };
@@ -22,5 +22,5 @@ struct SluiceMpi {
 using SluiceMpiGetter = const SluiceMpi *();
 }
 
-constexpr int64_t sluiceMpiVersion = 1;
+constexpr int64_t sluiceMpiVersion = 2;
 constexpr const char *sluiceMpiSymbol = "sluice_mpi";

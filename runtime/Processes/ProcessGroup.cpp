@@ -12,6 +12,8 @@
 namespace sluice::runtime {
 namespace {
 
+using Channel = Messenger::Channel;
+
 /// The message of `agree`.
 struct IntentMessage {
   int64_t intent = 0, bytes = 0;
@@ -74,7 +76,7 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
         }
         // A lost process is reported after the busy one is ready, as it may be saving.
         start = std::chrono::steady_clock::now();
-        each.request = messenger->receive(each.message, each.peer);
+        each.request = messenger->receive(each.message, each.peer, Channel::Agreement);
         return false;
       });
     } catch (const std::exception &) {
@@ -114,13 +116,13 @@ void ProcessGroup::exchange(std::span<const Outgoing> sent, std::span<const Inco
   for (const Incoming &each : received) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->receive(part, each.from), each.from, {}});
+      transfers.push_back({messenger->receive(part, each.from, Channel::Data), each.from, {}});
     }
   }
   for (const Outgoing &each : sent) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->send(part, each.to), each.to, {}});
+      transfers.push_back({messenger->send(part, each.to, Channel::Data), each.to, {}});
     }
   }
   wait(std::move(transfers));
@@ -136,12 +138,12 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
       std::span<uint8_t> message = toBytes(messages[static_cast<size_t>(other)]);
-      transfers.push_back({messenger->receive(message, other), other, message});
+      transfers.push_back({messenger->receive(message, other, Channel::Agreement), other, message});
     }
   }
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
-      transfers.push_back({messenger->send(toBytes(own), other), other, {}});
+      transfers.push_back({messenger->send(toBytes(own), other, Channel::Agreement), other, {}});
     }
   }
   wait(std::move(transfers));
@@ -194,7 +196,7 @@ void ProcessGroup::show() {
   next.message.intent = presence;
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
-      next.requests.push_back(messenger->send(toBytes(next.message), other));
+      next.requests.push_back(messenger->send(toBytes(next.message), other, Channel::Agreement));
     }
   }
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SaveTraining.h"
 
+#include "Execute/SharedUpdate.h"
 #include "Interruption.h"
 #include "SharedTraining.h"
 #include "TrainingFacts.h"
@@ -54,8 +55,11 @@ void writeTrainingCheckpoint(TrainingContext &context) {
   if (context.isShared()) {
     try {
       context.options.group->agree(Intent::Check);
-      compareWeights(context);
+      meetForSave(context);
     } catch (const PeerError &) {
+      if (context.shards) {
+        throw; // the state is not complete here
+      }
       lost = std::current_exception();
     }
   }
@@ -63,6 +67,9 @@ void writeTrainingCheckpoint(TrainingContext &context) {
     saveCheckpoint(context.options.run, context.executor, context.state,
                    std::max<int64_t>(context.options.keep, 2));
     context.unproven = true;
+    if (context.shards) {
+      context.shards->releaseState();
+    }
   } catch (const NotFiniteError &error) {
     context.stopNotFinite("after step " + std::to_string(context.state.step) + ": " + error.what());
   }
@@ -79,6 +86,21 @@ void saveTraining(TrainingContext &context) {
   Saving saving(context.observer);
   context.state.losses = context.watch.losses(measureOwnLoss(context));
   writeTrainingCheckpoint(context);
+}
+
+void saveAfterError(TrainingContext &context) {
+  if (context.shards) {
+    int64_t last = latestStep(context.options.run);
+    context.say(last < 0 ? "nothing was saved: each process has a part of the optimizer's state"
+                         : "the run has the checkpoint of step " + std::to_string(last) +
+                               "; later steps are lost, as each process has a part of the "
+                               "optimizer's state");
+    return;
+  }
+  saveTraining(context);
+  if (context.state.step > 0) {
+    context.say("saved a checkpoint after step " + std::to_string(context.state.step));
+  }
 }
 
 } // namespace sluice::runtime

@@ -11,6 +11,10 @@ namespace sluice::runtime {
 /// the run always has a checkpoint to continue from.
 void saveTraining(TrainingContext &context);
 
+/// Saves a checkpoint of the last step after an error that left its weights valid, and reports it.
+/// With a sharded state of the optimizer nothing can be saved: other processes have parts of it.
+void saveAfterError(TrainingContext &context);
+
 /// Writes the checkpoint with the losses that the state has.
 void writeTrainingCheckpoint(TrainingContext &context);
 

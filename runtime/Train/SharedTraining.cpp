@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "SharedTraining.h"
 
+#include "Execute/SharedUpdate.h"
 #include "sluice/Runtime/Execute/SharedEvaluation.h"
 #include "sluice/Support/Error.h"
 
@@ -15,10 +16,12 @@ void compareProcesses(const TrainingContext &context) {
       {"seed", std::to_string(context.state.seed), "give all processes the same --seed, a number"});
   facts.push_back(
       {"number of steps", std::to_string(context.goal), "give all processes the same --steps"});
+  facts.push_back({"--shard", context.options.shardsOptimizer ? "optimizer" : "none",
+                   "give all processes the same --shard"});
   requireSharedFacts(*context.options.group, facts);
 }
 
-void compareWeights(TrainingContext &context) {
+static void compareWeights(TrainingContext &context) {
   std::vector<std::string> texts =
       context.options.group->agree(Intent::Continue, hashWeights(context.executor)).texts;
   for (size_t rank = 1; rank < texts.size(); ++rank) {
@@ -29,6 +32,13 @@ void compareWeights(TrainingContext &context) {
                      ", found others, so one of the two machines computes or stores wrong numbers; "
                      "nothing was saved. Test their memory, and continue from the last checkpoint");
     }
+  }
+}
+
+void meetForSave(TrainingContext &context) {
+  compareWeights(context);
+  if (context.shards) {
+    context.shards->gatherState();
   }
 }
 

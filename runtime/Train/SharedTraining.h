@@ -13,8 +13,9 @@ inline constexpr const char *resumeText = "resume";
 /// seed, goal or other data than rank 0.
 void compareProcesses(const TrainingContext &context);
 
-/// Throws JobError on all processes if the weights of one of them are not equal to the weights of
-/// rank 0.
-void compareWeights(TrainingContext &context);
+/// Prepares a checkpoint: compares the weights of all processes, and collects the optimizer's state
+/// on rank 0 if it is sharded. Throws JobError on all processes if the weights of one of them are
+/// not equal to the weights of rank 0.
+void meetForSave(TrainingContext &context);
 
 } // namespace sluice::runtime

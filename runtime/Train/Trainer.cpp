@@ -125,7 +125,7 @@ TrainingEnd TrainingLoop::follow() {
   for (;;) {
     switch (group.agree().intent) {
     case Intent::Check:
-      compareWeights(context);
+      meetForSave(context);
       break;
     case Intent::Finish:
       return TrainingEnd::finished;
@@ -162,10 +162,7 @@ TrainingEnd TrainingLoop::loop() {
     context.watch.repeatWarning();
     return TrainingEnd::interrupted;
   } catch (const PeerError &) { // after a whole step: the weights are valid
-    saveTraining(context);
-    if (context.state.step > 0) {
-      context.say("saved a checkpoint after step " + std::to_string(context.state.step));
-    }
+    saveAfterError(context);
     throw;
   }
   pruneCheckpoints(context.options.run, context.options.keep);
@@ -243,10 +240,7 @@ nlohmann::json TrainingLoop::tryStep() {
     if (context.options.group) {
       context.options.group->fail(error.what());
     }
-    saveTraining(context);
-    if (context.state.step > 0) {
-      context.say("saved a checkpoint after step " + std::to_string(context.state.step));
-    }
+    saveAfterError(context);
     throw;
   }
 }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "TrainingContext.h"
 
+#include "Execute/SharedUpdate.h"
 #include "Interruption.h"
 #include "OpenedData.h"
 #include "RunFolder.h"
@@ -98,6 +99,13 @@ TrainingContext::FilledBatch TrainingContext::fillBatch(DataPosition position) c
   int64_t rows = size ? size->rows : plan.model.batch;
   return {data->fill(position, rows, executor.inputs()),
           size ? size->tokens : rows * plan.model.context};
+}
+
+void TrainingContext::shardState() {
+  if (options.group && options.shardsOptimizer) {
+    shards = &executor.share(*options.group, /*shardsState=*/true);
+    shards->releaseState();
+  }
 }
 
 void TrainingContext::endIfInterrupted() const {

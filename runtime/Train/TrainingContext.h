@@ -30,6 +30,9 @@ struct TrainingContext {
   bool isFirst() const { return !options.group || options.group->isFirst(); }
   /// Checks for several processes that still wait for one another.
   bool isShared() const { return options.group && !options.group->isOver(); }
+  /// Leaves the optimizer's state of other processes' parts to them, if it is to be sharded. All
+  /// processes have complete states before the call.
+  void shardState();
   /// Waits until all processes are here.
   void meet() const {
     if (options.group) {
@@ -76,8 +79,9 @@ struct TrainingContext {
   // Line of the last step, if its evaluation was interrupted.
   std::optional<nlohmann::json> unfinished;
   TrainingState state;
-  DataPosition lastBatch; // position of the first batch of the last step
-  bool unproven = false;  // no step has started from the newest checkpoint yet
+  DataPosition lastBatch;         // position of the first batch of the last step
+  SharedUpdate *shards = nullptr; // null unless the optimizer's state is sharded
+  bool unproven = false;          // no step has started from the newest checkpoint yet
 };
 
 } // namespace sluice::runtime

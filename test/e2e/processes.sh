@@ -84,6 +84,24 @@ succeeds "and with one" "$sluice" train --resume "$work/resumed" --steps 4
 same "with the bits of one" one resumed 4
 succeeds "a run that is done" together 2 --resume "$work/resumed"
 
+# A sharded state of the optimizer: the bits of one process, also where some processes have no row of the weights, with compute copies of the
+# weights, and in a run that continues with and without it.
+for count in 2 3 12; do
+  succeeds "$count processes with shards" join "$count" words "shards-$count" --steps 4 --shard optimizer
+  same "the bits of $count processes with shards are those of one" one "shards-$count" 4
+done
+write_spec copies 3 2 21 '"precision": { "compute": "bf16" },' "$stages"
+succeeds "one process of copies" train copies copies-one --steps 3 --save-every 1
+succeeds "2 processes with shards of copies" join 2 copies copies-2 --steps 3 --save-every 1 --shard optimizer
+same "the bits of copies with shards" copies-one copies-2 3
+succeeds "the state of step 0 with shards" join 3 words mixed --steps 0 --shard optimizer
+succeeds "continues with shards" together 3 --resume "$work/mixed" --steps 1
+succeeds "and without shards" together 2 --resume "$work/mixed" --steps 2 --shard none
+succeeds "and with other shards" together 2 --resume "$work/mixed" --steps 3 --shard optimizer
+succeeds "and with one process" "$sluice" train --resume "$work/mixed" --steps 4
+if grep -q 'note: --shard optimizer has no effect on one process' "$work/err"; then pass "which is reported"; else fail "which is reported" "$(cat "$work/err")"; fi
+same "with the bits of one" one mixed 4
+
 # eval and logits print and write the bytes of one process.
 # alike NAME COUNT COMMAND...: OUT in the command is a file that it writes.
 alike() {
@@ -152,6 +170,7 @@ succeeds "an error on rank 2 is the only message" test "$(grep -c 'sluice: ' "$w
 rejects "a stream" 2 'expected files, which all processes can read' together 2 "$work/words.sla" --data - --out "$work/none"
 rejects "a drawn seed" 2 'each process would draw another seed' join 2 words none --seed random
 rejects "a GPU" 2 'expected --device cpu or cuda for several processes' join 2 words none --device emulator
+rejects "shards on GPUs" 2 'expected --device cpu with --shard optimizer, found --device cuda' join 2 words none --device cuda --shard optimizer
 rejects "data that is missing" 2 'no such file' together 2 "$work/words.sla" --data "$work/no-text" --out "$work/none"
 # both NAME TEXT OURS THEIRS: rank 1 gets other arguments than rank 0, words without spaces
 both() {
@@ -161,6 +180,8 @@ both() {
 rest="--out $work/none --threads 1"
 both "two artifacts" 'rank 1: expected the artifact (SHA-256) of rank 0' \
   "$work/drawn.sla --data $work/text $rest" "$work/words.sla --data $work/text $rest"
+both "shards on one" 'rank 1: expected the --shard of rank 0, none, found optimizer' \
+  "$work/drawn.sla --data $work/text $rest" "$work/drawn.sla --data $work/text --shard optimizer $rest"
 both "two texts" 'rank 1: expected the data (SHA-256) of rank 0' \
   "$work/drawn.sla --data $work/text $rest" "$work/drawn.sla --data $work/lines $rest"
 if grep -q avx512f /proc/cpuinfo; then
@@ -208,6 +229,9 @@ faults = (("killed", 1, signal.SIGKILL, (137,), ("process rank 1",), (), ()),
           ("stopped", 2, signal.SIGSTOP, (1,), ("rank 2 has not answered rank 0 for 8 s", "ranks 1, 2 have not answered rank 0 for 8 s"),
            (), ("--wait-limit", "8")),
           ("interrupted", 1, signal.SIGINT, (130,), ("interrupted: saved a checkpoint after step",), (), ()),
+          ("interrupted with shards", 2, signal.SIGINT, (130,), ("interrupted: saved a checkpoint after step",), (), ("--shard", "optimizer")),
+          ("stopped with shards", 1, signal.SIGSTOP, (1,), ("later steps are lost, as each process has a part of the optimizer's state",),
+           (), ("--wait-limit", "8", "--shard", "optimizer")),
           ("ended", None, signal.SIGINT, (1, 130, 143), ("interrupted: saved a checkpoint after step",),
            ("--mca", "odls_base_sigkill_timeout", "3"), ()))
 for name, rank, number, statuses, texts, launcher, flags in faults:

@@ -198,7 +198,7 @@ void printSteps(const Json &json) {
             << (exceeds.empty()
                     ? std::string("no longer than the backward pass in any of these")
                     : "longer than the backward pass " + describeNumbers(exceeds, json["steps"]))
-            << "\na sharded state of the optimizer would make the step faster "
+            << "\na sharded state of the optimizer (--shard) makes the step faster "
             << (faster.empty() ? std::string("in none of these")
                                : describeNumbers(faster, json["steps"]))
             << "\n";

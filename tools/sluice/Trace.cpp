@@ -12,7 +12,7 @@ Trace::Trace(const std::string &name, const Executor &executor, bool isCached, T
   if (name.empty()) {
     return;
   }
-  if (!isCached || !executor.hasSegments()) {
+  if (!isCached || executor.plan().segments.empty()) {
     throw UserError("--trace: expected a model with segments, generated from step by step, found "
                     "one without " +
                     std::string(isCached ? "segments" : "a step, or --no-cache") +

@@ -33,6 +33,7 @@ struct TrainFlags {
   bool raw = false;
   DeviceOptions device;
   ProcessOptions processes;
+  std::string shard = "none";
   TrainingOptions options;
   std::string weights;
   int64_t steps = 0, seed = -1;
@@ -210,6 +211,20 @@ void fillResumed(TrainFlags &flags, CLI::App &command) {
   }
 }
 
+/// Sets the part of the state that processes divide.
+void chooseSharding(TrainFlags &flags) {
+  flags.options.shardsOptimizer = flags.shard == "optimizer";
+  if (!flags.options.shardsOptimizer) {
+    return;
+  }
+  if (!flags.options.group) {
+    printNotice("note: --shard optimizer has no effect on one process");
+  } else if (flags.device.device != "cpu") {
+    refuse("--device cpu with --shard optimizer",
+           "--device " + flags.device.device + "; give --shard none");
+  }
+}
+
 /// Checks flags that have a meaning for one process alone.
 void checkShared(const TrainFlags &flags) {
   for (const auto &[flag, files] :
@@ -227,6 +242,7 @@ void runTrain(TrainFlags &flags, CLI::App &command) {
   checkFlags(flags);
   ProcessGroup *group = flags.options.group;
   bool isFirst = !group || group->isFirst();
+  chooseSharding(flags);
   if (group) {
     checkShared(flags);
     shareDevices(flags.device, *group);
@@ -445,6 +461,11 @@ void registerTrain(CLI::App &program) {
                    "draws one, which is printed and kept by the run")
       ->transform(drawnSeed("--seed"));
   addProcessOptions(*command, flags->processes);
+  command
+      ->add_option("--shard", flags->shard,
+                   "Under mpirun, on CPUs: what each process stores of its own part of the weights "
+                   "alone; optimizer: the moments; none: nothing")
+      ->check(matchChoice({"none", "optimizer"}));
   addDeviceOptions(*command, flags->device);
   command->callback([flags, steps, command] {
     if (steps->count() > 0) {

@@ -40,8 +40,6 @@ public:
   explicit Executor(std::unique_ptr<Device> device);
   ~Executor();
 
-  /// Checks for a scale whose rows are segments with data-dependent boundaries.
-  bool hasSegments() const;
   int threads() const { return device->threads(); }
   /// Returns the target of the code that runs: cpu-avx512, sm_90a.
   std::string target() const { return device->target(); }
@@ -78,6 +76,10 @@ public:
   /// PeerError and, if a signal ends the update before the weights change, UpdateBroken.
   UpdateReport runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                          ProcessGroup *group = nullptr);
+  /// Joins the devices of a group for its updates, which `runUpdate` does otherwise. With
+  /// `shardsState` each process stores the optimizer's state of its own part of the weights alone.
+  /// Throws UserError if the device or the plan does not allow it.
+  SharedUpdate &share(ProcessGroup &group, bool shardsState = false);
   /// Waits until all launches have finished.
   void synchronize() { device->synchronize(); }
 

@@ -18,17 +18,19 @@
 
 namespace sluice::runtime {
 
-/// Point-to-point messages between the processes of a job. Messages between two processes arrive in
-/// order.
+/// Point-to-point messages between the processes of a job. Messages of a channel between two
+/// processes arrive in order.
 class Messenger {
 public:
+  enum class Channel : int64_t { Agreement = 1, Data = 2 };
+
   virtual ~Messenger() = default;
 
   virtual int64_t rank() const = 0;
   virtual int64_t size() const = 0;
   /// Begin a transfer; the memory must stay valid until `test` returns true for the result.
-  virtual void *send(std::span<const uint8_t> bytes, int64_t to) = 0;
-  virtual void *receive(std::span<uint8_t> bytes, int64_t from) = 0;
+  virtual void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) = 0;
+  virtual void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) = 0;
   /// Returns whether a transfer is complete; the request is then released.
   virtual bool test(void *request) = 0;
   /// Ends the communication of all processes, which all call it.
@@ -110,8 +112,8 @@ public:
 
   /// Shows the other processes that this one works while they wait in `agree`, such as for a save:
   /// a thread sends them a message four times in each time limit. While the object exists, this
-  /// process may call `agree` and `fail`, but not `exchange`. A process that hangs without being
-  /// stopped, as on a lost file server, shows itself too.
+  /// process may call the group's functions. A process that hangs without being stopped, as on a
+  /// lost file server, shows itself too.
   class Presence {
   public:
     /// Does nothing if `group` is null.

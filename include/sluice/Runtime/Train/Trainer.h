@@ -32,6 +32,8 @@ struct TrainingOptions {
   /// The processes that train together. Rank 0 alone evaluates and writes the run's files; the
   /// others read them. Null: one process.
   ProcessGroup *group = nullptr;
+  /// Each process of the group stores the optimizer's state of its own part of the weights alone.
+  bool shardsOptimizer = false;
   std::string version; ///< of the program; processes of a group need the same
   /// The run's spec, if the executor's has smaller batches; empty: the executor's.
   std::string spec;

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 using namespace sluice;
 using namespace sluice::runtime;
@@ -18,7 +20,8 @@ namespace {
 /// Messages between threads.
 struct Mailboxes {
   std::mutex mutex;
-  std::map<std::pair<int64_t, int64_t>, std::deque<std::vector<uint8_t>>> sent; ///< by both ranks
+  std::map<std::tuple<int64_t, int64_t, Messenger::Channel>, std::deque<std::vector<uint8_t>>>
+      sent; ///< by both ranks and the channel
   int finished = 0;
 };
 
@@ -29,19 +32,19 @@ public:
 
   int64_t rank() const override { return own; }
   int64_t size() const override { return count; }
-  void *send(std::span<const uint8_t> bytes, int64_t to) override {
+  void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) override {
     std::scoped_lock lock(boxes.mutex);
-    boxes.sent[{own, to}].emplace_back(bytes.begin(), bytes.end());
-    return new Request{{}, -1};
+    boxes.sent[{own, to, channel}].emplace_back(bytes.begin(), bytes.end());
+    return new Request{{}, -1, channel};
   }
-  void *receive(std::span<uint8_t> bytes, int64_t from) override {
-    return new Request{bytes, from};
+  void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
+    return new Request{bytes, from, channel};
   }
   bool test(void *opaque) override {
     auto *request = static_cast<Request *>(opaque);
     if (request->from >= 0) {
       std::scoped_lock lock(boxes.mutex);
-      auto &box = boxes.sent[{request->from, own}];
+      auto &box = boxes.sent[{request->from, own, request->channel}];
       if (box.empty()) {
         return false;
       }
@@ -61,6 +64,7 @@ private:
   struct Request {
     std::span<uint8_t> bytes;
     int64_t from;
+    Channel channel;
   };
   Mailboxes &boxes;
   int64_t own, count;
@@ -147,14 +151,14 @@ public:
     Use use(used);
     return ThreadMessenger::size();
   }
-  void *send(std::span<const uint8_t> bytes, int64_t to) override {
+  void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) override {
     Use use(used);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return ThreadMessenger::send(bytes, to);
+    return ThreadMessenger::send(bytes, to, channel);
   }
-  void *receive(std::span<uint8_t> bytes, int64_t from) override {
+  void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
     Use use(used);
-    return ThreadMessenger::receive(bytes, from);
+    return ThreadMessenger::receive(bytes, from, channel);
   }
   bool test(void *request) override {
     Use use(used);
@@ -182,6 +186,34 @@ TEST(ProcessGroup, OneThreadAtATimeUsesTheMessenger) {
   }
   std::scoped_lock lock(boxes.mutex);
   EXPECT_GT(boxes.sent.size(), 0U); // the thread did send
+}
+
+TEST(ProcessGroup, ExchangesDataWhileAProcessShowsItself) {
+  int finished = runTogether([](ProcessGroup &group) { // with a time limit of a second
+    ProcessGroup::Presence presence(&group);
+    std::this_thread::sleep_for(std::chrono::milliseconds(600)); // two messages to each other one
+    std::array<std::array<int64_t, 3>, 3> data{};
+    data[static_cast<size_t>(group.rank())] = {group.rank(), 10, 20};
+    std::vector<ProcessGroup::Outgoing> sent;
+    std::vector<ProcessGroup::Incoming> received;
+    for (int64_t other = 0; other < group.size(); ++other) {
+      if (other != group.rank()) {
+        auto getBytes = [&](int64_t rank) {
+          auto &row = data[static_cast<size_t>(rank)];
+          return std::span(reinterpret_cast<uint8_t *>(row.data()), sizeof row);
+        };
+        sent.push_back({other, getBytes(group.rank())});
+        received.push_back({other, getBytes(other)});
+      }
+    }
+    group.exchange(sent, received);
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(data[static_cast<size_t>(rank)], (std::array<int64_t, 3>{rank, 10, 20}));
+    }
+    EXPECT_EQ(group.agree(Intent::Finish).intent, Intent::Finish);
+    group.end();
+  });
+  EXPECT_EQ(finished, 3);
 }
 
 TEST(ProcessGroup, NamesALostProcessNextToABusyOne) {
