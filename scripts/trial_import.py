@@ -51,7 +51,7 @@ def make_llama(width, heads, pairs, layers, context, vocabulary, base=10000.0, *
         max_position_embeddings=context, vocab_size=vocabulary, rope_parameters={"rope_type": "default", "rope_theta": base}, **keys)
     settings = {"vocabulary": vocabulary, "context": context, "width": width, "defaults.heads": heads, "stages.1.count": layers,
                 "defaults.key_value_heads": pairs, "defaults.feed_forward": hidden, "defaults.epsilon": config.rms_norm_eps,
-                "defaults.rotary.base": base}
+                "defaults.rotary.base": base, "stages.3.tied": "true" if keys.get("tie_word_embeddings") else "false"}
     return transformers.LlamaForCausalLM(config), settings
 
 
@@ -93,6 +93,7 @@ def main():
         ("GPT-2, wider", "gpt2", "gpt2", make_gpt2(256, 8, 4, 256, 1009, layer_norm_epsilon=1e-6), ()),
         ("Llama", "llama", "llama", make_llama(64, 4, 4, 3, 96, 307), ("--size", "head_size=16")),
         ("Llama, grouped queries", "llama-grouped", "llama", make_llama(64, 4, 2, 3, 96, 307, 500000.0), ("--size", "head_size=16")),
+        ("Llama, tied head", "llama", "llama-tied", make_llama(64, 4, 4, 2, 96, 307, tie_word_embeddings=True), ("--size", "head_size=16")),
         ("Llama, grouped queries, wider", "llama-grouped", "llama", make_llama(384, 6, 2, 4, 256, 1009), ()),
     ]
     failed = 0
