@@ -44,15 +44,20 @@ def make_gpt2(width, heads, layers, context, vocabulary, **keys):
     return transformers.GPT2LMHeadModel(config), settings
 
 
-def make_llama(width, heads, pairs, layers, context, vocabulary, base=10000.0, **keys):
+def make_llama(width, heads, pairs, layers, context, vocabulary, base=10000.0, family="Llama", **keys):
     hidden = width * 8 // 3 // 8 * 8
-    config = transformers.LlamaConfig(
+    config = getattr(transformers, f"{family}Config")(
         hidden_size=width, num_attention_heads=heads, num_key_value_heads=pairs, num_hidden_layers=layers, intermediate_size=hidden,
         max_position_embeddings=context, vocab_size=vocabulary, rope_parameters={"rope_type": "default", "rope_theta": base}, **keys)
     settings = {"vocabulary": vocabulary, "context": context, "width": width, "defaults.heads": heads, "stages.1.count": layers,
                 "defaults.key_value_heads": pairs, "defaults.feed_forward": hidden, "defaults.epsilon": config.rms_norm_eps,
                 "defaults.rotary.base": base, "stages.3.tied": "true" if keys.get("tie_word_embeddings") else "false"}
-    return transformers.LlamaForCausalLM(config), settings
+    if family == "Qwen2" or keys.get("attention_bias"):
+        settings["defaults.attention_in_bias"] = "true"
+        settings["defaults.attention_out_bias"] = "false" if family == "Qwen2" else "true"
+    if keys.get("mlp_bias"):
+        settings |= {"defaults.feed_forward_in_bias": "true", "defaults.feed_forward_out_bias": "true"}
+    return getattr(transformers, f"{family}ForCausalLM")(config), settings
 
 
 def sluice(program, *arguments):

@@ -10,18 +10,19 @@ python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode
 array.array("H", states.TOKENS).tofile(open(sys.argv[2], "wb"))' "$golden" "$work/tokens"
 sizes=(--set vocabulary=61 --set context=24 --set batch=1 --set width=16 --set stages.1.count=2 --set defaults.heads=4)
 
-# compare NAME MAP: the logits of an imported state dict and of the library.
+# compare NAME SPEC MAP: the logits of an imported state dict and of the library.
 compare() {
-  local name=$1 map=$2 values=("${sizes[@]}") flags=()
+  local name=$1 spec=$2 map=$3 values=("${sizes[@]}") flags=()
   if [[ $name != gpt2 ]]; then
     values+=(--set defaults.feed_forward=40 --set defaults.epsilon=1e-6)
     flags=(--size head_size=4)
   fi
-  [[ $name != llama-grouped ]] || values+=(--set defaults.key_value_heads=2)
+  [[ $name != qwen2 ]] || values+=(--set defaults.attention_in_bias=true)
+  [[ $name != qwen2 && $name != llama-grouped ]] || values+=(--set defaults.key_value_heads=2)
   python3 "$golden/states.py" "$name" "$work/$name.state"
-  succeeds "$name: import" "$sluice" import "$work/$name.state" --map "$models/$map.map" --model "$models/$name.json" \
+  succeeds "$name: import" "$sluice" import "$work/$name.state" --map "$models/$map.map" --model "$models/$spec.json" \
     "${values[@]}" "${flags[@]}" -o "$work/$name.safetensors"
-  succeeds "$name: compile" "$sluice" compile "$models/$name.json" "${values[@]}" -o "$work/$name.sla" --target cpu-avx2 --generation-rows 0
+  succeeds "$name: compile" "$sluice" compile "$models/$spec.json" "${values[@]}" -o "$work/$name.sla" --target cpu-avx2 --generation-rows 1
   succeeds "$name: import for the artifact" "$sluice" import "$work/$name.state" --map "$models/$map.map" --model "$work/$name.sla" \
     "${flags[@]}" -o "$work/again.safetensors"
   succeeds "$name: with the same bytes" cmp "$work/$name.safetensors" "$work/again.safetensors"
@@ -37,9 +38,9 @@ worst, most = max(abs(a - b) for a, b in zip(found, wanted, strict=True)), max(m
 assert worst <= 1e-5 * most, (worst, most)
 PYTHON
 }
-compare gpt2 gpt2
-compare llama llama
-compare llama-grouped llama
+compare gpt2 gpt2 gpt2
+compare llama llama llama
+compare llama-grouped llama-grouped llama
 
 # The numbers of the tensors count where they come from, so a rule that is left out has an effect.
 sed 's/"rotate_half": "head_size"/"rotate_half": 2/' "$models/llama.map" > "$work/other.map"

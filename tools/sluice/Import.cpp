@@ -56,7 +56,8 @@ ImportModel readArtifact(const std::string &path, const std::vector<std::string>
                     showPath(path) + "; name the spec, or leave --set out");
   }
   ImportModel model{showPath(path), {}};
-  for (const Tensor &tensor : Artifact::loadForAnyMachine(path)->plan().tensors) {
+  std::shared_ptr<const Artifact> artifact = Artifact::loadForAnyMachine(path);
+  for (const Tensor &tensor : artifact->plan().tensors) {
     model.weights.push_back({tensor.name, tensor.shape});
   }
   return model;
@@ -64,13 +65,14 @@ ImportModel readArtifact(const std::string &path, const std::vector<std::string>
 
 ImportModel readSpec(const std::string &path, const std::vector<std::string> &written) {
   requireKind(path, FileKind::Spec, "a spec or an artifact");
-  std::string text = readText(path, "spec");
+  std::string text = readText(path, "spec or artifact");
   std::vector<spec::SpecOverride> settings = parseSettings(written);
   if (auto error = driver::findSpecError(text, showPath(path), settings)) {
     throw UserError(error->format());
   }
   ImportModel model{showPath(path), {}};
-  for (driver::SpecWeight &weight : driver::listWeights(text, settings).value()) {
+  std::vector<driver::SpecWeight> weights = driver::listWeights(text, settings).value();
+  for (driver::SpecWeight &weight : weights) {
     model.weights.push_back({std::move(weight.name), std::move(weight.shape)});
   }
   return model;
@@ -133,7 +135,8 @@ void registerImport(CLI::App &program) {
   command
       ->add_option("state", flags->states,
                    "State dict: a safetensors file, or all files of one that is stored in several")
-      ->type_name("STATE")
+      ->type_name("FILE")
+      ->default_str("")
       ->required();
   command
       ->add_option("--map", flags->map,

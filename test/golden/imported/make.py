@@ -11,7 +11,7 @@ import sys
 
 import torch
 from states import CONTEXT, HEADS, HIDDEN, LAYERS, STATES, TOKENS, VOCABULARY, WIDTH, draw
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 
@@ -19,8 +19,9 @@ HERE = pathlib.Path(__file__).parent
 def build(name):
     if name == "gpt2":
         return GPT2LMHeadModel(GPT2Config(n_embd=WIDTH, n_head=HEADS, n_layer=LAYERS, n_positions=CONTEXT, vocab_size=VOCABULARY))
-    return LlamaForCausalLM(LlamaConfig(
-        hidden_size=WIDTH, num_attention_heads=HEADS, num_key_value_heads=2 if name == "llama-grouped" else HEADS,
+    config, model = (Qwen2Config, Qwen2ForCausalLM) if name == "qwen2" else (LlamaConfig, LlamaForCausalLM)
+    return model(config(
+        hidden_size=WIDTH, num_attention_heads=HEADS, num_key_value_heads=HEADS if name == "llama" else 2,
         num_hidden_layers=LAYERS, intermediate_size=HIDDEN, max_position_embeddings=CONTEXT, vocab_size=VOCABULARY))
 
 

@@ -38,7 +38,15 @@ def llama(pairs=HEADS):
     return shapes
 
 
-STATES = {"gpt2": gpt2, "llama": llama, "llama-grouped": lambda: llama(2)}
+def qwen2():
+    shapes = llama(2)
+    for i in range(LAYERS):
+        for name in "q_proj", "k_proj", "v_proj":
+            shapes[f"model.layers.{i}.self_attn.{name}.bias"] = shapes[f"model.layers.{i}.self_attn.{name}.weight"][:1]
+    return shapes
+
+
+STATES = {"gpt2": gpt2, "llama": llama, "llama-grouped": lambda: llama(2), "qwen2": qwen2}
 
 
 def draw(name, shape):

@@ -288,7 +288,7 @@ TEST(ImportWeights, ReportsWhatDoesNotFit) {
        {{"w.0", {2, 4}}, {"w.1", {2, 4}}, {"v", {1}}},
        "map: expected a rule that gives \"v\" [1] of spec, found none"},
       {move + ", " + move + drop, wide,
-       "map:2:41: expected each weight once, found \"w.0\" for a second time; the first rule for "
+       "map:2:37: expected each weight once, found \"w.0\" for a second time; the first rule for "
        "it is at map:2:1"},
       {move + R"(, {"drop": "*"})", wide,
        "expected \"drop\" to name tensors that no rule uses, found \"h.0.w\""},
