@@ -2,6 +2,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares imported weights with other programs: trial_import.py PROGRAM MODELS (scripts/trial-import.sh describes it)."""
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,8 @@ def make_llama(width, heads, pairs, layers, context, vocabulary, base=10000.0, f
     if family == "Qwen2" or keys.get("attention_bias"):
         settings["defaults.attention_in_bias"] = "true"
         settings["defaults.attention_out_bias"] = "false" if family == "Qwen2" else "true"
+    if keys.get("sliding_window"):
+        settings["defaults.mask"] = json.dumps({"window": [0, keys["sliding_window"]]})
     if keys.get("mlp_bias"):
         settings |= {"defaults.feed_forward_in_bias": "true", "defaults.feed_forward_out_bias": "true"}
     return getattr(transformers, f"{family}ForCausalLM")(config), settings
@@ -99,6 +102,10 @@ def main():
         ("Llama", "llama", "llama", make_llama(64, 4, 4, 3, 96, 307), ("--size", "head_size=16")),
         ("Llama, grouped queries", "llama-grouped", "llama", make_llama(64, 4, 2, 3, 96, 307, 500000.0), ("--size", "head_size=16")),
         ("Llama, tied head", "llama", "llama-tied", make_llama(64, 4, 4, 2, 96, 307, tie_word_embeddings=True), ("--size", "head_size=16")),
+        ("Llama, biases", "llama", "llama", make_llama(64, 4, 2, 2, 96, 307, attention_bias=True, mlp_bias=True), ("--size", "head_size=16")),
+        ("Qwen2", "llama", "llama", make_llama(64, 4, 2, 2, 96, 307, 1e6, "Qwen2"), ("--size", "head_size=16")),
+        ("Mistral, a window of 16", "llama", "llama",
+         make_llama(64, 4, 2, 2, 96, 307, family="Mistral", sliding_window=16), ("--size", "head_size=16")),
         ("Llama, grouped queries, wider", "llama-grouped", "llama", make_llama(384, 6, 2, 4, 256, 1009), ()),
     ]
     failed = 0

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Import/ImportWeights.h"
 
+#include "DenseTensor.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/StrictJson.h"
 
@@ -9,13 +10,6 @@
 
 namespace sluice::runtime {
 namespace {
-
-using Shape = std::vector<int64_t>;
-
-struct DenseTensor {
-  Shape shape;
-  std::vector<float> data; ///< row-major
-};
 
 /// A tensor of the state.
 struct StateTensor {
@@ -28,84 +22,10 @@ struct StateTensor {
   const SafetensorsFile::StoredTensor &stored() const { return file->tensors.tensors().at(name); }
 };
 
-size_t countElements(std::span<const int64_t> extents) {
-  size_t count = 1;
-  for (int64_t extent : extents) {
-    count *= static_cast<size_t>(extent);
-  }
-  return count;
-}
-
 std::string countOthers(size_t others) {
   return others == 0 ? ""
                      : " (and " + std::to_string(others) +
                            (others == 1 ? " other like it)" : " others like it)");
-}
-
-/// Transposes a matrix, in blocks that fit the cache.
-DenseTensor transpose(const DenseTensor &matrix) {
-  constexpr size_t block = 32;
-  auto rows = static_cast<size_t>(matrix.shape[0]), columns = static_cast<size_t>(matrix.shape[1]);
-  DenseTensor result{{matrix.shape[1], matrix.shape[0]}, std::vector<float>(matrix.data.size())};
-  for (size_t top = 0; top < rows; top += block) {
-    for (size_t left = 0; left < columns; left += block) {
-      for (size_t i = top; i < std::min(rows, top + block); ++i) {
-        for (size_t j = left; j < std::min(columns, left + block); ++j) {
-          result.data[j * rows + i] = matrix.data[i * columns + j];
-        }
-      }
-    }
-  }
-  return result;
-}
-
-/// Returns the part of `extent` from `begin` on along `axis`.
-DenseTensor cut(const DenseTensor &tensor, size_t axis, int64_t begin, int64_t extent) {
-  std::span<const int64_t> shape = tensor.shape;
-  size_t outer = countElements(shape.first(axis)), inner = countElements(shape.subspan(axis + 1));
-  auto whole = static_cast<size_t>(shape[axis]) * inner;
-  auto first = static_cast<size_t>(begin) * inner, count = static_cast<size_t>(extent) * inner;
-  DenseTensor part{tensor.shape, {}};
-  part.shape[axis] = extent;
-  part.data.reserve(outer * count);
-  for (size_t i = 0; i < outer; ++i) {
-    auto from = tensor.data.begin() + static_cast<ptrdiff_t>(i * whole + first);
-    part.data.insert(part.data.end(), from, from + static_cast<ptrdiff_t>(count));
-  }
-  return part;
-}
-
-/// Joins tensors along `axis`; their other extents are equal.
-DenseTensor concatenate(const std::vector<DenseTensor> &tensors, size_t axis) {
-  DenseTensor result{tensors.front().shape, {}};
-  size_t outer = countElements(std::span(result.shape).first(axis));
-  result.shape[axis] = 0;
-  for (const DenseTensor &tensor : tensors) {
-    result.shape[axis] += tensor.shape[axis];
-  }
-  result.data.reserve(countElements(result.shape));
-  for (size_t i = 0; i < outer; ++i) {
-    for (const DenseTensor &tensor : tensors) {
-      size_t count = tensor.data.size() / outer;
-      auto from = tensor.data.begin() + static_cast<ptrdiff_t>(i * count);
-      result.data.insert(result.data.end(), from, from + static_cast<ptrdiff_t>(count));
-    }
-  }
-  return result;
-}
-
-/// Reorders the rows of each head: rows i and i + size / 2, which rotate together, become rows 2 i
-/// and 2 i + 1.
-DenseTensor interleaveHalves(const DenseTensor &tensor, int64_t size) {
-  size_t inner = countElements(std::span(tensor.shape).subspan(1));
-  auto rows = static_cast<size_t>(tensor.shape[0]), head = static_cast<size_t>(size);
-  DenseTensor result{tensor.shape, std::vector<float>(tensor.data.size())};
-  for (size_t row = 0; row < rows; ++row) {
-    size_t at = row % head, source = row - at + at / 2 + (at % 2) * (head / 2);
-    std::copy_n(tensor.data.begin() + static_cast<ptrdiff_t>(source * inner), inner,
-                result.data.begin() + static_cast<ptrdiff_t>(row * inner));
-  }
-  return result;
 }
 
 class Importer {
@@ -220,7 +140,7 @@ DenseTensor Importer::join(const ImportRule &rule,
   for (const StateTensor *source : sources) {
     tensors.push_back(load(rule, *source));
     Shape expected = tensors.front().shape, &found = tensors.back().shape;
-    bool isCut = sources.size() > 1 || rule.to.size() > 1;
+    bool isCut = sources.size() > 1 || rule.to.size() > 1 || !rule.parts.empty();
     if (isCut && found.size() <= rule.axis) {
       throw UserError(source->show() + ": expected at least " + std::to_string(rule.axis + 1) +
                       " dimensions for \"axis\": " + std::to_string(rule.axis) + " of " +

@@ -41,6 +41,7 @@ PYTHON
 compare gpt2 gpt2 gpt2
 compare llama llama llama
 compare llama-grouped llama-grouped llama
+compare qwen2 llama llama
 
 # The numbers of the tensors count where they come from, so a rule that is left out has an effect.
 sed 's/"rotate_half": "head_size"/"rotate_half": 2/' "$models/llama.map" > "$work/other.map"

@@ -24,7 +24,7 @@ struct NameMatch {
 /// factor and an offset: `{2*i+1}`.
 class NamePattern {
 public:
-  /// Returns the pattern, or sets `problem` to what was expected and found.
+  /// Returns the pattern, or sets `problem` to the expected and the found text.
   static std::optional<NamePattern> parse(std::string_view text, std::string &problem);
 
   const std::string &text() const { return written; }
@@ -33,7 +33,7 @@ public:
   /// Returns true if every number is a placeholder alone, as `match` requires.
   bool isPlain() const;
 
-  /// Returns what the placeholders stand for in `name`; none if it does not fit.
+  /// Returns the values of the placeholders in `name`; none if it does not fit.
   std::optional<NameMatch> match(std::string_view name) const;
   /// Returns the name for a match of a pattern that has all variables of this one. Returns none for
   /// a number below 0.

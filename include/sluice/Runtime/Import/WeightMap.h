@@ -24,7 +24,7 @@ struct ImportRule {
   std::vector<NamePattern> to;
   bool isTransposed = false; ///< transposes every tensor before they are joined
   size_t axis = 0;           ///< dimension along which tensors are joined and cut
-  /// Extents of the weights along `axis`. If empty, those of the model's weights, or equal parts.
+  /// Extents of the weights along `axis`. If empty, extents of the model's weights, or equal parts.
   std::vector<int64_t> parts;
   /// For each weight the head size, if its rows of heads that rotate by halves become rows that
   /// rotate by adjacent pairs; else 0.

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Maps of weights: patterns, rules, and what they reject.
+// Maps of weights: patterns, rules and errors.
 #include "Fixture.h"
 
 #include "sluice/Runtime/Import/ImportWeights.h"
@@ -72,9 +72,9 @@ TEST(NamePattern, RejectsOtherTexts) {
 //===----------------------------------------------------------------------===//
 
 /// A state dict of tensors that count from 0.
-class State {
+class StateBuilder {
 public:
-  State &add(const std::string &name, const std::vector<int64_t> &shape, float first = 0) {
+  StateBuilder &add(const std::string &name, const std::vector<int64_t> &shape, float first = 0) {
     size_t count = 1;
     for (int64_t extent : shape) {
       count *= static_cast<size_t>(extent);
@@ -109,24 +109,27 @@ private:
   std::vector<std::vector<float>> numbers;
 };
 
-using Floats = std::vector<float>;
+using Numbers32 = std::vector<float>;
 
 TEST(ImportWeights, TransposesAndCuts) {
   // Columns 0 to 5 of two rows become three weights of two rows.
   ImportedWeights result =
-      State().add("w", {2, 6}).import(R"({"from": "w", "transpose": true, "to": ["a", "b", "c"]})");
+      StateBuilder()
+          .add("w", {2, 6})
+          .import(R"({"from": "w", "transpose": true, "to": ["a", "b", "c"]})");
   ASSERT_EQ(result.weights.size(), 3u);
   EXPECT_EQ(result.weights[1].name, "b");
   EXPECT_EQ(result.weights[1].shape, (std::vector<int64_t>{2, 2}));
-  EXPECT_EQ(result.weights[0].data, (Floats{0, 6, 1, 7}));
-  EXPECT_EQ(result.weights[1].data, (Floats{2, 8, 3, 9}));
-  EXPECT_EQ(result.weights[2].data, (Floats{4, 10, 5, 11}));
+  EXPECT_EQ(result.weights[0].data, (Numbers32{0, 6, 1, 7}));
+  EXPECT_EQ(result.weights[1].data, (Numbers32{2, 8, 3, 9}));
+  EXPECT_EQ(result.weights[2].data, (Numbers32{4, 10, 5, 11}));
 }
 
 TEST(ImportWeights, TransposesEverySize) {
   for (auto [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {1, 33}, {31, 32}, {65, 67}}) {
-    ImportedWeights result =
-        State().add("w", {rows, columns}).import(R"({"from": "w", "transpose": true, "to": "v"})");
+    ImportedWeights result = StateBuilder()
+                                 .add("w", {rows, columns})
+                                 .import(R"({"from": "w", "transpose": true, "to": "v"})");
     const ImportedWeight &weight = result.weights.front();
     ASSERT_EQ(weight.shape, (std::vector<int64_t>{columns, rows}));
     for (int64_t i = 0; i < rows; ++i) {
@@ -140,69 +143,70 @@ TEST(ImportWeights, TransposesEverySize) {
 
 TEST(ImportWeights, CutsByPartsAlongEitherAxis) {
   ImportedWeights rows =
-      State().add("w", {4, 2}).import(R"({"from": "w", "to": ["a", "b"], "parts": [3, 1]})");
-  EXPECT_EQ(rows.weights[0].data, (Floats{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(rows.weights[1].data, (Floats{6, 7}));
+      StateBuilder().add("w", {4, 2}).import(R"({"from": "w", "to": ["a", "b"], "parts": [3, 1]})");
+  EXPECT_EQ(rows.weights[0].data, (Numbers32{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(rows.weights[1].data, (Numbers32{6, 7}));
   ImportedWeights columns =
-      State().add("w", {2, 4}).import(R"({"from": "w", "to": ["a", "b"], "axis": 1})");
-  EXPECT_EQ(columns.weights[0].data, (Floats{0, 1, 4, 5}));
-  EXPECT_EQ(columns.weights[1].data, (Floats{2, 3, 6, 7}));
+      StateBuilder().add("w", {2, 4}).import(R"({"from": "w", "to": ["a", "b"], "axis": 1})");
+  EXPECT_EQ(columns.weights[0].data, (Numbers32{0, 1, 4, 5}));
+  EXPECT_EQ(columns.weights[1].data, (Numbers32{2, 3, 6, 7}));
 }
 
 TEST(ImportWeights, CutsByTheShapesOfTheModel) {
   ImportedWeights result =
-      State()
+      StateBuilder()
           .add("w", {4, 2})
           .import(R"({"from": "w", "to": ["a", "b"]})", {{"b", {3, 2}}, {"a", {1, 2}}});
   EXPECT_EQ(result.weights[0].name, "b"); // in the model's order
-  EXPECT_EQ(result.weights[0].data, (Floats{2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(result.weights[1].data, (Floats{0, 1}));
+  EXPECT_EQ(result.weights[0].data, (Numbers32{2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(result.weights[1].data, (Numbers32{0, 1}));
 }
 
 TEST(ImportWeights, JoinsInTheOrderOfTheRule) {
-  State state;
+  StateBuilder state;
   state.add("h.0.a", {1, 2})
       .add("h.0.b", {2, 2}, 10)
       .add("h.1.a", {1, 2}, 20)
       .add("h.1.b", {1, 2}, 30);
   ImportedWeights result = state.import(R"({"from": ["h.{i}.b", "h.{i}.a"], "to": "w.{i}"})");
-  EXPECT_EQ(result.weights[0].data, (Floats{10, 11, 12, 13, 0, 1}));
+  EXPECT_EQ(result.weights[0].data, (Numbers32{10, 11, 12, 13, 0, 1}));
   EXPECT_EQ(result.weights[1].shape, (std::vector<int64_t>{2, 2}));
   EXPECT_EQ(result.used, 4u);
-  ImportedWeights beside = State()
+  ImportedWeights beside = StateBuilder()
                                .add("a", {2, 1})
                                .add("b", {2, 2}, 10)
                                .import(R"({"from": ["a", "b"], "to": "w", "axis": 1})");
-  EXPECT_EQ(beside.weights[0].data, (Floats{0, 10, 11, 1, 12, 13}));
+  EXPECT_EQ(beside.weights[0].data, (Numbers32{0, 10, 11, 1, 12, 13}));
 }
 
 TEST(ImportWeights, InterleavesTheHalvesOfHeads) {
   ImportedWeights result =
-      State().add("w", {8}).import(R"({"from": "w", "to": "v", "rotate_half": "head"})");
-  EXPECT_EQ(result.weights[0].data, (Floats{0, 2, 1, 3, 4, 6, 5, 7}));
-  ImportedWeights fused =
-      State().add("w", {8, 1}).import(R"({"from": "w", "to": ["q", "v"], "rotate_half": [4, 0]})");
-  EXPECT_EQ(fused.weights[0].data, (Floats{0, 2, 1, 3}));
-  EXPECT_EQ(fused.weights[1].data, (Floats{4, 5, 6, 7}));
+      StateBuilder().add("w", {8}).import(R"({"from": "w", "to": "v", "rotate_half": "head"})");
+  EXPECT_EQ(result.weights[0].data, (Numbers32{0, 2, 1, 3, 4, 6, 5, 7}));
+  ImportedWeights fused = StateBuilder()
+                              .add("w", {8, 1})
+                              .import(R"({"from": "w", "to": ["q", "v"], "rotate_half": [4, 0]})");
+  EXPECT_EQ(fused.weights[0].data, (Numbers32{0, 2, 1, 3}));
+  EXPECT_EQ(fused.weights[1].data, (Numbers32{4, 5, 6, 7}));
 }
 
 TEST(ImportWeights, FillsWhatTheStateLacks) {
   ImportedWeights result =
-      State()
+      StateBuilder()
           .add("a.0", {2}, 5)
           .import(R"({"from": "a.{i}", "to": "w.{i}"}, {"fill": 0.5, "to": "w.{i}"})",
                   {{"w.0", {2}}, {"w.1", {2}}});
-  EXPECT_EQ(result.weights[0].data, (Floats{5, 6}));
-  EXPECT_EQ(result.weights[1].data, (Floats{0.5, 0.5}));
+  EXPECT_EQ(result.weights[0].data, (Numbers32{5, 6}));
+  EXPECT_EQ(result.weights[1].data, (Numbers32{0.5, 0.5}));
   EXPECT_EQ(result.filled, 1u);
 }
 
 TEST(ImportWeights, DropsCopiesAlone) {
-  State state;
+  StateBuilder state;
   state.add("table", {2}).add("head", {2});
   std::string rules = R"({"from": "table", "to": "w"}, {"drop": "head", "copy_of": "table"})";
   EXPECT_EQ(state.import(rules).dropped, 1u);
-  State other;
+  StateBuilder other;
   other.add("table", {2}).add("head", {2}, 1);
   EXPECT_NE(other.reject(rules).find("state: tensor \"head\": expected the numbers of \"table\""),
             std::string::npos);
@@ -235,7 +239,7 @@ TEST(ImportWeights, RoundsF64ToNearest) {
   std::vector<double> numbers = {1 + 0x1p-24, 1 + 0x3p-24, 1 + 0x1p-24 + 0x1p-50, 0x1p-149, -0.1};
   std::vector<uint8_t> file = buildFile("F64", numbers.size(), toBytes(numbers));
   EXPECT_EQ(SafetensorsFile(file, "state").convert("w"),
-            (Floats{1, 1 + 0x1p-22F, 1 + 0x1p-23F, 0x1p-149F, -0.1F}));
+            (Numbers32{1, 1 + 0x1p-22F, 1 + 0x1p-23F, 0x1p-149F, -0.1F}));
   std::vector<uint8_t> large = buildFile("F64", 2, toBytes(std::vector<double>{0, 1e39}));
   EXPECT_NE(userError([&] {
               SafetensorsFile(large, "state").convert("w");
@@ -245,9 +249,9 @@ TEST(ImportWeights, RoundsF64ToNearest) {
 
 TEST(ImportWeights, WidensHalvesAndRejectsIntegers) {
   std::vector<uint8_t> half = buildFile("F16", 2, toBytes(std::vector<uint16_t>{0x3c01, 0x8001}));
-  EXPECT_EQ(SafetensorsFile(half, "state").convert("w"), (Floats{1 + 0x1p-10F, -0x1p-24F}));
+  EXPECT_EQ(SafetensorsFile(half, "state").convert("w"), (Numbers32{1 + 0x1p-10F, -0x1p-24F}));
   std::vector<uint8_t> brain = buildFile("BF16", 1, toBytes(std::vector<uint16_t>{0x3f81}));
-  EXPECT_EQ(SafetensorsFile(brain, "state").convert("w"), (Floats{1 + 0x1p-7F}));
+  EXPECT_EQ(SafetensorsFile(brain, "state").convert("w"), (Numbers32{1 + 0x1p-7F}));
   std::vector<uint8_t> integers = buildFile("I64", 1, std::vector<uint8_t>(8));
   EXPECT_NE(userError([&] {
               SafetensorsFile(integers, "state").convert("w");
@@ -260,16 +264,16 @@ TEST(ImportWeights, WidensHalvesAndRejectsIntegers) {
 //===----------------------------------------------------------------------===//
 
 TEST(ImportWeights, ReportsWhatDoesNotFit) {
-  State state;
+  StateBuilder state;
   state.add("h.0.w", {2, 4}).add("h.1.w", {2, 4}).add("x", {3});
   const std::string drop = R"(, {"drop": "x"})", move = R"({"from": "h.{i}.w", "to": "w.{i}"})";
   const std::vector<WeightShape> wide = {{"w.0", {2, 4}}, {"w.1", {2, 4}}};
-  struct Case {
+  struct RejectedRules {
     std::string rules;
     std::vector<WeightShape> weights;
     std::string message;
   };
-  const Case cases[] = {
+  const RejectedRules cases[] = {
       {move, {}, "state: tensor \"x\" [3]: expected a rule of map for it, found none;"},
       {R"({"drop": "x"})",
        {},
@@ -300,6 +304,9 @@ TEST(ImportWeights, ReportsWhatDoesNotFit) {
        {},
        "expected 2 along \"axis\": 0, the sum of the parts [1,1]"},
       {R"({"from": "x", "to": ["a", "b"], "axis": 1})", {}, "expected at least 2 dimensions"},
+      {R"({"from": "x", "to": "v", "parts": [3], "axis": 1})",
+       {},
+       "expected at least 2 dimensions"},
       {R"({"from": ["h.0.w", "x"], "to": "v"})",
        {},
        "tensor \"x\": expected shape [2,4], to be joined with \"h.0.w\""},
@@ -316,7 +323,7 @@ TEST(ImportWeights, ReportsWhatDoesNotFit) {
        {},
        "expected \"copy_of\" to name a tensor of the state, found \"y\""},
   };
-  for (const Case &each : cases) {
+  for (const RejectedRules &each : cases) {
     std::string message = state.reject(each.rules, each.weights);
     EXPECT_NE(message.find(each.message), std::string::npos) << each.rules << "\n" << message;
     EXPECT_NE(message.find("; "), std::string::npos) << message; // a remedy
@@ -390,7 +397,7 @@ TEST(WeightMap, TakesSizesOfTheCommandLine) {
 }
 
 TEST(ImportWeights, RejectsTwoTensorsOfOneName) {
-  State state;
+  StateBuilder state;
   std::vector<float> data = {1};
   std::vector<NamedTensor> tensors = {{"p.a", {1}, data}, {"a", {1}, data}};
   std::vector<uint8_t> bytes = encodeSafetensors(tensors);
