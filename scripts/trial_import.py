@@ -77,7 +77,7 @@ def compare(program, folder, models, spec, map_name, model, settings, flags=()):
     save_file(state, folder / "state.safetensors")
     tokens = torch.randint(vocabulary, (context,), generator=torch.Generator().manual_seed(1))
     numpy.save(folder / "tokens.npy", tokens.numpy().astype(numpy.int32))
-    values = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    values = [word for key, value in {"batch": 1, **settings}.items() for word in ("--set", f"{key}={value}")]
     path = models / f"{spec}.json"
     sluice(program, "import", folder / "state.safetensors", "--map", models / f"{map_name}.map", "--model", path, *values, *flags,
            "-o", folder / "weights.safetensors")
@@ -99,6 +99,7 @@ def main():
         ("nanoGPT", "nanogpt", "nanogpt", make_nanogpt(), ()),
         ("GPT-2", "gpt2", "gpt2", make_gpt2(64, 4, 3, 96, 307), ()),
         ("GPT-2, wider", "gpt2", "gpt2", make_gpt2(256, 8, 4, 256, 1009, layer_norm_epsilon=1e-6), ()),
+        ("GPT-2, its own size", "gpt2", "gpt2", make_gpt2(768, 12, 12, 1024, 50257), ()),
         ("Llama", "llama", "llama", make_llama(64, 4, 4, 3, 96, 307), ("--size", "head_size=16")),
         ("Llama, grouped queries", "llama-grouped", "llama", make_llama(64, 4, 2, 3, 96, 307, 500000.0), ("--size", "head_size=16")),
         ("Llama, tied head", "llama", "llama-tied", make_llama(64, 4, 4, 2, 96, 307, tie_word_embeddings=True), ("--size", "head_size=16")),
