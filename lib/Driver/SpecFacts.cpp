@@ -252,3 +252,20 @@ std::optional<driver::SpecDescription> driver::describeSpec(const std::string &p
   std::optional<ParsedSpec> spec = parseSpecFile(context, path, ignored);
   return spec ? std::optional(describe(*spec, path)) : std::nullopt;
 }
+
+std::optional<std::vector<driver::SpecWeight>>
+driver::listWeights(const std::string &text, const std::vector<spec::SpecOverride> &settings) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  spec::Diagnostic ignored;
+  std::optional<ParsedSpec> spec = parseSpec(context, text, "spec", ignored, settings);
+  if (!spec) {
+    return std::nullopt;
+  }
+  ParsedSpec expanded = spec->expand(0);
+  std::vector<SpecWeight> weights;
+  for (auto weight : expanded.getModel().getBody().getOps<spec::WeightOp>()) {
+    weights.push_back(
+        {weight.getSymName().str(), {weight.getShape().begin(), weight.getShape().end()}});
+  }
+  return weights;
+}

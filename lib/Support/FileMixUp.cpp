@@ -117,8 +117,9 @@ std::string convertPyTorch(const Path &path) {
   return "convert it, as in python3 -c 'import torch; from safetensors.torch import save_file; "
          "state = torch.load(\"" +
          showPath(path.native()) +
-         "\", map_location=\"cpu\", weights_only=True); save_file({k: v.float().contiguous() for "
-         "k, v in state.items()}, \"weights.safetensors\")' (where the file holds more than "
+         "\", map_location=\"cpu\", weights_only=True); save_file({k: "
+         "v.float().contiguous().clone() "
+         "for k, v in state.items()}, \"weights.safetensors\")' (where the file holds more than "
          "weights, take those of it, such as state[\"model\"])";
 }
 

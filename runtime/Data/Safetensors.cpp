@@ -359,6 +359,35 @@ void SafetensorsFile::check(const NamedTensor &tensor) const {
   }
 }
 
+std::vector<float> SafetensorsFile::convert(const std::string &name) const {
+  const StoredTensor &stored = table.at(name);
+  static const std::set<std::string> types = {"F32", "F16", "BF16", "F64"};
+  if (!types.contains(stored.type)) {
+    throw UserError(origin + ": " + naming(name) +
+                    ": expected dtype F32, F16, BF16 or F64, found " + showJson(stored.type) +
+                    "; convert it and store the file again, as with x.float() in PyTorch");
+  }
+  std::vector<float> numbers((stored.end - stored.begin) / countBytes(stored.type));
+  if (stored.type == "F64") {
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      double number = 0;
+      std::memcpy(&number, data.data() + stored.begin + i * 8, 8);
+      numbers[i] = static_cast<float>(number); // infinite where f32 ends
+    }
+  } else {
+    copy({name, stored.shape, numbers});
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (!std::isfinite(numbers[i])) {
+      refuse(origin,
+             naming(name) + ": expected numbers that are finite in f32, found " +
+                 std::to_string(numbers[i]) + " at element " + std::to_string(i),
+             remedies);
+    }
+  }
+  return numbers;
+}
+
 std::span<const uint8_t> SafetensorsFile::getBytes(const std::string &name) const {
   const StoredTensor &stored = table.at(name);
   return data.subspan(stored.begin, stored.end - stored.begin);

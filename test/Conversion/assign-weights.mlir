@@ -77,3 +77,52 @@ spec.model attributes {name = "shared", vocabulary = 16 : i64, length = 8 : i64,
   spec.loss %2 {path = "stages.3", name = "early", share = "tokens"} : (!spec.stream<tokens, 8>) -> ()
   spec.head %2 {path = "stages.4", bias = true, share = "tokens"} : (!spec.stream<tokens, 8>) -> ()
 }
+
+// -----
+
+// Biases of some linear maps: of queries, keys and values alone, of attention's result, and of the feed-forward block's result.
+
+// CHECK-LABEL: "biases"
+// CHECK:      spec.weight @stages.1.attention.value.weight
+// CHECK-NEXT: spec.weight @stages.1.attention.query.bias {{.*}}parameter = "stages.1.attention.qkv.bias"
+// CHECK-NEXT: spec.weight @stages.1.attention.key.bias
+// CHECK-NEXT: spec.weight @stages.1.attention.value.bias
+// CHECK-NEXT: spec.weight @stages.1.attention.output.weight
+// CHECK-NEXT: spec.weight @stages.1.feed_forward.norm.weight
+// CHECK-NEXT: spec.weight @stages.1.feed_forward.in.weight
+// CHECK-NEXT: spec.weight @stages.1.feed_forward.out.weight
+// CHECK-NEXT: spec.weight @stages.2.attention.norm.weight
+// CHECK:      spec.weight @stages.2.attention.value.weight
+// CHECK-NEXT: spec.weight @stages.2.attention.output.weight
+// CHECK-NEXT: spec.weight @stages.2.attention.output.bias
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.norm.weight
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.gate.weight
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.in.weight
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.gate.bias
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.in.bias
+// CHECK-NEXT: spec.weight @stages.2.feed_forward.out.weight
+// CHECK-NEXT: spec.weight @stages.3.feed_forward.norm.weight
+// CHECK-NEXT: spec.weight @stages.3.feed_forward.in.weight
+// CHECK-NEXT: spec.weight @stages.3.feed_forward.out.weight
+// CHECK-NEXT: spec.weight @stages.3.feed_forward.out.bias
+// CHECK-NEXT: spec.weight @stages.4.attention.query.norm.weight
+// CHECK-NEXT: spec.weight @stages.4.attention.query.weight
+// CHECK-NEXT: spec.weight @stages.4.attention.key.weight
+// CHECK-NEXT: spec.weight @stages.4.attention.value.weight
+// CHECK-NEXT: spec.weight @stages.4.attention.output.weight
+// CHECK-NEXT: spec.weight @stages.4.attention.output.bias
+spec.model attributes {name = "biases", vocabulary = 16 : i64, length = 8 : i64, batch = 2 : i64, width = 8 : i64} {
+  %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>
+  %1 = spec.layer %0 {path = "stages.1", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
+                      bias = false, attention_in_bias = true, norm = #spec<norm rms>}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %2 = spec.layer %1 {path = "stages.2", heads = 2 : i64, key_value_heads = 1 : i64, head_size = 4 : i64, feed_forward = 16 : i64,
+                      attention_in_bias = false, feed_forward_out_bias = false, norm = #spec<norm rms>, activation = #spec<activation swiglu>}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %3 = spec.feed_forward %2 {path = "stages.3", feed_forward = 16 : i64, feed_forward_in_bias = false, norm = #spec<norm rms>}
+      : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %4 = spec.attention %3, %3, %3, %3 {path = "stages.4", heads = 2 : i64, key_value_heads = 2 : i64, head_size = 4 : i64,
+                                      attention_in_bias = false, norm = #spec<norm rms>}
+      : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  spec.head %4 {path = "stages.5"} : (!spec.stream<tokens, 8>) -> ()
+}

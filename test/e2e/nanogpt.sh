@@ -5,8 +5,8 @@ set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 golden=$root/test/golden/nanogpt
-convert=$root/scripts/nanogpt_weights.py
-succeeds "convert the state dict" python3 "$convert" "$golden/state.safetensors" "$work/weights.safetensors"
+import=("$sluice" import --map "$root/models/imported/nanogpt.map" --model "$root/models/tiny/nanogpt.json")
+succeeds "import the state dict" "${import[@]}" "$golden/state.safetensors" -o "$work/weights.safetensors"
 succeeds "compile" "$sluice" compile "$root/models/tiny/nanogpt.json" -o "$work/a.sla" --target cpu-avx2
 succeeds "logits" "$sluice" logits "$work/a.sla" --weights "$work/weights.safetensors" --data "$golden/text.txt" -o "$work/logits.npy"
 succeeds "logits within 1e-5 of PyTorch's" python3 - "$golden/logits.safetensors" "$work/logits.npy" << 'PYTHON'
@@ -69,8 +69,25 @@ succeeds "names the heads" grep -q -- '--head: expected a head from 0 to 3, foun
 exits 2 "a stage without attention" "${attend[@]}" --layer stages.0
 cp "$work/err" "$work/said"
 succeeds "names the layers" grep -q -- 'attention (stages.1.inside.0, stages.1.inside.1), found "stages.0"; name one' "$work/said"
-exits 1 "replaces no file" python3 "$convert" "$golden/state.safetensors" "$work/weights.safetensors"
-exits 1 "another program's names" python3 "$convert" "$root/test/golden/expected/vanilla.weights.safetensors" "$work/none"
+# A model without biases: norms have biases of 0, and the file has the model's weights alone.
+python3 - "$golden/state.safetensors" "$work/plain.safetensors" << 'PYTHON'
+import json, sys
+data = open(sys.argv[1], "rb").read()
+size = int.from_bytes(data[:8], "little")
+header, result, numbers = json.loads(data[8:8 + size]), {}, b""
+for name, entry in header.items():
+    if name != "__metadata__" and not name.endswith("bias"):
+        begin, end = entry["data_offsets"]
+        entry["data_offsets"] = [len(numbers), len(numbers) + end - begin]
+        numbers += data[8 + size + begin:8 + size + end]
+        result["_orig_mod." + name] = entry
+text = json.dumps(result).encode()
+open(sys.argv[2], "wb").write(len(text).to_bytes(8, "little") + text + numbers)
+PYTHON
+succeeds "import a state dict without biases" "${import[@]}" --set defaults.bias=false "$work/plain.safetensors" -o "$work/plain"
+cp "$work/err" "$work/said"
+succeeds "fills the biases of 5 norms" grep -q ', filled 5 weights with a number$' "$work/said"
+exits 2 "another program's names" "${import[@]}" "$root/test/golden/expected/vanilla.weights.safetensors" -o "$work/none"
 exits 1 "writes nothing" test -e "$work/none"
 
 finish

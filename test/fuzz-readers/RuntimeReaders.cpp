@@ -14,6 +14,7 @@
 #include "sluice/Runtime/Data/Safetensors.h"
 #include "sluice/Runtime/Device/Recording.h"
 #include "sluice/Runtime/Device/Tuning.h"
+#include "sluice/Runtime/Import/ImportWeights.h"
 #include "sluice/Runtime/Tokenizer/TokenCache.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Runtime/Train/Metrics.h"
@@ -115,6 +116,27 @@ void readSafetensors(std::string_view input) {
 }
 
 /// Corrects the checksum, which no mutation finds.
+/// Applies a map to a state dict of five tensors, for a model of five weights and for none.
+void readWeightMap(std::string_view input) {
+  static const std::vector<uint8_t> bytes = [] {
+    std::vector<float> numbers = {0, 1, 2, 3, 4, 5, 6, 7};
+    std::vector<NamedTensor> tensors = {{"h.0.w", {2, 4}, numbers},
+                                        {"h.1.w", {2, 4}, numbers},
+                                        {"h.0.b", {8}, numbers},
+                                        {"table", {8, 1}, numbers},
+                                        {"head", {8, 1}, numbers}};
+    return encodeSafetensors(tensors);
+  }();
+  static const ImportModel model = {
+      "model", {{"a.0", {4, 2}}, {"a.1", {4, 2}}, {"q", {4}}, {"v", {4}}, {"table", {8, 1}}}};
+  run([&] {
+    WeightMap map = parseWeightMap(input, "map");
+    StateFile file{"state", SafetensorsFile(bytes, "state")};
+    run([&] { importWeights(map, std::span(&file, 1), model); });
+    run([&] { importWeights(map, std::span(&file, 1), std::nullopt); });
+  });
+}
+
 void readCheckpoint(std::string_view input) {
   nlohmann::json state = parseJson(input).value;
   std::string text(input);
@@ -309,6 +331,7 @@ constexpr fuzz::FuzzedReader readers[] = {
     {"trailer", readTrailer},
     {"plan", readPlan},
     {"safetensors", readSafetensors},
+    {"weight-map", readWeightMap},
     {"checkpoint", readCheckpoint},
     {"run-record", readRecord},
     {"metrics", readMetrics},

@@ -14,10 +14,10 @@ const std::map<std::string, Deriver::DerivedStage> &Deriver::table() {
       {"embedding", {"input positions dropout ngrams ngram_rows document_end scale deviation to", &D::embedding}},
       {"layer", {"over attention_norm within first from to", &D::singleLayer, Layered}},
       {"layers", {"count first from to", &D::layers, Layered}},
-      {"feed_forward", {"norm placement epsilon activation dropout feed_forward_dropout bias feed_forward from to",
-                        &D::singleLayer, Block}},
+      {"feed_forward", {"norm placement epsilon activation dropout feed_forward_dropout bias feed_forward "
+                        "feed_forward_in_bias feed_forward_out_bias from to", &D::singleLayer, Block}},
       {"attention", {"query key value attention_norm first heads key_value_heads head_size norm placement epsilon "
-                     "dropout attention_dropout mask bias from to", &D::attention, Block}},
+                     "dropout attention_dropout mask bias attention_in_bias attention_out_bias from to", &D::attention, Block}},
       {"rectified_attention", {"words heads head_size norm epsilon dropout attention_dropout bias vectors shared_maps expand "
                                "from to", &D::rectified, Block}},
       {"norm", {"norm epsilon from to", &D::rowStage}},
@@ -310,7 +310,8 @@ json certify::parseSpec(const std::string &text) {
 
 static const std::string layerKeys =
     "heads key_value_heads head_size norm placement epsilon activation dropout attention_dropout "
-    "mask rotary bias feed_forward feed_forward_dropout relative distances scales lsh";
+    "mask rotary bias feed_forward feed_forward_dropout relative distances scales lsh "
+    "attention_in_bias attention_out_bias feed_forward_in_bias feed_forward_out_bias";
 
 ModelGraph Deriver::run() {
   size_t previous = make("tokens", "tokens", {});

@@ -24,6 +24,7 @@ void registerCompile(CLI::App &program);
 void registerTrain(CLI::App &program);
 void registerEval(CLI::App &program);
 void registerExport(CLI::App &program);
+void registerImport(CLI::App &program);
 void registerLogits(CLI::App &program);
 void registerAnalyze(CLI::App &program);
 void registerBoundaries(CLI::App &program);

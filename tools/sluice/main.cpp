@@ -49,6 +49,7 @@ void registerCommands(CLI::App &program) {
   cli::registerEval(program);
   cli::registerLogits(program);
   cli::registerExport(program);
+  cli::registerImport(program);
   cli::registerAnalyze(program);
   cli::registerBoundaries(program);
   cli::registerGenerate(program);

@@ -20,6 +20,17 @@ struct SpecDescription {
   bool isCyclic = false;                   ///< each epoch shifts every text around its end
 };
 
+/// A trained tensor of a spec.
+struct SpecWeight {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+/// Returns the trained tensors of a spec in memory with `settings` applied, in the order of the
+/// plan of its artifact; none if it is not valid.
+std::optional<std::vector<SpecWeight>> listWeights(const std::string &text,
+                                                   const std::vector<spec::SpecOverride> &settings);
+
 /// Returns the error of a spec in memory with `settings` applied; none if it is valid.
 std::optional<spec::Diagnostic> findSpecError(const std::string &text, const std::string &file,
                                               const std::vector<spec::SpecOverride> &settings);

@@ -78,6 +78,16 @@ void WeightList::addNorm(StringRef prefix, NormFunction norm, int64_t width) {
 // Layer
 //===----------------------------------------------------------------------===//
 
+/// Returns true if the linear maps of queries, keys and values have biases.
+template <typename Op> static bool hasInputBias(Op op) {
+  return op.getAttentionInBias().value_or(op.getBias());
+}
+
+/// Returns true if the linear map of attention's result has a bias.
+template <typename Op> static bool hasOutputBias(Op op) {
+  return op.getAttentionOutBias().value_or(op.getBias());
+}
+
 /// Adds the linear maps of keys and values, which are stored as one parameter, with `queries`
 /// including the queries.
 static void listPacked(LayerOp op, WeightList &list, std::string prefix, int64_t queries,
@@ -89,11 +99,11 @@ static void listPacked(LayerOp op, WeightList &list, std::string prefix, int64_t
   for (const char *part : {"key", "value"}) {
     list.addMatrix(prefix + part, keys, over);
   }
-  if (op.getBias() && queries > 0) {
+  if (hasInputBias(op) && queries > 0) {
     list.addBias(prefix + "query", queries);
   }
   for (const char *part : {"key", "value"}) {
-    if (op.getBias()) {
+    if (hasInputBias(op)) {
       list.addBias(prefix + part, keys);
     }
   }
@@ -113,11 +123,11 @@ static void listGroups(LayerOp op, WeightList &list, int64_t width) {
     if (op.normsGroups()) {
       list.addNorm(prefix + "over.norm", op.getNorm(), over);
     }
-    list.addLinear(prefix + "query", queries, width, 1, op.getBias());
+    list.addLinear(prefix + "query", queries, width, 1, hasInputBias(op));
     listPacked(op, list, prefix, 0, keys, over);
     list.addMatrix(prefix + "output", width, queries, shrink);
   }
-  if (op.getBias()) {
+  if (hasOutputBias(op)) {
     list.addBias("attention.output", width);
   }
 }
@@ -160,20 +170,20 @@ static void listAttention(LayerOp op, WeightList &list, int64_t width) {
   int64_t queries = *op.getHeads() * *op.getHeadSize();
   int64_t keys = *op.getKeyValueHeads() * *op.getHeadSize();
   if (op.getLsh()) { // queries are keys
-    list.addLinear("attention.query_key", queries, width, 1, op.getBias());
-    list.addLinear("attention.value", queries, width, 1, op.getBias());
+    list.addLinear("attention.query_key", queries, width, 1, hasInputBias(op));
+    list.addLinear("attention.value", queries, width, 1, hasInputBias(op));
   } else if (op.hasOwnQueries()) {
     int64_t over = op.readsOther() ? getStream(op.getSources().front()).getWidth() : width;
     if (op.normsOther()) {
       list.addNorm("attention.over.norm", op.getNorm(), over);
     }
-    list.addLinear("attention.query", queries, width, 1, op.getBias() && !op.isXl());
+    list.addLinear("attention.query", queries, width, 1, hasInputBias(op) && !op.isXl());
     listPacked(op, list, "attention.", 0, keys, over);
   } else {
     listPacked(op, list, "attention.", queries, keys, width);
   }
   listRelative(op, list, queries, width);
-  list.addLinear("attention.output", width, queries, list.getResidualScale(), op.getBias());
+  list.addLinear("attention.output", width, queries, list.getResidualScale(), hasOutputBias(op));
 }
 
 template <typename Op> static void listFeedForward(Op op, WeightList &list) {
@@ -188,11 +198,12 @@ template <typename Op> static void listFeedForward(Op op, WeightList &list) {
     list.addMatrix(map, hidden, width);
   }
   for (StringRef map : maps) {
-    if (op.getBias()) {
+    if (op.getFeedForwardInBias().value_or(op.getBias())) {
       list.addBias(map, hidden);
     }
   }
-  list.addLinear("feed_forward.out", width, hidden, list.getResidualScale(), op.getBias());
+  list.addLinear("feed_forward.out", width, hidden, list.getResidualScale(),
+                 op.getFeedForwardOutBias().value_or(op.getBias()));
 }
 
 void LayerOp::listWeights(WeightList &list) {
@@ -226,12 +237,12 @@ void AttentionOp::listWeights(WeightList &list) {
       list.addNorm(part + ".norm", getNorm(), over);
       normed.push_back(stream);
     }
-    list.addLinear(part, columns, over, 1, getBias());
+    list.addLinear(part, columns, over, 1, hasInputBias(*this));
   };
   listMap("attention.query", getQuery(), queries);
   listMap("attention.key", getKey(), keys);
   listMap("attention.value", getValue(), keys);
-  list.addLinear("attention.output", width, queries, list.getResidualScale(), getBias());
+  list.addLinear("attention.output", width, queries, list.getResidualScale(), hasOutputBias(*this));
 }
 
 void RectifiedAttentionOp::listWeights(WeightList &list) {

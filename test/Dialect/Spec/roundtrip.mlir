@@ -52,7 +52,7 @@ spec.model attributes {batch = 2 : i64, length = 16 : i64, name = "segments", se
 // CHECK: spec.replace{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %14 = spec.replace %13, %10 {block = 2 : i64, path = "stages.14"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.feed_forward{{.*}} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
-  %15 = spec.feed_forward %14 {feed_forward = 16 : i64, feed_forward_dropout = 1.000000e-01 : f64, path = "stages.15"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
+  %15 = spec.feed_forward %14 {feed_forward = 16 : i64, feed_forward_dropout = 1.000000e-01 : f64, feed_forward_in_bias = false, path = "stages.15"} : (!spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.attention{{.*}} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
   %16 = spec.attention %15, %15, %14, %10 {head_size = 4 : i64, heads = 2 : i64, key_value_heads = 1 : i64, path = "stages.16"} : (!spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>, !spec.stream<tokens, 8>) -> !spec.stream<tokens, 8>
 // CHECK: spec.loss{{.*}} : (!spec.stream<tokens, 8>) -> ()

@@ -24,11 +24,13 @@ static const char *const dropout =
              {"op": "head", "bias": true}]})json";
 
 /// Separate blocks of layers. Queries, keys and values come from streams of two scales and two
-/// widths, or two of them from one stream; every dropout; a scaled embedding.
+/// widths, or two of them from one stream; every dropout; a scaled embedding; biases of some linear
+/// maps.
 static const char *const blocksApart =
     R"json({"sluice": 1, "vocabulary": 53, "context": 23, "batch": 3, "width": 20,
   "defaults": {"heads": 4, "key_value_heads": 2, "head_size": 6, "feed_forward": 24, "dropout": 0.1,
-               "attention_dropout": 0.2, "feed_forward_dropout": 0.15},
+               "attention_dropout": 0.2, "feed_forward_dropout": 0.15,
+               "attention_out_bias": false, "feed_forward_in_bias": false},
   "stages": [{"op": "embedding", "positions": "learned", "scale": 4.5, "deviation": 0.22},
              {"op": "layer", "feed_forward": 0, "rotary": true, "to": "x"},
              {"op": "feed_forward", "activation": "swiglu", "placement": "post", "to": "y"},

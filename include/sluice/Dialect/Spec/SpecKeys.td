@@ -87,6 +87,14 @@ def LshKey : SpecialKey<"lsh", "false or {\"buckets\": number}",
   let section = "LshSection";
 }
 def BiasKey : BooleanKey<"bias", "adds biases to the layer's linear maps", "true">;
+/// Biases of some of the linear maps.
+class MapBiasKey<string key, string maps>
+    : Key<key, BooleanKind, "boolean", "adds biases to the linear maps of "#maps, "bias",
+          OptionalAttr<BoolAttr>>;
+def AttentionInBiasKey : MapBiasKey<"attention_in_bias", "queries, keys and values">;
+def AttentionOutBiasKey : MapBiasKey<"attention_out_bias", "attention's result">;
+def FeedForwardInBiasKey : MapBiasKey<"feed_forward_in_bias", "the feed-forward block's input">;
+def FeedForwardOutBiasKey : MapBiasKey<"feed_forward_out_bias", "the feed-forward block's result">;
 def ScalesKey
     : SpecialKey<
           "scales", "list of {\"factor\": k, \"tokens\": [a, b]}",
@@ -102,7 +110,8 @@ def ScalesKey
 defvar layerKeys = [HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey, NormEpsilonKey,
                     ActivationKey, DropoutKey, AttentionDropoutKey, MaskKey, RotaryKey, BiasKey,
                     FeedForwardKey, RelativeKey, DistancesKey, ScalesKey, LshKey,
-                    FeedForwardDropoutKey];
+                    FeedForwardDropoutKey, AttentionInBiasKey, AttentionOutBiasKey,
+                    FeedForwardInBiasKey, FeedForwardOutBiasKey];
 
 //===----------------------------------------------------------------------===//
 // Keys of several stages

@@ -142,7 +142,8 @@ def Spec_FeedForwardOp
     : Spec_StreamStage<
           "feed_forward", "The feed-forward block of a layer, with its norm and its residual sum.",
           [NormKey, PlacementKey, NormEpsilonKey, ActivationKey, BlockDropoutKey<"the block">,
-           FeedForwardDropoutKey, BiasKey, FeedForwardWidthKey<"hidden width of the block", "1">],
+           FeedForwardDropoutKey, BiasKey, FeedForwardWidthKey<"hidden width of the block", "1">,
+           FeedForwardInBiasKey, FeedForwardOutBiasKey],
           (ins Spec_Stream:$input), [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let inherits = 1;
 }
@@ -161,7 +162,8 @@ def Spec_AttentionOp
            BooleanKey<"attention_norm",
                       "norms of a pre-norm block; false: its streams come normed", "true">,
            FirstRowKey, HeadsKey, KeyValueHeadsKey, HeadSizeKey, NormKey, PlacementKey,
-           NormEpsilonKey, BlockDropoutKey<"the block">, AttentionDropoutKey, MaskKey, BiasKey],
+           NormEpsilonKey, BlockDropoutKey<"the block">, AttentionDropoutKey, MaskKey, BiasKey,
+           AttentionInBiasKey, AttentionOutBiasKey],
           (ins Spec_Stream:$input, Spec_Stream:$query, Spec_Stream:$key, Spec_Stream:$value),
           [DeclareOpInterfaceMethods<Spec_WeightsInterface>]> {
   let article = "an";

@@ -76,6 +76,10 @@ public:
   void check(const NamedTensor &tensor) const;
   /// Copies a tensor that passed `check`. F16 and BF16 convert exactly to f32.
   void copy(const NamedTensor &into) const;
+  /// Returns the numbers of a tensor of the file as f32. F32, F16 and BF16 convert exactly, F64 to
+  /// the nearest f32, ties to even. Throws UserError for another type, and unless all numbers are
+  /// finite in f32; `name` is the tensor's name in the file.
+  std::vector<float> convert(const std::string &name) const;
   /// Returns the bytes of a tensor of the file.
   std::span<const uint8_t> getBytes(const std::string &name) const;
 
