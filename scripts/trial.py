@@ -30,8 +30,9 @@ SPEC = """{ "sluice": 1, "vocabulary": 256, "context": 20, "batch": 1, "width": 
 class Trial:
     """A compiled model, the weights of an uninterrupted training, and counts."""
 
-    def __init__(self, program, work):
+    def __init__(self, program, work, shards=False):
         self.program, self.work = program, work
+        self.shards = ("--shard", "optimizer") if shards else ()
         self.passed = self.failed = 0
         (work / "text").write_bytes(bytes(random.Random(1).choices(b"abcdefgh ,.\n", k=20000)))
         (work / "model.json").write_text(SPEC)
@@ -43,7 +44,7 @@ class Trial:
     def command(self, run, *words):
         """Returns a training, which begins or resumes a run."""
         return [str(word) for word in (self.program, "train", self.model, "--data", self.work / "text", "--out", run, "--resume",
-                                       "--threads", 1, "--steps", STEPS,
+                                       "--threads", 1, "--steps", STEPS, *self.shards,
                                        *(() if "--save-every" in words else ("--save-every", 3)), *words)]
 
     def start(self, run, *words, count=3, launcher=(), ranks=None, **options):
@@ -275,11 +276,12 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, required=True)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shard", action="store_true")
     parser.add_argument("trials", nargs="*")
     flags = parser.parse_args()
     trials = flags.trials or ["kills", "faults", "network", "slurm"]
     with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
-        trial = Trial(flags.program, pathlib.Path(folder))
+        trial = Trial(flags.program, pathlib.Path(folder), flags.shard)
         if "kills" in trials:
             try_kills(trial, flags.runs, random.Random(flags.seed))
         if "faults" in trials:

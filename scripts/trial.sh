@@ -4,10 +4,11 @@
 # rank or the event, and resume on 3 and on 2 processes with the weights of an uninterrupted training, bit for bit. Prints a line
 # a run and counts. Exit status 1 if a run failed. Needs Open MPI; "network" needs root, iproute2 and network namespaces, and
 # "slurm" needs root and the packages slurmctld, slurmd and munge. These are trials and no tests: they take an hour of two cores.
-# Usage: scripts/trial.sh [--runs 100] [--seed 1] [--program build/bin/sluice] [kills|faults|network|slurm]...
+# Usage: scripts/trial.sh [--runs 100] [--seed 1] [--program build/bin/sluice] [--shard] [kills|faults|network|slurm]...
 #   --runs     trainings that lose a process, half of them during a checkpoint
 #   --seed     of the moments and ranks
 #   --program  another build
+#   --shard    trainings with a sharded state of the optimizer
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -25,11 +26,11 @@ while (($#)); do
       program=$(realpath "$2")
       shift 2
       ;;
-    kills | faults | network | slurm)
+    --shard | kills | faults | network | slurm)
       arguments+=("$1")
       shift
       ;;
-    *) die "expected --runs, --seed, --program, kills, faults, network or slurm, found '$1'" ;;
+    *) die "expected --runs, --seed, --program, --shard, kills, faults, network or slurm, found '$1'" ;;
   esac
 done
 [[ -x $program ]] || die "expected $program, found none; build sluice first: scripts/build.sh"

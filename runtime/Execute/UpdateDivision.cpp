@@ -69,6 +69,9 @@ UpdateDivision UpdateDivision::derive(const Plan &plan, const std::string &path)
   UpdateDivision division;
   MemoryRange sums{*plan.gradientSumsOffset, plan.gradientsBytes};
   for (const Launch &launch : update->second) {
+    if (plan.kernels[static_cast<size_t>(launch.kernel)].operands.empty()) {
+      rejectUpdate(path); // its memory is unknown
+    }
     Part part;
     forEachOperand(plan, launch, [&](const MemoryRange &range, bool isWritten) {
       part.isDivided |= !isWritten && range.offset == sums.offset && range.bytes == sums.bytes;

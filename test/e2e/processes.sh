@@ -194,7 +194,7 @@ fi
 
 # Faults: each run of 3 processes ends with a message, and resumes on 3 and on 2 with the bits of one process.
 python3 - "$work" "$sluice" << 'PYTHON' || fail "faults" "see above"
-import filecmp, os, shutil, signal, subprocess, sys, time
+import filecmp, os, shlex, shutil, signal, subprocess, sys, time
 work, sluice = sys.argv[1:]
 failures = 0
 def train(*words, steps, count=3, launcher=()):
@@ -246,7 +246,7 @@ for name, rank, number, statuses, texts, launcher, flags in faults:
         output = "still running after 120 s"
     check(f"{name}: status and message", process.returncode in statuses and any(text in output for text in texts), (process.returncode, output))
     if "interrupted: " in output:
-        check(f"{name}: the command that continues", f"continue with: mpirun -n 3 sluice train --resume {run}\n" in output, output)
+        check(f"{name}: the command that continues", f"continue with: mpirun -n 3 sluice train --resume {shlex.quote(run)}\n" in output, output)
     step = int(open(run + "/latest").read()) + 2
     shutil.copytree(run, run + "-2")
     shutil.copytree(run, run + "-1")

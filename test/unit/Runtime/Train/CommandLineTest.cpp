@@ -403,10 +403,10 @@ TEST_F(CommandLine, PlansScale) {
   ASSERT_GT(faster.size(), 1u);
   ASSERT_LT(faster.back(), 64);
   EXPECT_NE(sluice(slow + "20ms")
-                .out.find("would make the step faster with 2 to " + std::to_string(faster.back()) +
+                .out.find("(--shard) makes the step faster with 2 to " + std::to_string(faster.back()) +
                           " processes\n"),
             std::string::npos);
-  EXPECT_NE(sluice(slow + "1s").out.find("would make the step faster in none of these\n"),
+  EXPECT_NE(sluice(slow + "1s").out.find("(--shard) makes the step faster in none of these\n"),
             std::string::npos);
   refuses(all + "-p 3", "divide the 4 rows of a step, found 3");
   refuses(all + "-p 1,1", "rising numbers");
