@@ -189,6 +189,53 @@ sluice_status sluice_get_activation_shape(sluice_model *model, const char *name,
 sluice_status sluice_compute_activations(sluice_model *model, const char *name,
                                          const int32_t *tokens, int64_t count, float *rows);
 
+/* Lines of token ids, one after another without line ends: line i has the ids from ends[i - 1], or
+ * 0, to ends[i]. The lines of edges have pairs of rows, or of words: u0, v0, u1, v1, ... */
+typedef struct sluice_line_list {
+  size_t size;
+  const char *name;   /* a named input of the model; NULL: the text */
+  const int32_t *ids; /* ends[count - 1] ids; may be NULL if there are none */
+  const int64_t *ends;
+  int64_t count;     /* of lines */
+  int32_t are_pairs; /* 1: of edges */
+} sluice_line_list;
+
+/* Lines of a text and of the named inputs of a model: line i of each belongs to line i of the
+ * others. They keep their model alive. */
+typedef struct sluice_lines sluice_lines;
+/* Checks and copies `lists` arrays of lines, for the text, if it is needed, and for each named
+ * input of the model, as sluice train does with --input. `line_end` is the id that ends a line: 10
+ * where tokens are bytes, or the tokenizer's id of a newline. No line is empty, except of edges. */
+sluice_status sluice_open_lines(sluice_model *model, const sluice_line_list *list, int64_t lists,
+                                int32_t line_end, sluice_lines **lines);
+void sluice_free_lines(sluice_lines *lines);
+/* Returns remarks, each with a line end: the number of lines that are cut. `notes` is freed with
+ * sluice_free_text. */
+sluice_status sluice_describe_lines(sluice_lines *lines, char **notes);
+
+/* Computes the order in which sluice train, with the seed of sluice_initialize, reads `count`
+ * lines: `line[i]` receives the number of the line of row `first` + i of the training; i < `rows`.
+ * Each `count` rows are an epoch. */
+sluice_status sluice_order_lines(sluice_model *model, int64_t count, int64_t first, int64_t rows,
+                                 int64_t *line);
+/* Performs the next training step on batch_rows lines: row i has line numbers[i], or line i if
+ * `numbers` is NULL. `step` may be NULL. */
+sluice_status sluice_train_lines(sluice_model *model, sluice_lines *lines, const int64_t *numbers,
+                                 int64_t rows, sluice_step *step);
+/* Computes the gradients of this step as sluice_copy_gradients does; `gradients` may be NULL for
+ * sluice_get_gradient. */
+sluice_status sluice_copy_line_gradients(sluice_model *model, sluice_lines *lines,
+                                         const int64_t *numbers, int64_t rows, float *gradients,
+                                         int64_t elements, sluice_step *step);
+/* Scores lines as sluice eval does with --input. The window and the stride are 0: lines are scored
+ * one by one, and the line end after each where the context holds it. */
+sluice_status sluice_evaluate_lines(sluice_model *model, sluice_lines *lines,
+                                    sluice_evaluation *evaluation);
+/* Returns the number of scored tokens of all lines, the rows of sluice_compute_line_logits. */
+sluice_status sluice_count_line_rows(sluice_model *model, sluice_lines *lines, int64_t *rows);
+/* Computes the logits of each scored token: `logits` receives a row of the vocabulary for each. */
+sluice_status sluice_compute_line_logits(sluice_model *model, sluice_lines *lines, float *logits);
+
 typedef struct sluice_sampling {
   size_t size;
   int64_t tokens;     /* maximum number of tokens to generate; 0: no limit */
@@ -213,6 +260,12 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
 /* Draws the next token. SLUICE_END after the last one. */
 sluice_status sluice_next(sluice_generator *generator, int32_t *token);
 void sluice_free_generator(sluice_generator *generator);
+/* Begins a text for the inputs of line `line`, of lines that have no text. A line end and the
+ * prompt come first; the prompt may be empty. The text ends before the next line end, or at the
+ * context. */
+sluice_status sluice_generate_line(sluice_model *model, sluice_lines *lines, int64_t line,
+                                   const int32_t *prompt, int64_t count,
+                                   const sluice_sampling *sampling, sluice_generator **generator);
 
 #ifdef __cplusplus
 }

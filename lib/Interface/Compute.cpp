@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that train and score, and that compute logits and activations.
-#include "Model.h"
+#include "Lines.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/RowOrder.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <tuple>
 
@@ -18,14 +19,20 @@ using namespace sluice::runtime;
 
 namespace {
 
-/// Checks the batch of a training step.
-std::span<const int32_t> readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows,
-                                   int64_t columns) {
-  state.requireTokensAlone();
+void requireNoLabels(const LoadedModel &state) {
   if (std::vector<std::string> labels = getLabelNames(state.plan()); !labels.empty()) {
     throw UserError("expected a model that is trained on tokens alone, found the labels \"" +
                     labels.front() + "\"; use sluice train, which reads them from files");
   }
+}
+
+/// Writes batch `i` of a training step.
+using BatchWriter = std::function<void(Executor &executor, int64_t i)>;
+
+/// Checks the tokens of a training step.
+BatchWriter readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows, int64_t columns) {
+  state.requireTokensAlone();
+  requireNoLabels(state);
   int64_t expected = state.rowsOfStep(), context = state.plan().model.context;
   if (rows != expected || columns != context + 1) {
     throw UserError("tokens: expected [" + std::to_string(expected) + ", " +
@@ -36,12 +43,29 @@ std::span<const int32_t> readBatch(LoadedModel &state, const int32_t *tokens, in
   }
   std::span<const int32_t> batch = readTokens(tokens, rows * columns);
   state.checkIds(batch);
-  return batch;
+  size_t part = batch.size() / static_cast<size_t>(state.plan().accumulate);
+  return [batch, part](Executor &executor, int64_t i) {
+    std::ranges::copy(batch.subspan(static_cast<size_t>(i) * part, part),
+                      executor.tokens().begin());
+  };
+}
+
+/// Checks the lines of a training step.
+BatchWriter readBatch(LoadedModel &state, const sluice_lines *lines, const int64_t *numbers,
+                      int64_t rows) {
+  requireNoLabels(state);
+  const LinePairs &pairs = requirePairs(state, lines);
+  return [&pairs, list = readNumbers(state, pairs, numbers, rows)](Executor &executor, int64_t i) {
+    int64_t batch = executor.plan().model.batch;
+    for (int64_t row = 0; row < batch; ++row) {
+      pairs.write(list[static_cast<size_t>(i * batch + row)], row, executor.inputs());
+    }
+  };
 }
 
 /// Runs `compute` for the next step, with a function that writes one of its batches.
 template <typename Compute>
-void runStep(LoadedModel &state, std::span<const int32_t> batch, const Compute &compute) {
+void runStep(LoadedModel &state, const BatchWriter &write, const Compute &compute) {
   state.refresh();
   state.requireWeights();
   state.hasGradients = false;
@@ -52,12 +76,10 @@ void runStep(LoadedModel &state, std::span<const int32_t> batch, const Compute &
     executor.chooseFactor(drawFactor(plan.sortedFactors(), state.seed, step));
   }
   executor.scalarI64("seed") = state.seed;
-  size_t part = batch.size() / static_cast<size_t>(plan.accumulate);
   auto fill = [&](int64_t i) {
     endIfInterrupted();
     executor.chooseBatch({});
-    std::ranges::copy(batch.subspan(static_cast<size_t>(i) * part, part),
-                      executor.tokens().begin());
+    write(executor, i);
   };
   try {
     compute(executor, step, fill);
@@ -120,38 +142,50 @@ sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int
   });
 }
 
+/// Performs the next training step.
+static void trainStep(LoadedModel &state, const BatchWriter &write, sluice_step *result) {
+  runStep(state, write, [](Executor &executor, int64_t step, const auto &fill) {
+    executor.runUpdate(step, fill);
+  });
+  double loss = state.executor().scalarF32("loss"), norm = state.executor().scalarF32("grad_norm");
+  if (state.executor().scalarI32("finite") != 1) {
+    throw NotFiniteError("step " + std::to_string(state.step + 1) +
+                         ": expected a finite loss and gradient, found loss " +
+                         std::to_string(loss) + ", gradient norm " + std::to_string(norm) +
+                         "; the weights are unchanged");
+  }
+  ++state.step;
+  state.noteChange();
+  report(result, loss, norm);
+}
+
 sluice_status sluice_train_step(sluice_model *model, const int32_t *tokens, int64_t rows,
                                 int64_t columns, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
-    std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
-    runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
-      executor.runUpdate(step, fill);
-    });
-    double loss = state.executor().scalarF32("loss"),
-           norm = state.executor().scalarF32("grad_norm");
-    if (state.executor().scalarI32("finite") != 1) {
-      throw NotFiniteError("step " + std::to_string(state.step + 1) +
-                           ": expected a finite loss and gradient, found loss " +
-                           std::to_string(loss) + ", gradient norm " + std::to_string(norm) +
-                           "; the weights are unchanged");
-    }
-    ++state.step;
-    state.noteChange();
-    report(result, loss, norm);
+    trainStep(state, readBatch(state, tokens, rows, columns), result);
   });
 }
 
-/// Computes the gradients of the next step. Returns its loss.
-static double computeGradients(LoadedModel &state, const int32_t *tokens, int64_t rows,
-                               int64_t columns) {
+sluice_status sluice_train_lines(sluice_model *model, sluice_lines *lines, const int64_t *numbers,
+                                 int64_t rows, sluice_step *result) {
+  return guardModel(model, [&](LoadedModel &state) {
+    readOptions(result);
+    trainStep(state, readBatch(state, lines, numbers, rows), result);
+  });
+}
+
+static void requireOneBatch(const LoadedModel &state) {
   if (state.plan().accumulate > 1) {
     throw UserError("expected a model that computes an update from one batch, found " +
                     std::to_string(state.plan().accumulate) +
                     " batches; compile it with training.accumulate of 1");
   }
-  std::span<const int32_t> batch = readBatch(state, tokens, rows, columns);
-  runStep(state, batch, [](Executor &executor, int64_t step, const auto &fill) {
+}
+
+/// Computes the gradients of the next step. Returns its loss.
+static double computeGradients(LoadedModel &state, const BatchWriter &write) {
+  runStep(state, write, [](Executor &executor, int64_t step, const auto &fill) {
     // The part of Executor::runUpdate before the update of the weights, for one batch.
     executor.chooseBatch({});
     executor.scalarI64("step") = step;
@@ -169,8 +203,28 @@ sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *token
                                        int64_t columns, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
-    report(result, computeGradients(state, tokens, rows, columns), std::nan(""));
+    requireOneBatch(state);
+    report(result, computeGradients(state, readBatch(state, tokens, rows, columns)), std::nan(""));
   });
+}
+
+/// Throws UserError unless `elements` is the number of numbers of all tensors.
+static void requireElements(const LoadedModel &state, int64_t elements) {
+  int64_t expected = 0;
+  for (const Tensor &tensor : state.plan().tensors) {
+    expected += tensor.elements();
+  }
+  if (elements != expected) {
+    throw UserError("elements: expected the " + std::to_string(expected) +
+                    " numbers of all tensors, found " + std::to_string(elements) +
+                    "; give an array of this length");
+  }
+}
+
+static void copyGradients(LoadedModel &state, float *gradients) {
+  for (const Tensor &tensor : state.plan().tensors) {
+    gradients = std::ranges::copy(state.executor().gradient(tensor, Access::Read), gradients).out;
+  }
 }
 
 sluice_status sluice_copy_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
@@ -179,18 +233,26 @@ sluice_status sluice_copy_gradients(sluice_model *model, const int32_t *tokens, 
   return guardModel(model, [&](LoadedModel &state) {
     readOptions(result);
     require(gradients, "gradients");
-    int64_t expected = 0;
-    for (const Tensor &tensor : state.plan().tensors) {
-      expected += tensor.elements();
+    requireElements(state, elements);
+    requireOneBatch(state);
+    double loss = computeGradients(state, readBatch(state, tokens, rows, columns));
+    copyGradients(state, gradients);
+    report(result, loss, std::nan(""));
+  });
+}
+
+sluice_status sluice_copy_line_gradients(sluice_model *model, sluice_lines *lines,
+                                         const int64_t *numbers, int64_t rows, float *gradients,
+                                         int64_t elements, sluice_step *result) {
+  return guardModel(model, [&](LoadedModel &state) {
+    readOptions(result);
+    if (gradients) {
+      requireElements(state, elements);
     }
-    if (elements != expected) {
-      throw UserError("elements: expected the " + std::to_string(expected) +
-                      " numbers of all tensors, found " + std::to_string(elements) +
-                      "; give an array of this length");
-    }
-    double loss = computeGradients(state, tokens, rows, columns);
-    for (const Tensor &tensor : state.plan().tensors) {
-      gradients = std::ranges::copy(state.executor().gradient(tensor, Access::Read), gradients).out;
+    requireOneBatch(state);
+    double loss = computeGradients(state, readBatch(state, lines, numbers, rows));
+    if (gradients) {
+      copyGradients(state, gradients);
     }
     report(result, loss, std::nan(""));
   });
@@ -250,12 +312,22 @@ sluice_status sluice_compute_logits(sluice_model *model, const int32_t *tokens, 
   });
 }
 
+/// Throws UserError for a model with named inputs.
+static void requireOneAxis(const LoadedModel &state) {
+  if (!state.plan().given.empty()) {
+    throw UserError("expected a model whose only input is its tokens, found the input \"" +
+                    state.plan().given.begin()->first +
+                    "\"; activations of lines are not computed, their logits are");
+  }
+}
+
 sluice_status sluice_get_activation_shape(sluice_model *model, const char *name, int64_t count,
                                           int64_t *rows, int64_t *width) {
   return guardModel(model, [&](LoadedModel &state) {
     require(name, "name");
     require(rows, "rows");
     require(width, "width");
+    requireOneAxis(state);
     loading::ModelStream stream = loading::findStream(state.plan(), "name", name);
     requireCount(count);
     Executor &executor = state.openStream(stream);
@@ -269,6 +341,7 @@ sluice_status sluice_compute_activations(sluice_model *model, const char *name,
   return guardModel(model, [&](LoadedModel &state) {
     require(name, "name");
     require(rows, "rows");
+    requireOneAxis(state);
     loading::ModelStream stream = loading::findStream(state.plan(), "name", name);
     ByteFile text = readText(state, tokens, count);
     float *at = rows;

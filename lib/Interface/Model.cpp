@@ -118,16 +118,20 @@ Executor &LoadedModel::openRows(const std::string &stage) {
 }
 
 void LoadedModel::requireTokensAlone() const {
-  const std::string &path = artifact->path();
-  const char *remedy = "; use the command line, which reads them from files";
   if (!plan().given.empty()) {
-    throw UserError(path + ": expected a model whose only input is its tokens, found the input \"" +
-                    plan().given.begin()->first + "\"" + remedy);
+    throw UserError(artifact->path() +
+                    ": expected a model whose only input is its tokens, found the input \"" +
+                    plan().given.begin()->first +
+                    "\"; give the lines of its inputs: sluice_open_lines in C, inputs= in Python");
   }
+  requireNoNumbers();
+}
+
+void LoadedModel::requireNoNumbers() const {
   if (std::vector<std::string> numbers = getNumberNames(plan()); !numbers.empty()) {
-    throw UserError(path +
+    throw UserError(artifact->path() +
                     ": expected a model whose only input is its tokens, found the numbers \"" +
-                    numbers.front() + "\"" + remedy);
+                    numbers.front() + "\"; use the command line, which reads them from files");
   }
 }
 

@@ -70,6 +70,8 @@ public:
   int64_t rowsOfStep() const { return plan().accumulate * plan().model.batch; }
   /// Throws UserError unless the model's tokens are its only inputs.
   void requireTokensAlone() const;
+  /// Throws UserError if a loss reads numbers of files.
+  void requireNoNumbers() const;
   /// Returns token ids as a file in memory. Throws UserError for an id beyond the vocabulary.
   runtime::ByteFile makeText(std::span<const int32_t> tokens) const;
   /// Throws UserError with the index of a token id beyond the vocabulary.

@@ -81,15 +81,25 @@ int64_t takeNumber(std::string &text) {
 
 /// Names of arguments, which begin the messages about them. Another name before a message is a
 /// file.
-constexpr std::string_view argumentNames[] = {
-    "allow_leak",  "count",         "cpu_target", "device",
-    "elements",    "first",         "ids",        "index",
-    "lengths",     "memory_budget", "min_p",      "name",
-    "no_cache",    "precision",     "prompt",     "repetition_penalty",
-    "rows",        "sample",        "seed",       "size",
-    "step",        "stride",        "target",     "targets",
-    "temperature", "texts",         "threads",    "tokens",
-    "top_k",       "top_p",         "window"};
+constexpr std::string_view argumentNames[] = {"allow_leak",    "count",
+                                              "cpu_target",    "device",
+                                              "elements",      "first",
+                                              "ids",           "index",
+                                              "inputs",        "lengths",
+                                              "line",          "line_end",
+                                              "lines",         "lists",
+                                              "memory_budget", "min_p",
+                                              "name",          "no_cache",
+                                              "numbers",       "precision",
+                                              "prompt",        "repetition_penalty",
+                                              "rows",          "sample",
+                                              "seed",          "size",
+                                              "step",          "stride",
+                                              "target",        "targets",
+                                              "temperature",   "texts",
+                                              "threads",       "tokens",
+                                              "top_k",         "top_p",
+                                              "window"};
 
 } // namespace
 
@@ -126,7 +136,8 @@ MessageParts splitMessage(const std::string &message) {
   if (place.ends_with(": ")) {
     place.resize(place.size() - 2);
     auto isArgument = [](std::string_view name) {
-      return std::ranges::find(argumentNames, name) != std::end(argumentNames);
+      return name.starts_with("inputs.") ||
+             std::ranges::find(argumentNames, name) != std::end(argumentNames);
     };
     if (size_t colon = place.rfind(": ");
         colon != std::string::npos && isArgument(std::string_view(place).substr(colon + 2))) {

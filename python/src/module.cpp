@@ -7,12 +7,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -141,6 +143,28 @@ void requireSize(int64_t expected, size_t found, const char *name) {
   }
 }
 
+/// Lines of a text and of named inputs.
+struct OpenedLines {
+  sluice_lines *handle = nullptr;
+  OpenedLines() = default;
+  OpenedLines(const OpenedLines &) = delete;
+  ~OpenedLines() {
+    nb::gil_scoped_release release;
+    sluice_free_lines(handle);
+  }
+  std::string describe() {
+    char *notes = nullptr;
+    run([&] { return sluice_describe_lines(handle, &notes); });
+    std::string copy = notes;
+    sluice_free_text(notes);
+    return copy;
+  }
+};
+
+/// Lines of one name, None for the text: the ids of all lines, the end of each, and whether they
+/// are pairs.
+using LineList = std::tuple<std::optional<std::string>, Tokens, Counts, bool>;
+
 struct ModelHandle {
   sluice_model *handle = nullptr;
   int64_t exports = 0; ///< arrays of parameters that exist
@@ -210,6 +234,51 @@ struct ModelHandle {
     run([&] { return sluice_evaluate(handle, tokens.data(), count, &result); });
     return nb::make_tuple(result.nats, result.tokens, result.window, result.stride);
   }
+  void openLines(OpenedLines &into, const std::vector<LineList> &lists, int lineEnd) {
+    std::vector<sluice_line_list> all;
+    for (const auto &[name, ids, ends, arePairs] : lists) {
+      all.push_back({sizeof(sluice_line_list), orNull(name), ids.data(), ends.data(),
+                     static_cast<int64_t>(ends.shape(0)), arePairs});
+    }
+    run([&] {
+      return sluice_open_lines(handle, all.data(), static_cast<int64_t>(all.size()), lineEnd,
+                               &into.handle);
+    });
+  }
+  void orderLines(int64_t count, int64_t first, const Counts &numbers) {
+    auto rows = static_cast<int64_t>(numbers.shape(0));
+    run([&] { return sluice_order_lines(handle, count, first, rows, numbers.data()); });
+  }
+  nb::tuple trainLines(const OpenedLines &lines, const Counts &numbers) {
+    sluice_step result{};
+    result.size = sizeof result;
+    auto rows = static_cast<int64_t>(numbers.shape(0));
+    run([&] { return sluice_train_lines(handle, lines.handle, numbers.data(), rows, &result); });
+    return nb::make_tuple(result.loss, result.gradient_norm);
+  }
+  void lineGradients(const OpenedLines &lines, const Counts &numbers, const Numbers &gradients) {
+    auto rows = static_cast<int64_t>(numbers.shape(0)),
+         elements = static_cast<int64_t>(gradients.shape(0));
+    run([&] {
+      return sluice_copy_line_gradients(handle, lines.handle, numbers.data(), rows,
+                                        gradients.data(), elements, nullptr);
+    });
+  }
+  nb::tuple evaluateLines(const OpenedLines &lines, int64_t window, int64_t stride) {
+    sluice_evaluation result{sizeof result, window, stride, 0, 0};
+    run([&] { return sluice_evaluate_lines(handle, lines.handle, &result); });
+    return nb::make_tuple(result.nats, result.tokens, result.window, result.stride);
+  }
+  int64_t countLineRows(const OpenedLines &lines) {
+    int64_t rows = 0;
+    run([&] { return sluice_count_line_rows(handle, lines.handle, &rows); });
+    return rows;
+  }
+  void lineLogits(const OpenedLines &lines, const NumberRows &rows) {
+    requireSize(countLineRows(lines), rows.shape(0), "rows");
+    requireSize(facts().vocabulary, rows.shape(1), "columns");
+    run([&] { return sluice_compute_line_logits(handle, lines.handle, rows.data()); });
+  }
   void logits(const Tokens &tokens, const NumberRows &rows) {
     auto count = static_cast<int64_t>(tokens.shape(0));
     requireSize(count, rows.shape(0), "rows");
@@ -268,9 +337,9 @@ nb::tuple describe(ModelHandle &model, int64_t index) {
                         std::vector<int64_t>(result.shape, result.shape + result.rank));
 }
 
-void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t tokens,
-              double temperature, int64_t topK, double topP, double minP, double repetitionPenalty,
-              uint64_t seed, int64_t sample, int64_t ids, bool cached) {
+void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const OpenedLines *lines,
+              int64_t tokens, double temperature, int64_t topK, double topP, double minP,
+              double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids, bool cached) {
   sluice_sampling sampling;
   sluice_init_sampling(&sampling);
   sampling.tokens = tokens;
@@ -284,7 +353,11 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, int64_t
   sampling.ids = ids;
   sampling.no_cache = cached ? 0 : 1;
   auto count = static_cast<int64_t>(prompt.shape(0));
-  run([&] { return sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle); });
+  run([&] {
+    return lines ? sluice_generate_line(model.handle, lines->handle, /*line=*/0, prompt.data(),
+                                        count, &sampling, &into.handle)
+                 : sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle);
+  });
 }
 
 } // namespace
@@ -296,6 +369,7 @@ NB_MODULE(_sluice, m) {
   m.def("compile", compile, nb::arg("path"), nb::arg("text").none(), nb::arg("output"),
         nb::arg("targets").none(), nb::arg("precision").none(), nb::arg("memory_budget"),
         nb::arg("allow_leak"));
+  nb::class_<OpenedLines>(m, "Lines").def(nb::init<>()).def("describe", &OpenedLines::describe);
   nb::class_<Generator>(m, "Generator")
       .def(nb::init<>())
       .def("next", &Generator::next)
@@ -326,5 +400,15 @@ NB_MODULE(_sluice, m) {
       .def("activations", &ModelHandle::activations)
       .def("parameter", parameter)
       .def("describe", describe)
-      .def("generate", generate);
+      .def("open_lines", &ModelHandle::openLines)
+      .def("order_lines", &ModelHandle::orderLines)
+      .def("train_lines", &ModelHandle::trainLines)
+      .def("line_gradients", &ModelHandle::lineGradients)
+      .def("evaluate_lines", &ModelHandle::evaluateLines)
+      .def("count_line_rows", &ModelHandle::countLineRows)
+      .def("line_logits", &ModelHandle::lineLogits)
+      .def("generate", generate, nb::arg("into"), nb::arg("prompt"), nb::arg("lines").none(),
+           nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
+           nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("sample"),
+           nb::arg("ids"), nb::arg("cached"));
 }

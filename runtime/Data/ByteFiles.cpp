@@ -354,7 +354,9 @@ std::vector<ByteFile> readByteFiles(const std::vector<Path> &paths, int64_t voca
                                     std::vector<ByteFile> *skipped, const ReadingOptions &reading) {
   std::vector<ByteFile> files, tooShort;
   for (const Path &path : paths) {
-    std::optional<ByteFile> ids = openIds(path, reading);
+    auto memory = reading.memory.find(path);
+    std::optional<ByteFile> ids =
+        memory == reading.memory.end() ? openIds(path, reading) : std::optional(memory->second);
     ByteFile file = ids ? std::move(*ids) : openByteFile(path, "data file", reading);
     if (!reading.isRaw && file.isText()) {
       std::vector<std::string> notes =

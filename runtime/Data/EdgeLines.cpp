@@ -12,6 +12,7 @@ namespace sluice::runtime {
 static ReadingOptions readBytes(ReadingOptions reading) {
   reading.encoder = nullptr;
   reading.tokenizer.clear();
+  reading.lineEnd = '\n';
   return reading;
 }
 

@@ -295,13 +295,15 @@ std::vector<ByteFile> InputLines::listFiles() const {
   return files;
 }
 
-static const std::vector<Path> &requireFiles(const std::vector<Path> &text, const Plan &plan) {
-  constexpr int64_t lineEnd = '\n';
+static const std::vector<Path> &requireFiles(const std::vector<Path> &text, const Plan &plan,
+                                             const ReadingOptions &reading) {
+  int64_t lineEnd = reading.encoder ? '\n' : reading.lineEnd;
   if (text.empty()) {
     throw UserError("expected at least one data file, found none; give --data FILE");
   }
   if (plan.model.vocabulary <= lineEnd) {
-    throw UserError("expected a vocabulary above 10, the byte that ends a line, found " +
+    throw UserError("expected a vocabulary above " + std::to_string(lineEnd) + ", the " +
+                    (lineEnd == '\n' ? "byte" : "id") + " that ends a line, found " +
                     std::to_string(plan.model.vocabulary) + "; raise the spec's vocabulary");
   }
   return text;
@@ -310,7 +312,7 @@ static const std::vector<Path> &requireFiles(const std::vector<Path> &text, cons
 LinePairs::LinePairs(const std::vector<Path> &paths, const InputFiles &given, const Plan &plan,
                      uint64_t seed, const ReadingOptions &reading)
     : ItemSource(seed),
-      text(requireFiles(paths, plan), plan.model.vocabulary, plan.model.context, reading),
+      text(requireFiles(paths, plan, reading), plan.model.vocabulary, plan.model.context, reading),
       inputs(given, plan, reading), context(plan.model.context), vocabulary(plan.model.vocabulary),
       files(text.files()) {
   for (const auto &[name, lines] : inputs.byName()) {

@@ -5,24 +5,51 @@
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 
 namespace sluice::runtime {
 
-static int32_t findLineEnd(const TextEncoder *encoder) {
-  return encoder ? encoder->encode("\n").front() : '\n';
+static int32_t findLineEnd(const ReadingOptions &reading) {
+  return reading.encoder ? reading.encoder->encode("\n").front() : reading.lineEnd;
 }
 
 /// A line end is not a token of an input of bytes, so the input's vocabulary may be smaller.
-static int64_t getReadVocabulary(int64_t vocabulary, const TextEncoder *encoder) {
-  return encoder ? vocabulary : std::max<int64_t>(vocabulary, '\n' + 1);
+static int64_t getReadVocabulary(int64_t vocabulary, const ReadingOptions &reading) {
+  return reading.encoder ? vocabulary : std::max<int64_t>(vocabulary, reading.lineEnd + 1);
+}
+
+/// Calls `action` with the first token and the tokens of each piece of a file.
+static void forEachPiece(const ByteFile &file,
+                         const std::function<void(int64_t, std::span<const int32_t>)> &action) {
+  constexpr int64_t pieceTokens = 1 << 16;
+  std::vector<int32_t> piece;
+  for (int64_t start = 0; start < file.tokenCount(); start += pieceTokens) {
+    piece.resize(static_cast<size_t>(std::min(pieceTokens, file.tokenCount() - start)));
+    file.readTokens(start, piece);
+    action(start, piece);
+  }
+}
+
+/// Returns the first token of a file for which `isWrong` holds; empty if there is none.
+static std::optional<int32_t> findToken(const ByteFile &file,
+                                        const std::function<bool(int32_t)> &isWrong) {
+  std::optional<int32_t> found;
+  forEachPiece(file, [&](int64_t, std::span<const int32_t> piece) {
+    auto wrong = std::ranges::find_if(piece, isWrong);
+    if (!found && wrong != piece.end()) {
+      found = *wrong;
+    }
+  });
+  return found;
 }
 
 Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
              const ReadingOptions &reading)
-    : encoder(reading.encoder), endToken(findLineEnd(encoder.get())),
-      opened(readByteFiles(paths, getReadVocabulary(vocabulary, encoder.get()), 1, "a line",
-                           nullptr, reading)),
+    : encoder(reading.encoder), endToken(findLineEnd(reading)),
+      opened(readByteFiles(paths, getReadVocabulary(vocabulary, reading), 1, "a line", nullptr,
+                           reading)),
       most(static_cast<size_t>(most)) {
   for (const ByteFile &file : opened) {
     firstLine.push_back(count());
@@ -30,32 +57,26 @@ Lines::Lines(const std::vector<Path> &paths, int64_t vocabulary, int64_t most,
     if (vocabulary > endToken) {
       continue; // every token was checked
     }
-    size_t wrong = file.bytes.find([&](uint8_t id) { return id != endToken && id >= vocabulary; });
-    if (wrong < file.bytes.size()) {
+    if (std::optional<int32_t> wrong =
+            findToken(file, [&](int32_t id) { return id != endToken && id >= vocabulary; })) {
       throw UserError(paths.front().string() + ": expected token ids below the vocabulary of " +
-                      std::to_string(vocabulary) + ", found " +
-                      std::to_string(file.bytes.read(wrong, 1).front()) +
+                      std::to_string(vocabulary) + ", found " + std::to_string(*wrong) +
                       "; raise the vocabulary or clean the file");
     }
   }
 }
 
 void Lines::findLines(const ByteFile &file) {
-  constexpr int64_t pieceTokens = 1 << 16;
   Extent line;
-  std::vector<int32_t> piece;
-  int64_t tokens = file.tokenCount();
-  for (int64_t start = 0; start < tokens; start += pieceTokens) {
-    piece.resize(static_cast<size_t>(std::min(pieceTokens, tokens - start)));
-    file.readTokens(start, piece);
+  forEachPiece(file, [&](int64_t start, std::span<const int32_t> piece) {
     for (auto at = piece.begin(); (at = std::find(at, piece.end(), endToken)) != piece.end();
          ++at) {
       line.end = start + (at - piece.begin());
       lines.push_back(std::exchange(line, {line.end + 1, line.end + 1}));
     }
-  }
-  if (line.start < tokens) {
-    lines.push_back({line.start, tokens});
+  });
+  if (line.start < file.tokenCount()) {
+    lines.push_back({line.start, file.tokenCount()});
   }
 }
 
@@ -118,7 +139,7 @@ std::string Lines::describeCut(const std::string &what) const {
   return cut == 0 ? ""
                   : "cut " + std::to_string(cut) + " of " + std::to_string(lines.size()) +
                         " lines of " + what + ", longer than " + std::to_string(most) +
-                        (isEncoded() ? " tokens" : " bytes") + " (its context)";
+                        (isEncoded() || haveIds(opened) ? " tokens" : " bytes") + " (its context)";
 }
 
 } // namespace sluice::runtime

@@ -82,6 +82,7 @@ SideStream::SideStream(const std::string &name, const GivenInput &stream, const 
   ReadingOptions plain = reading;
   plain.encoder = nullptr;
   plain.tokenizer.clear();
+  plain.lineEnd = '\n';
   file = std::make_unique<Lines>(files, byteValues, axis.count(), plain);
   file->requireCount(axis.count(), showPath(axis.files().front().path.native()));
   for (int64_t index = 0; index < file->count(); ++index) {

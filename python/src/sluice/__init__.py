@@ -8,6 +8,7 @@ import numpy as np
 from . import _arguments, _sluice
 from ._arguments import checked
 from ._data import Stream, open_source
+from ._lines import Lines, are_texts
 from ._errors import Error, InputError, InternalError, JobError, LeakError, Witness, reject
 
 __all__ = ["Error", "Evaluation", "Generator", "InputError", "InternalError", "JobError", "LeakError", "Model", "Step", "Verdict",
@@ -143,21 +144,32 @@ class Model:
         return named if self._device == "cpu" else {name: array.copy() for name, array in named.items()}
 
     @checked
-    def train_step(self, tokens):
-        """Performs a training step on [batch_rows, context + 1] token ids. Returns a Step."""
+    def train_step(self, tokens, inputs=None, line_end=10):
+        """Performs a training step on [batch_rows, context + 1] token ids. Returns a Step.
+
+        With `inputs`, `tokens` are batch_rows lines, and `inputs` has the lines of each named input: {"source": [ids, ...]}.
+        Line i of each belongs to line i of the others. `line_end` is the id that ends a line, 10 for bytes.
+        """
+        if inputs is not None:
+            lines = Lines(self, tokens, inputs, line_end)
+            return Step(*self._handle.train_lines(lines.handle, lines.number()))
         return Step(*self._handle.train_step(_arguments.tokens(tokens, 2)))
 
     @checked
-    def gradients(self, tokens):
-        """Returns the gradients of the next training step by name, as copies, without changing the weights."""
+    def gradients(self, tokens, inputs=None, line_end=10):
+        """Returns the gradients of the next training step by name, as copies, without changing the weights. Arguments as of `train_step`."""
         sizes = [int(np.prod(shape, dtype=np.int64)) for _, shape in self._shapes]
         numbers = np.empty(sum(sizes), np.float32)
-        self._handle.gradients(_arguments.tokens(tokens, 2), numbers)
+        if inputs is None:
+            self._handle.gradients(_arguments.tokens(tokens, 2), numbers)
+        else:
+            lines = Lines(self, tokens, inputs, line_end)
+            self._handle.line_gradients(lines.handle, lines.number(), numbers)
         parts = np.split(numbers, np.cumsum(sizes)[:-1])
         return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes, parts)}
 
     @checked
-    def train(self, source, steps=None, epochs=None, shuffle=None, start=0):
+    def train(self, source, steps=None, epochs=None, shuffle=None, start=0, inputs=None, line_end=10):
         """Trains on token ids, and returns an iterator over the Step of each step.
 
         `source` is a text (one dimension), a list of texts, rows [n, context + 1], or an iterator over texts and rows.
@@ -166,6 +178,7 @@ class Model:
           `shuffle=False` reads them in order. `start` leaves out the first steps, as those of a loaded checkpoint.
         - An iterator is read once, in its order, until it ends or for `steps` steps; InputError if it ends before. Its texts are
           joined, and cut into rows that share one token. Rows that do not fill a step are left out at the end.
+        - With `inputs`, `source` is a list of lines, and `inputs` has as many lines of each named input, as in `train_step`.
         """
         steps = None if steps is None else _arguments.integer("steps", steps, 0)
         epochs = None if epochs is None else _arguments.integer("epochs", epochs, 0)
@@ -173,6 +186,8 @@ class Model:
         start = _arguments.integer("start", start, 0)
         if steps is not None and epochs is not None:
             reject("epochs", "either steps or epochs", "both", "leave one out")
+        if inputs is not None:
+            return self._train_lines(Lines(self, source, inputs, line_end, name="source"), steps, epochs, shuffle is not False, start)
         data = open_source(source, self)
         if isinstance(data, Stream):
             for name, given in (("epochs", epochs), ("shuffle", shuffle or None), ("start", start or None)):
@@ -185,24 +200,41 @@ class Model:
         for batch in batches:
             yield self.train_step(batch)
 
+    def _train_lines(self, lines, steps, epochs, shuffle, start):
+        for numbers in lines.batches(steps, epochs, shuffle, start):
+            yield Step(*self._handle.train_lines(lines.handle, numbers))
+
     @checked
-    def score(self, tokens, window=0, stride=0):
+    def score(self, tokens, window=0, stride=0, inputs=None, line_end=10):
         """Scores a text with overlapping windows, as `sluice eval` does. Returns an Evaluation.
 
-        `window` 0: the context; `stride` 0: half the window.
+        `window` 0: the context; `stride` 0: half the window. With `inputs`, `tokens` are lines, which are scored one by one, each
+        with its end where the context holds it; `window` and `stride` are 0.
         """
+        if inputs is not None:
+            return Evaluation(*self._handle.evaluate_lines(Lines(self, tokens, inputs, line_end).handle,
+                                                           _arguments.integer("window", window, 0),
+                                                           _arguments.integer("stride", stride, 0)))
         return Evaluation(*self._handle.evaluate(_arguments.tokens(tokens, 1), _arguments.integer("window", window, 0),
                                                  _arguments.integer("stride", stride, 0)))
 
     @checked
-    def evaluate(self, tokens, window=0, stride=0):
-        """Returns the mean nats of a scored token."""
-        result = self.score(tokens, window, stride)
+    def evaluate(self, tokens, window=0, stride=0, inputs=None, line_end=10):
+        """Returns the mean nats of a scored token. Arguments as of `score`."""
+        result = self.score(tokens, window, stride, inputs, line_end)
         return result.nats / result.tokens
 
     @checked
-    def logits(self, tokens):
-        """Returns the logits after each token, [tokens, vocabulary], as `sluice logits` does."""
+    def logits(self, tokens, inputs=None, line_end=10):
+        """Returns the logits after each token, [tokens, vocabulary], as `sluice logits` does.
+
+        With `inputs`, `tokens` are lines: the logits of each token of a line, and of its end where the context holds it.
+        """
+        if inputs is not None:
+            lines = Lines(self, tokens, inputs, line_end)
+            rows = np.empty((self._handle.count_line_rows(lines.handle), self.vocabulary), np.float32)
+            self._handle.line_logits(lines.handle, rows)
+            return rows
         ids = _arguments.tokens(tokens, 1)
         rows = np.empty((len(ids), self.vocabulary), np.float32)
         self._handle.logits(ids, rows)
@@ -223,12 +255,13 @@ class Model:
 
     @checked
     def generate(self, prompt, tokens=256, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repetition_penalty=1.0, seed=0, sample=0,
-                 cached=True):
+                 cached=True, inputs=None, line_end=10):
         """Returns an iterator over the token ids that continue a prompt, as `sluice generate` draws them.
 
-        After a prompt of text or bytes, only ids of bytes are drawn.
+        After a prompt of text or bytes, only ids of bytes are drawn. With `inputs`, one line of each named input, the text is a line
+        that begins with the prompt, which may be empty. It ends before `line_end`, or at the context.
         """
-        ids = min(256, self.vocabulary) if isinstance(prompt, (str, bytes, bytearray, memoryview)) else 0
+        ids = min(256, self.vocabulary) if are_texts(prompt, inputs) else 0
         tokens, seed, sample = (_arguments.integer(name, value, 0)
                                 for name, value in (("tokens", tokens), ("seed", seed), ("sample", sample)))
         top_k, cached = _arguments.integer("top_k", top_k, 0), _arguments.flag("cached", cached)
@@ -239,6 +272,7 @@ class Model:
                 reject(name, "a number above 0", repr(value), "1 turns it off")
         handle = _sluice.Generator()
         start = _arguments.tokens(prompt, 1, "prompt")
+        lines = None if inputs is None else Lines(self, None, inputs, line_end).single()
         if tokens > 0:
-            self._handle.generate(handle, start, tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, sample, ids, cached)
+            self._handle.generate(handle, start, lines, tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, sample, ids, cached)
         return Generator(handle)

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,6 +107,10 @@ struct ReadingOptions {
   std::shared_ptr<const TextEncoder> encoder = {}; ///< encodes texts; null: tokens are bytes
   /// Hash of the tokenizer of the model's weights, without which texts are rejected; empty: none.
   std::string tokenizer = {};
+  /// Files in memory by path, which are read in place of files of these names.
+  std::map<Path, ByteFile> memory = {};
+  /// Token that ends the lines of token ids in memory; a text's lines end as `encoder` specifies.
+  int32_t lineEnd = '\n';
 };
 
 /// Opens a file of data, or reads a stream: standard input if the name is "-", or a pipe such as
