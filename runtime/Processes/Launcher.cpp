@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <string_view>
+#include <sys/mman.h>
 
 namespace sluice::runtime {
 namespace {
@@ -54,12 +55,27 @@ const SluiceMpi &openLibrary(const Launcher &launcher) {
   return *functions;
 }
 
+/// Throws JobError if little address space is left. Open MPI starts without an error where it
+/// cannot map the memory that it shares with other processes, 4 MB for each of a machine. These
+/// then send messages that never arrive.
+void requireAddressSpace() {
+  constexpr size_t megabytes = 16, bytes = megabytes << 20;
+  void *memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw JobError("out of memory: expected " + std::to_string(megabytes) +
+                   " MB of address space after the start of MPI, found less; raise the limit of "
+                   "this process (ulimit -v)");
+  }
+  ::munmap(memory, bytes);
+}
+
 class MpiMessenger : public Messenger {
 public:
   explicit MpiMessenger(const SluiceMpi &mpi) : mpi(mpi) {
     if (mpi.initialize() < 0) {
       throw UserError("expected MPI to start, found that it failed; its message is above");
     }
+    requireAddressSpace();
   }
 
   int64_t rank() const override { return mpi.rank(); }
