@@ -115,6 +115,7 @@ sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int
                         "; give another");
       }
     }
+    requireRange(first, rows);
     require(lengths, "lengths");
     std::span<const int64_t> sizes(lengths, static_cast<size_t>(texts));
     for (int64_t length : sizes) {

@@ -391,6 +391,7 @@ sluice_status sluice_order_lines(sluice_model *model, int64_t count, int64_t fir
                         "; give another");
       }
     }
+    requireRange(first, rows);
     if (rows > 0) {
       require(line, "line");
     }

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace sluice::interface {
@@ -191,6 +192,14 @@ sluice_status guardModel(sluice_model *model,
     LoadedModel::Lock lock(state);
     job(state);
   });
+}
+
+void requireRange(int64_t first, int64_t rows) {
+  int64_t most = std::numeric_limits<int64_t>::max() - rows;
+  if (first > most) {
+    throw UserError("first: expected a row of at most " + std::to_string(most) + ", found " +
+                    std::to_string(first) + "; give a smaller one");
+  }
 }
 
 std::span<const int32_t> readTokens(const int32_t *tokens, int64_t count) {

@@ -118,6 +118,9 @@ private:
 sluice_status guardModel(sluice_model *model,
                          const std::function<void(LoadedModel &)> &job) noexcept;
 
+/// Throws UserError if the rows of a training from `first` on have no numbers. Neither is negative.
+void requireRange(int64_t first, int64_t rows);
+
 /// Returns the caller's tokens. Throws UserError for a negative count or a null pointer.
 std::span<const int32_t> readTokens(const int32_t *tokens, int64_t count);
 

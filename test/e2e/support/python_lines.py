@@ -133,6 +133,11 @@ def check_wrong_lines():
     raises("activations", sluice.InputError, lambda: model.activations(b"abc", ["memory"]), "source", "logits")
     raises("two lines to generate", sluice.InputError, lambda: model.generate(b"", inputs={"source": text}), "one line", "2 lines")
     raises("a long prompt", sluice.InputError, lambda: model.generate(b"a" * 16, inputs={"source": [b"a"]}), "context of 16", "16")
+    for order in ("order_lines", "order_rows"):
+        places = [np.empty(5, np.int64) for _ in range(2)]
+        count = 3 if order == "order_lines" else np.array([40])
+        raises(f"{order} beyond the last number", sluice.InputError,
+               lambda: getattr(model._handle, order)(count, 2**63 - 1, *places[: 1 if order == "order_lines" else 2]), "first: expected a row")
     graph = sluice.load(compile_tiny("graph"), threads=2)
     graph.initialize(1)
     raises("ids for edges", sluice.InputError, lambda: graph.score(text, inputs={"source": text, "links": [[1], [2]]}), "found ids")
