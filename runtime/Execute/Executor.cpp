@@ -8,12 +8,14 @@
 #include "sluice/Runtime/Device/CPU/CpuDevice.h"
 #include "sluice/Runtime/Plan/BatchShapes.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Format.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <numeric>
 #include <sched.h>
-#include <set>
 
 namespace sluice::runtime {
 
@@ -171,6 +173,55 @@ SharedUpdate &Executor::share(ProcessGroup &group, bool shardsState) {
   return *shared;
 }
 
+/// Returns the largest absolute value of the gradients in the arena, or the first that is not
+/// finite.
+static float findLargestGradient(Executor &executor) {
+  float largest = 0;
+  for (const Tensor &tensor : executor.plan().tensors) {
+    if (tensor.frozen) {
+      continue;
+    }
+    for (float value : executor.gradient(tensor, Access::Read)) {
+      if (!std::isfinite(value)) {
+        return value;
+      }
+      largest = std::max(largest, std::abs(value));
+    }
+  }
+  return largest;
+}
+
+/// Computes the gradients of an update again: `prepare` gives the inputs of a batch, and
+/// `computeGradient` runs it. Returns for each process the first batch with a gradient that is not
+/// finite, or the batch with the largest one.
+static std::vector<UpdateBatch>
+findLargestGradients(Executor &executor, const SharedUpdate &shared, ProcessGroup &group,
+                     const std::function<void(int64_t batch)> &prepare,
+                     const std::function<void(int64_t batch)> &computeGradient) {
+  float loss = executor.scalarF32("loss"), most = 0; // the loss of the update
+  int64_t found = group.rank();
+  for (int64_t i = 0; i < executor.plan().accumulate; ++i) {
+    prepare(i); // for all batches, as their data follow one another
+    if (!shared.computes(i) || !std::isfinite(most)) {
+      continue;
+    }
+    computeGradient(i);
+    if (float value = findLargestGradient(executor); !(value <= most)) { // it may be a NaN
+      most = value;
+      found = i;
+    }
+  }
+  executor.setScalarF32("loss", loss);
+  std::string own = std::to_string(found) + format(" %a", static_cast<double>(most));
+  std::vector<UpdateBatch> largest;
+  for (const std::string &text : group.agree(Intent::Continue, own).texts) {
+    char *rest = nullptr;
+    int64_t batch = std::strtoll(text.c_str(), &rest, 10);
+    largest.push_back({std::ssize(largest), batch, std::strtof(rest, nullptr)});
+  }
+  return largest;
+}
+
 UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                                  ProcessGroup *group) {
   if (group) {
@@ -186,6 +237,15 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     std::iota(numbers.begin(), numbers.end(), i * plan().model.batch);
     fill(i); // may number lines by their place in the epoch
   };
+  auto number = [&](int64_t batch) { scalarI64("first_row") = batch * plan().model.batch; };
+  auto computeGradient = [&](int64_t i) { // of a batch of several
+    scoredRows->store(*this, batches);
+    if (hasCounted) {
+      countedRows->store(*this);
+    }
+    number(i);
+    run("gradient");
+  };
   for (int64_t i = 0; counts && i < batches; ++i) {
     fillInputs(i);
     if (hasPadding) {
@@ -199,21 +259,15 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     }
   }
   UpdateReport report;
-  std::set<int64_t> notFinite;
+  std::map<int64_t, UpdateBatch> notFinite; // by rank
   for (int64_t i = 0; i < batches; ++i) {
     fillInputs(i);
     if (batches == 1) {
       run("gradient");
       break;
     }
-    auto number = [&](int64_t batch) { scalarI64("first_row") = batch * plan().model.batch; };
     if (!shared || shared->computes(i)) {
-      scoredRows->store(*this, batches);
-      if (hasCounted) {
-        countedRows->store(*this);
-      }
-      number(i);
-      run("gradient");
+      computeGradient(i);
     }
     if (!shared) {
       run("accumulate");
@@ -224,15 +278,18 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
           run("accumulate");
           return;
         }
-        if (!std::isfinite(scalarF32("loss"))) {
-          notFinite.insert(batch % group->size());
+        if (float loss = scalarF32("loss"); !std::isfinite(loss)) {
+          int64_t rank = batch % group->size();
+          notFinite.try_emplace(rank, UpdateBatch{rank, batch, loss});
         }
         accumulate(*device, find("accumulate"), shared->getOwnSums());
         forgetOutputs();
       });
     }
   }
-  report.notFinite.assign(notFinite.begin(), notFinite.end());
+  for (const auto &[rank, batch] : notFinite) {
+    report.notFinite.push_back(batch);
+  }
   if (shared && shared->isDivided()) {
     shared->update(find("update"));
     forgetOutputs();
@@ -244,6 +301,9 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
   }
   report.exchangeSeconds =
       shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
+  if (group && report.notFinite.empty() && scalarI32("finite") != 1) {
+    report.largest = findLargestGradients(*this, *shared, *group, fillInputs, computeGradient);
+  }
   return report;
 }
 

@@ -18,19 +18,39 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 namespace sluice::runtime {
 
 namespace {
 
-/// Returns "; the loss is not finite on rank 1", or nothing without ranks.
-std::string describeRanks(const std::vector<int64_t> &ranks) {
+/// Returns "rank 1 (batch 2 of 12), rank 2 (batch 3 of 12)", with the first ranks alone of many.
+std::string describeBatches(const std::vector<UpdateBatch> &batches, int64_t count) {
+  constexpr size_t most = 8;
   std::string text;
-  for (int64_t rank : ranks) {
-    text += (text.empty() ? "; the loss is not finite on rank " : ", ") + std::to_string(rank);
+  for (size_t i = 0; i < std::min(batches.size(), most); ++i) {
+    text += format("%srank %lld (batch %lld of %lld)", i == 0 ? "" : ", ",
+                   static_cast<long long>(batches[i].rank),
+                   static_cast<long long>(batches[i].batch + 1), static_cast<long long>(count));
   }
-  return text;
+  return batches.size() <= most ? text
+                                : text + " and " + std::to_string(batches.size() - most) + " more";
+}
+
+/// Returns "; the gradient is not finite on rank 1 (batch 2 of 12)". `largest` has the largest
+/// gradient of each rank.
+std::string describeGradients(const std::vector<UpdateBatch> &largest, int64_t count) {
+  std::vector<UpdateBatch> notFinite;
+  std::ranges::copy_if(largest, std::back_inserter(notFinite),
+                       [](const UpdateBatch &each) { return !std::isfinite(each.value); });
+  if (!notFinite.empty()) {
+    return "; the gradient is not finite on " + describeBatches(notFinite, count);
+  }
+  // The sum over batches overflows, or the sum of squares, or a process lost bits.
+  const UpdateBatch &most = *std::ranges::max_element(largest, {}, &UpdateBatch::value);
+  return "; computed again, the gradient of each batch is finite, with a largest value of " +
+         format("%.4g", static_cast<double>(most.value)) + " on " + describeBatches({most}, count);
 }
 
 /// The loop over the steps of one call of `train`.
@@ -52,6 +72,9 @@ private:
   /// Runs one step of the optimizer. The position advances only here, after the tensors were
   /// updated.
   Json step();
+  /// Ends the run at step `number`, which did not change the weights.
+  [[noreturn]] void stopAt(int64_t number, double objective, double norm,
+                           const UpdateReport &report);
   void measureSpeed(Json &metrics);
   bool isOutOfPatience() const;
   /// Reports the best step on the held-out text, unless it is the last one.
@@ -278,12 +301,7 @@ nlohmann::json TrainingLoop::step() {
   double objective = context.executor.scalarF32("loss"),
          norm = context.executor.scalarF32("grad_norm");
   if (context.executor.scalarI32("finite") != 1) {
-    auto describe = [](double value) { // the sign of a NaN is arbitrary
-      return std::isnan(value) ? "nan" : format("%.4g", value);
-    };
-    context.stopNotFinite("at step " + std::to_string(number) + ": the loss is " +
-                          describe(objective) + ", the gradient's norm " + describe(norm) +
-                          ", expected finite numbers" + describeRanks(report.notFinite));
+    stopAt(number, objective, norm, report);
   }
   if (context.unproven) {
     pruneCheckpoints(context.options.run, context.options.keep);
@@ -311,6 +329,22 @@ nlohmann::json TrainingLoop::step() {
     metrics["leak_allowed"] = true;
   }
   return metrics;
+}
+
+void TrainingLoop::stopAt(int64_t number, double objective, double norm,
+                          const UpdateReport &report) {
+  auto describe = [](double value) { // the sign of a NaN is arbitrary
+    return std::isnan(value) ? "nan" : format("%.4g", value);
+  };
+  std::string text = "at step " + std::to_string(number) + ": the loss is " + describe(objective) +
+                     ", the gradient's norm " + describe(norm) + ", expected finite numbers";
+  int64_t count = context.plan.accumulate;
+  if (!report.notFinite.empty()) {
+    text += "; the loss is not finite on " + describeBatches(report.notFinite, count);
+  } else if (!report.largest.empty()) {
+    text += describeGradients(report.largest, count);
+  }
+  context.stopNotFinite(text);
 }
 
 void TrainingLoop::measureSpeed(Json &metrics) {

@@ -66,8 +66,12 @@ same "the bits of drawn" drawn-one drawn-2 3
 succeeds "3 processes divide drawn" join 3 drawn drawn-3 --steps 1
 close "the gradients of undivided drawn" drawn-one drawn-3
 
-# One batch of 12 rows is divided: the bits of one process with three batches of 4, and the spec of the undivided batch.
-stages='{ "op": "embedding" }, { "op": "layer" }, { "op": "norm" }, { "op": "head" }'
+# One batch of 12 rows is divided: the bits of one process with three batches of 4, and the spec of the undivided batch. Its
+# segments have many lengths, which the text decides, and not the rounding of a sum.
+stages='{ "op": "embedding" }, { "op": "layer", "to": "x" },
+  { "op": "boundaries", "name": "words", "rule": "whitespace", "capacity": 0.8 }, { "op": "shorten", "segments": "words" },
+  { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" }, { "op": "upsample", "segments": "words", "by": 0 },
+  { "op": "add", "with": "x" }, { "op": "norm" }, { "op": "head" }'
 write_spec whole 12 1 21 '' "$stages"
 write_spec parts 4 3 21 '' "$stages"
 succeeds "the undivided batch" train whole whole-one --steps 1
@@ -76,6 +80,29 @@ succeeds "3 processes divide a batch" join 3 whole whole-3 --steps 3 --save-ever
 same "the bits of three batches" parts-one whole-3 3
 succeeds "the run has the artifact's spec" cmp "$work/whole.json" "$work/whole-3/spec.json"
 close "the gradients of the undivided batch" whole-one whole-3
+
+# One batch of 12 has a gradient that is not finite, though its loss is, or one whose square is not finite.
+write_spec large 1 12 20 '' '{ "op": "embedding" }, { "op": "project" }, { "op": "head" }'
+tr Z z < "$work/text" | head -c 400 > "$work/with-z"
+printf Z | dd of="$work/with-z" bs=1 seek=125 conv=notrunc status=none
+large=("$work/large.sla" --data "$work/with-z" --steps)
+succeeds "the first weights" "$sluice" train "${large[@]}" 0 --out "$work/first-weights"
+for factor in 1e19 1; do
+  succeeds "large weights" "$root/test/e2e/support/large_weights.py" "$work/first-weights/checkpoints/0/weights.safetensors" "$work/large-$factor" "$factor"
+done
+# names TEXT: after the text, the message names the batch, counted from 1, and the one of "count" processes that computed it.
+names() { grep -qE "the loss is [0-9.e+]+, the gradient's norm inf, .*$1 rank $(((batch - 1) % count)) \(batch $batch of 12\);" "$work/message"; }
+batch=
+for count in 2 3 4; do
+  exits 1 "$count processes with a large gradient" together "$count" "${large[@]}" 2 --weights "$work/large-1e19" --out "$work/large-run"
+  cp "$work/err" "$work/message"
+  batch=${batch:-$(sed -nE 's/.*\(batch ([0-9]+) of 12\).*/\1/p' "$work/message")}
+  succeeds "the rank and batch of the gradient among $count" names 'the gradient is not finite on'
+done
+exits 1 "a large norm" together 3 "${large[@]}" 2 --weights "$work/large-1" --out "$work/large-run"
+cp "$work/err" "$work/message"
+count=3
+succeeds "the rank and batch of the largest gradient" names 'the gradient of each batch is finite, with a largest value of [0-9.e+]+ on'
 
 # A run continues with any number of processes.
 succeeds "a run of 2 processes" join 2 words resumed --steps 2

@@ -24,11 +24,23 @@ class CountedRows;
 /// Returns the number of processors that this process may use, at least 1.
 int availableThreads();
 
-/// Results of an update by several processes; empty with one process and on GPUs.
+/// A batch of an update by several processes.
+struct UpdateBatch {
+  int64_t rank = 0, batch = 0;
+  float value = 0; ///< its loss, or the largest absolute value of its gradients
+};
+
+/// Results of an update by several processes; empty with one process.
 struct UpdateReport {
-  std::vector<int64_t> notFinite; ///< ranks with a loss that is not finite, ascending
+  /// The first batch of each rank with a loss that is not finite, by rank; empty on GPUs.
+  std::vector<UpdateBatch> notFinite;
+  /// If the update changed nothing, as a number is not finite, and `notFinite` is empty: for each
+  /// rank its first batch with a gradient that is not finite or, if there is none, its batch with
+  /// the largest gradient. These gradients were computed once more.
+  std::vector<UpdateBatch> largest;
   /// From the end of the last backward pass to the first launch of `update`, the maximum over the
-  /// processes, of the update before: they learn it in the next one. None in the first update.
+  /// processes, of the update before: they learn it in the next one. None in the first update, and
+  /// on GPUs.
   std::optional<double> exchangeSeconds;
 };
 
