@@ -255,7 +255,9 @@ def try_faults(trial, draw):
         trial.check(f"full disk: {seconds:.1f} s, status {process.returncode}", reason or trial.resume(moved), output)
     else:
         print("no tmpfs could be mounted: a full disk is not tried")
-    disturb("NaN on rank 1", "rank 1", lambda run, process: poison(trial, run, process), "--save-every", 1)
+    # With shards all processes gather the numbers of a rank's own weights.
+    texts = ("rank 1", "expected finite numbers") if trial.shards else "rank 1"
+    disturb("NaN on rank 1", texts, lambda run, process: poison(trial, run, process), "--save-every", 1)
 
     def interrupt_twice(run, process):
         process.send_signal(signal.SIGINT)
