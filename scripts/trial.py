@@ -16,6 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import trial_divisions  # noqa: E402
 import trial_machines  # noqa: E402
 
 LIMIT = 120  # seconds in which a disturbed training must end
@@ -277,9 +278,11 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("trials", nargs="*")
     flags = parser.parse_args()
-    trials = flags.trials or ["kills", "faults", "network", "slurm"]
+    trials = flags.trials or ["divisions", "kills", "faults", "network", "slurm"]
     with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
         trial = Trial(flags.program, pathlib.Path(folder))
+        if "divisions" in trials:
+            trial_divisions.try_divisions(trial)
         if "kills" in trials:
             try_kills(trial, flags.runs, random.Random(flags.seed))
         if "faults" in trials:
