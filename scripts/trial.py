@@ -16,6 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import trial_divisions  # noqa: E402
 import trial_machines  # noqa: E402
 
 LIMIT = 120  # seconds in which a disturbed training must end
@@ -281,9 +282,11 @@ def main():
     parser.add_argument("--shard", action="store_true")
     parser.add_argument("trials", nargs="*")
     flags = parser.parse_args()
-    trials = flags.trials or ["kills", "faults", "network", "slurm"]
+    trials = flags.trials or ["divisions", "kills", "faults", "network", "slurm"]
     with tempfile.TemporaryDirectory(prefix="sluice-trial-", ignore_cleanup_errors=True) as folder:
         trial = Trial(flags.program, pathlib.Path(folder), flags.shard)
+        if "divisions" in trials:
+            trial_divisions.try_divisions(trial)
         if "kills" in trials:
             try_kills(trial, flags.runs, random.Random(flags.seed))
         if "faults" in trials:

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Disturbs trainings by several processes and checks how they end: each must end within its limit, with a message that names the
-# rank or the event, and resume on 3 and on 2 processes with the weights of an uninterrupted training, bit for bit. Prints a line
-# a run and counts. Exit status 1 if a run failed. Needs Open MPI; "network" needs root, iproute2 and network namespaces, and
-# "slurm" needs root and the packages slurmctld, slurmd and munge. These are trials and no tests: they take an hour of two cores.
-# Usage: scripts/trial.sh [--runs 100] [--seed 1] [--program build/bin/sluice] [--shard] [kills|faults|network|slurm]...
+# rank or the event, and resume on 3 and on 2 processes with the weights of an uninterrupted training, bit for bit. "divisions"
+# disturbs none: it compares divided batches with undivided ones. Prints a line a run and counts. Exit status 1 if a run failed.
+# Needs Open MPI; "network" needs root, iproute2 and network namespaces, and "slurm" needs root and the packages slurmctld, slurmd
+# and munge. These are trials and no tests: they take an hour of two cores.
+# Usage: scripts/trial.sh [--runs 100] [--seed 1] [--program build/bin/sluice] [--shard] [divisions|kills|faults|network|slurm]...
 #   --runs     trainings that lose a process, half of them during a checkpoint
 #   --seed     of the moments and ranks
 #   --program  another build
@@ -26,11 +27,11 @@ while (($#)); do
       program=$(realpath "$2")
       shift 2
       ;;
-    --shard | kills | faults | network | slurm)
+    --shard | divisions | kills | faults | network | slurm)
       arguments+=("$1")
       shift
       ;;
-    *) die "expected --runs, --seed, --program, --shard, kills, faults, network or slurm, found '$1'" ;;
+    *) die "expected --runs, --seed, --program, --shard, divisions, kills, faults, network or slurm, found '$1'" ;;
   esac
 done
 [[ -x $program ]] || die "expected $program, found none; build sluice first: scripts/build.sh"
