@@ -180,7 +180,7 @@ void LoadedModel::leaveSeat(bool cached, int64_t seat) {
 }
 
 sluice_status guardModel(sluice_model *model,
-                         const std::function<void(LoadedModel &)> &job) noexcept {
+                         llvm::function_ref<void(LoadedModel &)> job) noexcept {
   return guard([&] {
     require(model, "model");
     std::shared_ptr<LoadedModel> kept = model->state; // until the call ends

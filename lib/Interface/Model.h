@@ -8,6 +8,8 @@
 #include "sluice/Runtime/Data/ByteFiles.h"
 #include "sluice/Runtime/Generate/Generator.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -115,8 +117,7 @@ private:
 
 /// Runs `job` with the model locked. The caller's function of sluice_set_interrupt may free the
 /// model within.
-sluice_status guardModel(sluice_model *model,
-                         const std::function<void(LoadedModel &)> &job) noexcept;
+sluice_status guardModel(sluice_model *model, llvm::function_ref<void(LoadedModel &)> job) noexcept;
 
 /// Throws UserError if the rows of a training from `first` on have no numbers. Neither is negative.
 void requireRange(int64_t first, int64_t rows);
