@@ -92,6 +92,8 @@ public:
 private:
   /// Returns a hash of the numbers of all tensors.
   uint64_t hashWeights();
+  /// Checks whether the caller wrote other weights since the last call of this function.
+  bool takeWrites();
 
   std::mutex mutex;
   std::atomic<std::thread::id> owner{}; ///< the thread that holds `mutex`
@@ -99,6 +101,8 @@ private:
   enum Sharing { Unshared, Ended, Shared };
   std::atomic<int> sharing = Unshared;
   uint64_t sharedHash = 0; ///< hash of the weights that the caller's writes are compared with
+  /// Hashes of the copies that the caller may write, on devices with memory of their own.
+  std::map<const runtime::Tensor *, uint64_t> copyHashes;
   runtime::Executor &openRows(const std::string &stage);
 
   const pid_t process = ::getpid();
