@@ -5,6 +5,7 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -43,12 +44,15 @@ struct sluice_generator {
   std::shared_ptr<GeneratedText> shared;
 };
 
-void sluice_init_sampling(sluice_sampling *sampling) {
-  if (sampling) {
-    *sampling = {};
-    sampling->size = sizeof(sluice_sampling);
-    sampling->temperature = 1;
+void sluice_init_sampling(sluice_sampling *sampling, size_t size) {
+  if (!sampling) {
+    return;
   }
+  sluice_sampling defaults{};
+  defaults.size = size;
+  defaults.temperature = 1;
+  std::memset(static_cast<void *>(sampling), 0, size);
+  std::memcpy(static_cast<void *>(sampling), &defaults, std::min(size, sizeof defaults));
 }
 
 static SamplingOptions readSampling(const sluice_sampling &given) {
@@ -68,7 +72,7 @@ static SamplingOptions readSampling(const sluice_sampling &given) {
 static sluice_sampling checkOptions(LoadedModel &state, const sluice_sampling *sampling) {
   sluice_sampling given = readOptions(sampling);
   if (!sampling) {
-    sluice_init_sampling(&given);
+    sluice_init_sampling(&given, sizeof given);
   }
   checkPredicts(state.plan(), state.executor().artifact().path());
   int64_t vocabulary = state.plan().model.vocabulary;
