@@ -55,7 +55,7 @@ int main(int argc, char **argv) {
   }
   char artifact[4096];
   snprintf(artifact, sizeof artifact, "%s.sla", argv[4]);
-  sluice_spec spec = {argv[1], NULL};
+  sluice_spec spec = {sizeof spec, argv[1], NULL};
   require(sluice_check(&spec, NULL));
   require(sluice_compile(&spec, NULL, artifact));
 
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
     start[length] = (unsigned char)prompt[length];
   }
   sluice_sampling sampling;
-  sluice_init_sampling(&sampling);
+  sluice_init_sampling(&sampling, sizeof sampling);
   sampling.tokens = 100;
   sampling.seed = 7;
   sluice_generator *generator = NULL;

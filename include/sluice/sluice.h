@@ -57,6 +57,7 @@ void sluice_set_interrupt(int (*ends)(void *data), void *data);
 
 /* A spec is a file, or a text whose name in messages is `path`. `text` is NULL for a file. */
 typedef struct sluice_spec {
+  size_t size;
   const char *path, *text;
 } sluice_spec;
 
@@ -248,8 +249,9 @@ typedef struct sluice_sampling {
   int64_t ids;      /* only ids below are drawn, at most the vocabulary; 0: all */
   int32_t no_cache; /* 1: recompute the window for each token */
 } sluice_sampling;
-/* Sets the defaults: temperature 1, the other members 0. */
-void sluice_init_sampling(sluice_sampling *sampling);
+/* Sets the defaults: temperature 1, the other members 0. `size` is sizeof(sluice_sampling): no byte
+ * after it is written. */
+void sluice_init_sampling(sluice_sampling *sampling, size_t size);
 
 /* Continues a text, token by token. A generator keeps its model alive. It computes its text again
  * with changed weights from its next token on. A model has a limited number of concurrent
@@ -259,6 +261,7 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
                               const sluice_sampling *sampling, sluice_generator **generator);
 /* Draws the next token. SLUICE_END after the last one. */
 sluice_status sluice_next(sluice_generator *generator, int32_t *token);
+/* May be called while another thread draws a token, whose call then completes. */
 void sluice_free_generator(sluice_generator *generator);
 /* Begins a text for the inputs of line `line`, of lines that have no text. A line end and the
  * prompt come first; the prompt may be empty. The text ends before the next line end, or at the

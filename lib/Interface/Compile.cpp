@@ -42,12 +42,14 @@ CausalVerdict prove(const sluice_spec &spec) {
   return check.verdict;
 }
 
-void requireSpec(const sluice_spec *spec) {
-  require(spec, "spec");
-  require(spec->path, "spec.path");
-  if (!spec->text) {
-    requireKind(spec->path, FileKind::Spec, "a model spec");
+sluice_spec readSpec(const sluice_spec *given) {
+  require(given, "spec");
+  sluice_spec spec = readOptions(given);
+  require(spec.path, "spec.path");
+  if (!spec.text) {
+    requireKind(spec.path, FileKind::Spec, "a model spec");
   }
+  return spec;
 }
 
 /// Throws UserError for an option that is a text without a character.
@@ -73,10 +75,9 @@ std::vector<std::string> splitTargets(const char *targets) {
 using namespace sluice;
 using namespace sluice::interface;
 
-sluice_status sluice_check(const sluice_spec *spec, char **verdict) {
+sluice_status sluice_check(const sluice_spec *given, char **verdict) {
   return guard([&] {
-    requireSpec(spec);
-    CausalVerdict proved = prove(*spec);
+    CausalVerdict proved = prove(readSpec(given));
     if (!proved.isProved()) {
       throw LeakFound(proved);
     }
@@ -91,10 +92,10 @@ sluice_status sluice_check(const sluice_spec *spec, char **verdict) {
 
 void sluice_free_text(char *text) { std::free(text); }
 
-sluice_status sluice_compile(const sluice_spec *spec, const sluice_compile_options *given,
+sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_options *given,
                              const char *output) {
   return guard([&] {
-    requireSpec(spec);
+    sluice_spec spec = readSpec(givenSpec);
     require(output, "output");
     sluice_compile_options options = readOptions(given);
     requireText(options.targets, "targets", "cpu-avx2,sm_80");
@@ -104,11 +105,11 @@ sluice_status sluice_compile(const sluice_spec *spec, const sluice_compile_optio
                       std::to_string(options.memory_budget) + "; 0 sets no limit");
     }
     checkOutputs({{"output", output, FileKind::Artifact}},
-                 spec->text ? std::vector<Path>() : std::vector<Path>{spec->path}, false);
+                 spec.text ? std::vector<Path>() : std::vector<Path>{spec.path}, false);
     driver::CompileRequest request;
-    request.spec = spec->path;
-    if (spec->text) {
-      request.text = spec->text;
+    request.spec = spec.path;
+    if (spec.text) {
+      request.text = spec.text;
     }
     request.output = output;
     request.targets = options.targets ? splitTargets(options.targets)
@@ -120,7 +121,7 @@ sluice_status sluice_compile(const sluice_spec *spec, const sluice_compile_optio
     request.allowLeak = options.allow_leak != 0;
     driver::Outcome outcome = driver::compile(request);
     if (outcome.isLeak) {
-      throw LeakFound(prove(*spec));
+      throw LeakFound(prove(spec));
     }
     requireDone(outcome);
   });

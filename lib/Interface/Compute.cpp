@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -118,7 +119,15 @@ sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int
     requireRange(first, rows);
     require(lengths, "lengths");
     std::span<const int64_t> sizes(lengths, static_cast<size_t>(texts));
+    // The rows of all texts, and twice the tokens of one, are below 2^63.
+    constexpr int64_t mostTokens = std::numeric_limits<int64_t>::max() / 2;
+    int64_t left = mostTokens;
     for (int64_t length : sizes) {
+      if (length > left) {
+        throw UserError("lengths: expected texts of at most " + std::to_string(mostTokens) +
+                        " tokens in total, found more; give the length of each text in tokens");
+      }
+      left -= std::max<int64_t>(length, 0);
       if (length <= order.context) {
         throw UserError("lengths: expected texts of at least " + std::to_string(order.context + 1) +
                         " tokens, the context and one to predict, found " + std::to_string(length) +

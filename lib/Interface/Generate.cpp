@@ -5,7 +5,9 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,22 +15,44 @@ using namespace sluice;
 using namespace sluice::interface;
 using namespace sluice::runtime;
 
-struct sluice_generator {
-  std::shared_ptr<LoadedModel> state;
+namespace {
+
+/// A text that is being generated, in a seat of its model.
+struct GeneratedText {
+  std::shared_ptr<LoadedModel> state; ///< null until the text has a seat
   SamplingOptions options;
   Text text;
   int64_t ids = 0, left = 0, seat = 0;
   std::optional<int32_t> lineEnd; ///< ends the text of a line
   uint64_t version = 0;           ///< of the weights that the states of the row were computed with
-  bool isDrawing = false, isFreed = false; ///< freed by a function that its own call runs
+
+  GeneratedText() = default;
+  GeneratedText(const GeneratedText &) = delete;
+  GeneratedText &operator=(const GeneratedText &) = delete;
+  ~GeneratedText() {
+    if (state) {
+      state->leaveSeat(options.cached, seat);
+    }
+  }
 };
 
-void sluice_init_sampling(sluice_sampling *sampling) {
-  if (sampling) {
-    *sampling = {};
-    sampling->size = sizeof(sluice_sampling);
-    sampling->temperature = 1;
+} // namespace
+
+/// A call of sluice_next shares the text: another thread, or a function that the call runs, may
+/// free the generator within.
+struct sluice_generator {
+  std::shared_ptr<GeneratedText> shared;
+};
+
+void sluice_init_sampling(sluice_sampling *sampling, size_t size) {
+  if (!sampling) {
+    return;
   }
+  sluice_sampling defaults{};
+  defaults.size = size;
+  defaults.temperature = 1;
+  std::memset(static_cast<void *>(sampling), 0, size);
+  std::memcpy(static_cast<void *>(sampling), &defaults, std::min(size, sizeof defaults));
 }
 
 static SamplingOptions readSampling(const sluice_sampling &given) {
@@ -48,7 +72,7 @@ static SamplingOptions readSampling(const sluice_sampling &given) {
 static sluice_sampling checkOptions(LoadedModel &state, const sluice_sampling *sampling) {
   sluice_sampling given = readOptions(sampling);
   if (!sampling) {
-    sluice_init_sampling(&given);
+    sluice_init_sampling(&given, sizeof given);
   }
   checkPredicts(state.plan(), state.executor().artifact().path());
   int64_t vocabulary = state.plan().model.vocabulary;
@@ -66,13 +90,13 @@ static sluice_sampling checkOptions(LoadedModel &state, const sluice_sampling *s
   return given;
 }
 
-/// Returns a generator that continues `text` by at most text.room tokens.
-static std::unique_ptr<sluice_generator> beginText(const std::shared_ptr<LoadedModel> &model,
-                                                   Text text, const sluice_sampling &given) {
+/// Begins the continuation of `text` by at most text.room tokens.
+static std::shared_ptr<GeneratedText> beginText(const std::shared_ptr<LoadedModel> &model,
+                                                Text text, const sluice_sampling &given) {
   LoadedModel &state = *model;
   state.refresh();
   state.requireWeights();
-  auto made = std::make_unique<sluice_generator>();
+  auto made = std::make_shared<GeneratedText>();
   made->options = readSampling(given);
   checkContinues(state.executor(), text.tokens, "token");
   int64_t most = given.tokens == 0 ? std::numeric_limits<int64_t>::max() : given.tokens;
@@ -80,9 +104,9 @@ static std::unique_ptr<sluice_generator> beginText(const std::shared_ptr<LoadedM
   made->ids = given.ids == 0 ? state.plan().model.vocabulary : given.ids;
   made->text = std::move(text);
   made->seat = state.takeSeat(made->options.cached);
+  made->state = model;
   state.predictor(made->options.cached).begin(made->seat, {});
   made->version = state.version;
-  made->state = model;
   return made;
 }
 
@@ -97,8 +121,8 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
       throw UserError("prompt: expected at least one token to continue, found none; give one, such "
                       "as the id that begins a document");
     }
-    *generator =
-        beginText(model->state, {{tokens.begin(), tokens.end()}, given.sample}, given).release();
+    *generator = new sluice_generator{
+        beginText(model->state, {{tokens.begin(), tokens.end()}, given.sample}, given)};
   });
 }
 
@@ -125,70 +149,54 @@ sluice_status sluice_generate_line(sluice_model *model, sluice_lines *lines, int
     text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
     text.given = inputs.at(line);
     text.room = context + 1 - std::ssize(text.tokens);
-    std::unique_ptr<sluice_generator> made = beginText(model->state, std::move(text), given);
+    std::shared_ptr<GeneratedText> made = beginText(model->state, std::move(text), given);
     made->lineEnd = lines->lineEnd;
-    *generator = made.release();
+    *generator = new sluice_generator{std::move(made)};
   });
 }
 
 sluice_status sluice_next(sluice_generator *generator, int32_t *token) {
-  bool isOver = false, isFreed = false;
+  bool isOver = false;
   sluice_status status = guard([&] {
     require(generator, "generator");
     require(token, "token");
-    std::shared_ptr<LoadedModel> kept = generator->state; // until the call ends
+    std::shared_ptr<GeneratedText> current = generator->shared; // until the call ends
+    std::shared_ptr<LoadedModel> kept = current->state;
     LoadedModel &state = *kept;
     if (!state.isOwn()) {
       throw UserError("expected a generator of this process, found one of the process that forked "
                       "it; load the artifact in this process");
     }
     LoadedModel::Lock lock(state);
-    if (generator->left == 0) {
+    if (current->left == 0) {
       isOver = true;
       return;
     }
-    generator->isDrawing = true;
-    try {
-      endIfInterrupted();
-    } catch (...) {
-      generator->isDrawing = false;
-      isFreed = generator->isFreed;
-      throw;
-    }
-    generator->isDrawing = false;
-    isFreed = generator->isFreed;
+    endIfInterrupted();
     state.refresh();
     state.hasGradients = false;
     state.executor().chooseBatch({});
-    Predictor &predictor = state.predictor(generator->options.cached);
-    if (generator->version != state.version) {
-      predictor.begin(generator->seat, {});
-      generator->version = state.version;
+    Predictor &predictor = state.predictor(current->options.cached);
+    if (current->version != state.version) {
+      predictor.begin(current->seat, {});
+      current->version = state.version;
     }
-    Predictor::Turn turn{generator->seat, generator->text.tokens, &generator->text.given};
+    Predictor::Turn turn{current->seat, current->text.tokens, &current->text.given};
     std::span<const float> logits = predictLogits(state.executor(), predictor, {&turn, 1});
-    int32_t drawn = drawToken(generator->text, logits.first(static_cast<size_t>(generator->ids)),
-                              generator->options);
-    isOver = drawn == generator->lineEnd;
-    generator->left = isOver ? 0 : generator->left - 1;
+    int32_t drawn =
+        drawToken(current->text, logits.first(static_cast<size_t>(current->ids)), current->options);
+    isOver = drawn == current->lineEnd;
+    current->left = isOver ? 0 : current->left - 1;
     if (!isOver) {
       *token = drawn;
     }
   });
-  if (isFreed) {
-    sluice_free_generator(generator);
-  }
   return isOver ? SLUICE_END : status;
 }
 
 void sluice_free_generator(sluice_generator *generator) {
-  if (!generator || !generator->state->isOwn()) {
+  if (!generator || !generator->shared->state->isOwn()) {
     return;
   }
-  if (generator->isDrawing && generator->state->isLockedByThread()) {
-    generator->isFreed = true; // sluice_next frees it
-    return;
-  }
-  generator->state->leaveSeat(generator->options.cached, generator->seat);
   delete generator;
 }

@@ -47,24 +47,44 @@ void LoadedModel::requireWeights() const {
   }
 }
 
+static uint64_t hashNumbers(std::span<const float> numbers) {
+  auto bytes = std::as_bytes(numbers);
+  return llvm::xxh3_64bits(
+      llvm::ArrayRef(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()));
+}
+
 uint64_t LoadedModel::hashWeights() {
   uint64_t hash = 0;
   for (const Tensor &tensor : plan().tensors) {
-    std::span<const float> numbers = main->tensor(tensor, Access::Read);
-    auto bytes = std::as_bytes(numbers);
-    hash = mix64(hash ^ llvm::xxh3_64bits(llvm::ArrayRef(
-                            reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size())));
+    hash = mix64(hash ^ hashNumbers(main->tensor(tensor, Access::Read)));
   }
   return hash;
 }
 
 std::span<float> LoadedModel::share(const Tensor &tensor) {
-  bool isCopy = device.device != "cpu"; // which is uploaded before the next entry
-  if (sharing == Unshared && !isCopy) {
+  if (device.device != "cpu") { // a copy, which is uploaded before the next entry
+    std::span<float> copy = main->tensor(tensor, Access::Edit);
+    copyHashes.try_emplace(&tensor, hashNumbers(copy));
+    sharing = Ended;
+    return copy;
+  }
+  if (sharing == Unshared) {
     sharedHash = hashWeights();
   }
-  sharing = isCopy ? Ended : Shared;
+  sharing = Shared;
   return main->tensor(tensor, Access::Edit);
+}
+
+bool LoadedModel::takeWrites() {
+  if (device.device == "cpu") {
+    uint64_t hash = hashWeights();
+    return std::exchange(sharedHash, hash) != hash;
+  }
+  bool isChanged = std::ranges::any_of(copyHashes, [&](const auto &entry) {
+    return hashNumbers(main->tensor(*entry.first, Access::Read)) != entry.second;
+  });
+  copyHashes.clear();
+  return isChanged;
 }
 
 void LoadedModel::endSharing() {
@@ -78,12 +98,7 @@ void LoadedModel::refresh() {
   }
   int ended = Ended;
   sharing.compare_exchange_strong(ended, Unshared);
-  bool isChanged = device.device != "cpu";
-  if (!isChanged) {
-    uint64_t hash = hashWeights();
-    isChanged = std::exchange(sharedHash, hash) != hash;
-  }
-  if (isChanged) {
+  if (takeWrites()) {
     noteChange();
     main->prepare();
   }
@@ -180,7 +195,7 @@ void LoadedModel::leaveSeat(bool cached, int64_t seat) {
 }
 
 sluice_status guardModel(sluice_model *model,
-                         const std::function<void(LoadedModel &)> &job) noexcept {
+                         llvm::function_ref<void(LoadedModel &)> job) noexcept {
   return guard([&] {
     require(model, "model");
     std::shared_ptr<LoadedModel> kept = model->state; // until the call ends

@@ -8,6 +8,8 @@
 #include "sluice/Runtime/Data/ByteFiles.h"
 #include "sluice/Runtime/Generate/Generator.h"
 
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <atomic>
 #include <map>
 #include <memory>
@@ -90,6 +92,8 @@ public:
 private:
   /// Returns a hash of the numbers of all tensors.
   uint64_t hashWeights();
+  /// Checks whether the caller wrote other weights since the last call of this function.
+  bool takeWrites();
 
   std::mutex mutex;
   std::atomic<std::thread::id> owner{}; ///< the thread that holds `mutex`
@@ -97,6 +101,8 @@ private:
   enum Sharing { Unshared, Ended, Shared };
   std::atomic<int> sharing = Unshared;
   uint64_t sharedHash = 0; ///< hash of the weights that the caller's writes are compared with
+  /// Hashes of the copies that the caller may write, on devices with memory of their own.
+  std::map<const runtime::Tensor *, uint64_t> copyHashes;
   runtime::Executor &openRows(const std::string &stage);
 
   const pid_t process = ::getpid();
@@ -115,8 +121,7 @@ private:
 
 /// Runs `job` with the model locked. The caller's function of sluice_set_interrupt may free the
 /// model within.
-sluice_status guardModel(sluice_model *model,
-                         const std::function<void(LoadedModel &)> &job) noexcept;
+sluice_status guardModel(sluice_model *model, llvm::function_ref<void(LoadedModel &)> job) noexcept;
 
 /// Throws UserError if the rows of a training from `first` on have no numbers. Neither is negative.
 void requireRange(int64_t first, int64_t rows);

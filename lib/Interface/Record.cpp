@@ -8,6 +8,7 @@
 #include <charconv>
 #include <new>
 #include <system_error>
+#include <utility>
 
 namespace sluice::interface {
 namespace {
@@ -32,22 +33,25 @@ thread_local Interrupt interrupt;
 
 sluice_status record(sluice_status status, const std::string &message,
                      const CausalVerdict *verdict = nullptr) {
-  Record &last = lastRecord();
-  last.message = renameFlags(message);
-  last.parts = splitMessage(last.message);
+  std::string text = renameFlags(message);
+  MessageParts parts = splitMessage(text);
   if (verdict && verdict->place.line > 0) {
-    last.parts.file = verdict->place.file;
-    last.parts.line = verdict->place.line;
-    last.parts.column = verdict->place.column;
+    parts.file = verdict->place.file;
+    parts.line = verdict->place.line;
+    parts.column = verdict->place.column;
   }
   if (verdict) {
-    last.parts.expected = "a spec that is proved causal";
-    last.parts.found = verdict->message.substr(0, verdict->message.size() - verdict->remedy.size());
-    last.parts.remedy = verdict->fix              ? verdict->fix->words
-                        : !verdict->noFix.empty() ? verdict->noFix
-                        : verdict->remedy.empty() ? "change the stage at fault"
-                                                  : verdict->remedy.substr(2); // after "; "
+    parts.expected = "a spec that is proved causal";
+    parts.found = verdict->message.substr(0, verdict->message.size() - verdict->remedy.size());
+    parts.remedy = verdict->fix              ? verdict->fix->words
+                   : !verdict->noFix.empty() ? verdict->noFix
+                   : verdict->remedy.empty() ? "change the stage at fault"
+                                             : verdict->remedy.substr(2); // after "; "
   }
+  // Nothing allocates from here on: `error` never points to the strings of an earlier failure.
+  Record &last = lastRecord();
+  last.message = std::move(text);
+  last.parts = std::move(parts);
   const CausalWitness *witness = verdict && verdict->witness ? &*verdict->witness : nullptr;
   last.error = {status,
                 last.message.c_str(),
@@ -168,7 +172,7 @@ MessageParts splitMessage(const std::string &message) {
   return parts;
 }
 
-sluice_status guard(const std::function<void()> &job) noexcept {
+sluice_status guard(llvm::function_ref<void()> job) noexcept {
   try {
     try {
       job();
@@ -189,6 +193,7 @@ sluice_status guard(const std::function<void()> &job) noexcept {
       return record(SLUICE_INTERNAL, error.what());
     }
   } catch (...) { // no memory for the message
+    lastRecord().error = {SLUICE_FAILED, "out of memory", "", 0, 0, "", "", "", -1, -1, -1};
     return SLUICE_FAILED;
   }
 }

@@ -5,7 +5,8 @@
 #include "sluice/Driver/Driver.h"
 #include "sluice/sluice.h"
 
-#include <functional>
+#include "llvm/ADT/STLFunctionalExtras.h"
+
 #include <stdexcept>
 #include <string>
 
@@ -38,8 +39,9 @@ MessageParts splitMessage(const std::string &message);
 /// "--top-p" with "top_p". Other flags are marked as flags of the command line.
 std::string renameFlags(const std::string &message);
 
-/// Runs `job`; records its exception as the last error of the thread. No exception passes.
-sluice_status guard(const std::function<void()> &job) noexcept;
+/// Runs `job`; records its exception as the last error of the thread. No exception passes. A
+/// std::function would allocate, and throw, before the call.
+sluice_status guard(llvm::function_ref<void()> job) noexcept;
 
 /// Throws Interrupted if the function of `sluice_set_interrupt` returns a nonzero value.
 void endIfInterrupted();

@@ -74,7 +74,7 @@ const char *orNull(const std::optional<std::string> &text) {
 }
 
 std::string check(const std::string &path, const std::optional<std::string> &text) {
-  sluice_spec spec{path.c_str(), orNull(text)};
+  sluice_spec spec{sizeof spec, path.c_str(), orNull(text)};
   char *verdict = nullptr;
   run([&] { return sluice_check(&spec, &verdict); });
   std::string copy = verdict;
@@ -85,7 +85,7 @@ std::string check(const std::string &path, const std::optional<std::string> &tex
 void compile(const std::string &path, const std::optional<std::string> &text,
              const std::string &output, const std::optional<std::string> &targets,
              const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak) {
-  sluice_spec spec{path.c_str(), orNull(text)};
+  sluice_spec spec{sizeof spec, path.c_str(), orNull(text)};
   sluice_compile_options options{sizeof options, orNull(targets), orNull(precision), memoryBudget,
                                  allowLeak};
   run([&] { return sluice_compile(&spec, &options, output.c_str()); });
@@ -341,7 +341,7 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const O
               int64_t tokens, double temperature, int64_t topK, double topP, double minP,
               double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids, bool cached) {
   sluice_sampling sampling;
-  sluice_init_sampling(&sampling);
+  sluice_init_sampling(&sampling, sizeof sampling);
   sampling.tokens = tokens;
   sampling.temperature = temperature;
   sampling.top_k = topK;

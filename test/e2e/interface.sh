@@ -46,4 +46,15 @@ else
   fail "its place and its parts" "$(cat "$work/err")"
 fi
 
+succeeds "an artifact for a GPU too" "$sluice" compile "$root/models/tiny/vanilla.json" --target cpu-avx2,sm_80 --precision bf16 -o "$work/both.sla"
+succeeds "wrong and unusual uses compile" c++ -std=c++20 -Wall -Wextra -Werror "$root/test/e2e/support/interface_checks.cpp" -I"$root/include" \
+  -L"$root/build/lib" -lsluice -pthread -Wl,-rpath,"$root/build/lib" -o "$work/checks"
+status=0
+timeout 120 "$work/checks" "$work/both.sla" "$work" > "$work/out" 2>&1 || status=$?
+if [[ $status -eq 0 ]]; then
+  pass "they have errors and no other effect"
+else
+  fail "they have errors and no other effect" "exit status $status" "$(cat "$work/out")"
+fi
+
 finish
