@@ -34,6 +34,21 @@ std::string pytorch::toIdentifier(StringRef name) {
 
 void MethodBody::use(StringRef helper) { addHelper(names.helpers, helper); }
 
+std::string pytorch::escapeText(StringRef text) {
+  std::string escaped;
+  for (char c : text) {
+    if (c == '\\' || c == '"') {
+      escaped += std::string("\\") + c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      escaped +=
+          "\\x" + llvm::utohexstr(static_cast<unsigned char>(c), /*LowerCase=*/true, /*Width=*/2);
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
 std::string MethodBody::addInput(StringRef name, StringRef what) {
   std::string id = toIdentifier(name);
   names.addInput(id, what.str());

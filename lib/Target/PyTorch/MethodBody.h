@@ -107,5 +107,8 @@ private:
 
 /// Returns a name as a Python identifier.
 std::string toIdentifier(llvm::StringRef name);
+/// Returns a text as it stands between the quotes of a string or docstring: with backslashes,
+/// quotes, and characters that cannot be printed as escapes.
+std::string escapeText(llvm::StringRef text);
 
 } // namespace sluice::pytorch

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::pytorch;
 
-static std::string quote(StringRef text) { return "\"" + text.str() + "\""; }
+static std::string quote(StringRef text) { return "\"" + escapeText(text) + "\""; }
 
 static bool isBf16(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
@@ -124,8 +124,8 @@ static void print(MethodBody &body, ShortenOp op) {
 
 /// Adds the targets of a loss as an argument. Returns its name.
 static std::string addDistributions(MethodBody &body, StringRef target) {
-  return body.addInput(target, "float [B, rows, vocabulary]: the distributions \"" + target.str() +
-                                   "\" that a loss is scored against");
+  return body.addInput(target, "float [B, rows, vocabulary]: the distributions \"" +
+                                   escapeText(target) + "\" that a loss is scored against");
 }
 
 static void print(MethodBody &body, CrossEntropyOp op) {
@@ -272,8 +272,9 @@ bool pytorch::printRows(MethodBody &body, Operation *operation) {
         return true;
       })
       .Case([&](LabelsOp op) {
-        std::string input = body.addInput(op.getLabel(), "float [B, rows]: the numbers \"" +
-                                                             op.getLabel().str() + "\" of tokens");
+        std::string input =
+            body.addInput(op.getLabel(), "float [B, rows]: the numbers \"" +
+                                             escapeText(op.getLabel()) + "\" of tokens");
         body.define(op.getResult(), input);
         return true;
       })

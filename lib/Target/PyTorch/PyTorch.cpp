@@ -55,7 +55,8 @@ void FilePrinter::nameArguments(func::FuncOp function) {
     }
     std::optional<InputTokens> tokens = findInputTokens(argument);
     std::string name = toIdentifier(tokens ? tokens->name : StringRef(getAxisName(function, type)));
-    names.addInput(name, "int [B, rows]: tokens of \"" + (tokens ? tokens->name.str() : name) +
+    names.addInput(name, "int [B, rows]: tokens of \"" +
+                             (tokens ? escapeText(tokens->name) : name) +
                              "\", with -1 after the last token of a text");
     names.values[argument] = name;
     names.hasLines |= isGiven(function, type);
@@ -127,7 +128,7 @@ std::string FilePrinter::printParameters() {
     auto type = cast<RankedTensorType>(parameter.getType());
     StringRef initial = parameter.getInitial();
     for (auto [attribute, size] : llvm::zip_equal(parameter.getNames(), parameter.getSizes())) {
-      std::string name = "\"" + cast<StringAttr>(attribute).str() + "\"",
+      std::string name = "\"" + escapeText(cast<StringAttr>(attribute).getValue()) + "\"",
                   shape = std::to_string(size);
       for (int64_t extent : type.getShape().drop_front()) {
         shape += ", " + std::to_string(extent);
@@ -294,7 +295,7 @@ llvm::Expected<std::string> FilePrinter::run() {
     return llvm::createStringError(names.mistake);
   }
   auto name = getFact<SluiceDialect::NameAttrHelper>(module);
-  std::string text = "\"\"\"" + (name ? name.str() : "A model") +
+  std::string text = "\"\"\"" + (name ? escapeText(name.getValue()) : "A model") +
                      ", exported by sluice from its model IR.\n\nB texts of `rows` tokens each, "
                      "at most " +
                      std::to_string(getContext(module)) + ".";

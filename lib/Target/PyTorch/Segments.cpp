@@ -71,7 +71,7 @@ static std::string printEdges(MethodBody &body, StringRef edges, Value sequence)
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr());
   std::string rows = axis.getSegments() ? body.getLength(sequence) : "rows";
   return body.addInput(
-      edges, "bool [B, " + rows + ", " + rows + "], symmetric: the edges \"" + edges.str() +
+      edges, "bool [B, " + rows + ", " + rows + "], symmetric: the edges \"" + escapeText(edges) +
                  "\" of " + (axis.getSegments() ? "words" : "\"" + axis.getSymName().str() + "\""));
 }
 
