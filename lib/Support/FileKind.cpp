@@ -229,6 +229,10 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   if (isSkippableFrame(head)) {
     return FileKind::Zstd;
   }
+  // A header of 640, 896, 1152 or 1408 bytes begins as a pickle does.
+  if (isSafetensors(head, size)) {
+    return head.find("\"sluice.session\"") != npos ? FileKind::Session : FileKind::Weights;
+  }
   if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
     return recognizePickle(head);
   }
@@ -238,9 +242,6 @@ FileKind recognize(std::string_view head, std::string_view tail, size_t size) {
   }
   if (isSentencePiece(head)) {
     return FileKind::SentencePiece;
-  }
-  if (isSafetensors(head, size)) {
-    return head.find("\"sluice.session\"") != npos ? FileKind::Session : FileKind::Weights;
   }
   if (head.starts_with("\xff\xfe\0\0"sv) || head.starts_with("\0\0\xfe\xff"sv)) {
     return FileKind::Utf32;
@@ -289,7 +290,7 @@ FileKind recognizeFile(const Path &path) {
     return FileKind::Binary;
   }
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status{};
+  struct stat status {};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
     failAt(path, "read", errno);
   }

@@ -61,14 +61,17 @@ StoredTensor readStored(const StrictJson &entry, uint64_t dataBytes) {
   if (size == 0) {
     return stored; // its range is only compared with adjacent tensors
   }
-  uint64_t bytes = size;
+  // The extents that are not 0 are limited even in an empty tensor: sizes of parts of it fit, too.
+  bool isEmpty = std::ranges::find(stored.shape, 0) != stored.shape.end();
+  uint64_t limit = isEmpty ? uint64_t{1} << 30 : dataBytes, product = size;
   for (int64_t extent : stored.shape) {
     auto factor = static_cast<uint64_t>(extent);
-    if (factor > 0 && bytes > dataBytes / factor) {
+    if (factor > 0 && product > limit / factor) {
       entry.at("shape").failType("a shape that fits the file");
     }
-    bytes *= factor;
+    product *= std::max<uint64_t>(factor, 1);
   }
+  uint64_t bytes = isEmpty ? 0 : product;
   if (stored.end - stored.begin != bytes) {
     entry.at("data_offsets").failType("a range of " + std::to_string(bytes) + " bytes");
   }

@@ -168,6 +168,11 @@ std::string Importer::fillName(const ImportRule &rule, const NamePattern &patter
                     showJson(pattern.text()) + ", found others for " + showJson(source) +
                     "; change the rule");
   }
+  if (*name == "__metadata__") {
+    throw UserError(map.showPlace(rule) + ": expected \"to\" to give names of weights, found " +
+                    showJson(*name) + " for tensor " + showJson(source) +
+                    ", which safetensors files reserve; change the rule");
+  }
   if (model && !shapes.contains(*name)) {
     throw UserError(map.showPlace(rule) + ": expected \"to\" to give names of weights of " +
                     model->origin + ", found " + showJson(*name) + " for tensor " +
@@ -326,6 +331,11 @@ void Importer::applyDrop(const ImportRule &rule) {
                       showJson(*rule.original) + ", which it lacks; change the rule");
     }
     const StateTensor &other = original->second;
+    if (&other == &tensor) {
+      throw UserError(map.showPlace(rule) +
+                      ": expected \"copy_of\" to name another tensor than the dropped one, found " +
+                      showJson(*rule.original) + "; name the tensor that it is a copy of");
+    }
     bool isCopy = tensor.stored().type == other.stored().type &&
                   tensor.stored().shape == other.stored().shape &&
                   std::ranges::equal(tensor.file->tensors.getBytes(tensor.name),

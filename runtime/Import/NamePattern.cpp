@@ -9,7 +9,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr size_t mostDigits = 9;
+constexpr size_t mostDigits = 9, mostBytes = 1000, mostPlaceholders = 16;
 constexpr int64_t mostNumber = 999999999;
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -67,12 +67,28 @@ std::optional<NamePattern> NamePattern::parse(std::string_view text, std::string
     problem = "expected the name of a tensor, found an empty text";
     return std::nullopt;
   }
+  if (text.size() > mostBytes) {
+    problem = "expected a name of at most " + std::to_string(mostBytes) + " bytes, found " +
+              std::to_string(text.size());
+    return std::nullopt;
+  }
+  size_t placeholders = 0;
   while (!text.empty()) {
     size_t literal = std::min(text.find_first_of("{}*"), text.size());
     if (literal > 0) {
       pattern.parts.push_back({Part::Kind::literal, std::string(text.substr(0, literal))});
       text.remove_prefix(literal);
       continue;
+    }
+    if (!pattern.parts.empty() && pattern.parts.back().kind != Part::Kind::literal) {
+      problem =
+          "expected a text between two placeholders, found none in " + quote(pattern.written, 80);
+      return std::nullopt;
+    }
+    if (++placeholders > mostPlaceholders) {
+      problem = "expected at most " + std::to_string(mostPlaceholders) +
+                " placeholders, found more in " + quote(pattern.written, 80);
+      return std::nullopt;
     }
     if (text.front() == '*') {
       if (!pattern.names.insert("*").second) {
@@ -104,27 +120,23 @@ bool NamePattern::isPlain() const {
 
 bool NamePattern::matchNumber(size_t part, std::string_view rest, NameMatch &match) const {
   const std::string &name = parts[part].text;
-  size_t most = std::min(countDigits(rest), mostDigits);
-  for (size_t digits = most; digits > 0; --digits) {
-    std::optional<int64_t> number = findNumber(rest.substr(0, digits));
-    auto known = match.numbers.find(name);
-    if (!number || (known != match.numbers.end() && known->second != *number)) {
-      continue;
-    }
-    bool isNew = known == match.numbers.end();
-    match.numbers[name] = *number;
-    if (matchFrom(part + 1, rest.substr(digits), match)) {
-      return true;
-    }
-    if (isNew) {
-      match.numbers.erase(name);
-    }
+  size_t digits = countDigits(rest);
+  std::optional<int64_t> number = findNumber(rest.substr(0, digits));
+  if (!number) {
+    return false;
+  }
+  auto [known, isNew] = match.numbers.try_emplace(name, *number);
+  if (known->second == *number && matchFrom(part + 1, rest.substr(digits), match)) {
+    return true;
+  }
+  if (isNew) {
+    match.numbers.erase(name);
   }
   return false;
 }
 
-/// Matches the parts from `part` on with all of `rest`. A pattern has one `*`, so the time grows
-/// with the length of the name, and with a factor of at most 9 for each number.
+/// Matches the parts from `part` on with all of `rest`. A number takes all digits and a pattern has
+/// one `*`, so the time grows with the square of the length of the name.
 bool NamePattern::matchFrom(size_t part, std::string_view rest, NameMatch &match) const {
   if (part == parts.size()) {
     return rest.empty();

@@ -333,7 +333,8 @@ void MapReader::readSizes(const JsonValue *value) {
       failType(*value, "sizes", "an object of names and numbers");
     }
     for (const JsonMember &member : value->members) {
-      sizes[member.key] = getInteger(member.value, member.key, 1, mostSize);
+      bool isGiven = member.value.kind == JsonKind::Null;
+      sizes[member.key] = isGiven ? 0 : getInteger(member.value, member.key, 1, mostSize);
       known.push_back(member.key);
     }
   }
@@ -344,6 +345,12 @@ void MapReader::readSizes(const JsonValue *value) {
                       "; " + suggest(name, known, "sizes"));
     }
     sizes[name] = size;
+  }
+  for (const auto &[name, size] : sizes) {
+    if (size == 0) {
+      throw UserError(origin + ": expected a number for the size " + quote(name) +
+                      ", which the map leaves to its user, found none; give --size " + name + "=N");
+    }
   }
 }
 

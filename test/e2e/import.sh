@@ -45,7 +45,8 @@ compare qwen2 llama llama
 
 # The numbers of the tensors count where they come from, so a rule that is left out has an effect.
 sed 's/"rotate_half": "head_size"/"rotate_half": 2/' "$models/llama.map" > "$work/other.map"
-succeeds "another head size" "$sluice" import "$work/llama.state" --map "$work/other.map" -o "$work/other.safetensors"
+succeeds "another head size" "$sluice" import "$work/llama.state" --map "$work/other.map" --size head_size=4 -o "$work/other.safetensors"
+exits 2 "a head size is required" "$sluice" import "$work/llama.state" --map "$models/llama.map" -o "$work/none"
 exits 1 "gives other weights" cmp -s "$work/llama.safetensors" "$work/other.safetensors"
 
 succeeds "export" "$sluice" export "$work/gpt2.sla" --weights "$work/gpt2.safetensors" -o "$work/exported"

@@ -30,6 +30,11 @@ TEST(FileKind, RecognizesFilesOfSluice) {
   std::vector<NamedTensor> tensors = {{"x", {3}, numbers}};
   EXPECT_EQ(recognize(encodeSafetensors(tensors)), FileKind::Weights);
   EXPECT_EQ(recognize(encodeSafetensors(tensors, {{"sluice.session", "{}"}})), FileKind::Session);
+  for (char second : {2, 3, 4, 5}) { // sizes of headers that begin as a pickle does
+    std::string file = {'\x80', second, 0, 0, 0, 0, 0, 0};
+    file += "{\"a\":" + std::string(second * 256 + 128 - 5, ' ');
+    EXPECT_EQ(kindOfText(file), FileKind::Weights);
+  }
   EXPECT_EQ(kindOfText("<svg xmlns=\"http://www.w3.org/2000/svg\">"), FileKind::Svg);
   EXPECT_EQ(kindOfText("<?xml version=\"1.0\"?>\n<svg>"), FileKind::Svg);
   EXPECT_EQ(kindOfText("\n<!DOCTYPE HTML>"), FileKind::Html);

@@ -38,10 +38,22 @@ TEST(NamePattern, MatchesNumbersAndText) {
   EXPECT_EQ(rename("h.{i}.w", "stages.{i+1}.w", "h.9.w"), "stages.10.w");
   EXPECT_EQ(rename("h.{i}.{j}.w", "{2*j+1}.{i-1}", "h.3.4.w"), "9.2");
   EXPECT_EQ(rename("h.{i}.*.w", "*.{i}", "h.3.a.b.w"), "a.b.3");
-  EXPECT_EQ(rename("{i}{j}", "{i}-{j}", "123"), "12-3");
+  EXPECT_EQ(rename("{i}_{j}", "{i}-{j}", "12_3"), "12-3");
   EXPECT_EQ(rename("{i}.{i}", "{i}", "12.12"), "12");
   EXPECT_EQ(rename("*", "*", ""), "");
   EXPECT_EQ(rename("h.{i}", "{i-1}", "h.0"), "none");
+}
+
+TEST(NamePattern, LimitsPlaceholders) {
+  std::string many, problem;
+  for (int i = 0; i < 17; ++i) {
+    many += "{i}.";
+  }
+  for (const std::string &text :
+       {many, std::string(1001, 'a'), std::string("{i}{j}"), std::string("{i}*")}) {
+    EXPECT_FALSE(NamePattern::parse(text, problem)) << text;
+  }
+  EXPECT_TRUE(NamePattern::parse(many.substr(4), problem));
 }
 
 TEST(NamePattern, RejectsOtherNames) {
@@ -322,6 +334,12 @@ TEST(ImportWeights, ReportsWhatDoesNotFit) {
       {R"({"drop": "x", "copy_of": "y"})",
        {},
        "expected \"copy_of\" to name a tensor of the state, found \"y\""},
+      {R"({"drop": "x", "copy_of": "x"})",
+       {},
+       "expected \"copy_of\" to name another tensor than the dropped one, found \"x\""},
+      {R"({"from": "x", "to": "__metadata__"})",
+       {},
+       "expected \"to\" to give names of weights, found \"__metadata__\""},
   };
   for (const RejectedRules &each : cases) {
     std::string message = state.reject(each.rules, each.weights);
@@ -346,6 +364,7 @@ TEST(WeightMap, RejectsOtherTexts) {
       {R"({"sluice_map": 1, "rule": []})",
        "map:1:19: expected a key of a map of weights, found \"rule\"; did you mean \"rules\"?"},
       {R"({"sluice_map": 1, "sizes": {"a": 0}, "rules": []})", "expected an integer from 1 to"},
+      {R"({"sluice_map": 1, "sizes": {"a": null}, "rules": []})", "give --size a=N"},
       {R"({"sluice_map": 1, "prefixes": [""], "rules": []})",
        "expected texts of at least one character"},
       {wrap("1"), "expected a rule ({ ... }), found 1"},
@@ -390,7 +409,9 @@ TEST(WeightMap, TakesSizesOfTheCommandLine) {
   EXPECT_EQ(parseWeightMap(text, "map").rules[0].rotatedHeads[0], 4);
   EXPECT_EQ(parseWeightMap(text, "map", {{"head", 16}}).rules[0].rotatedHeads[0], 16);
   EXPECT_NE(
-      userError([&] { parseWeightMap(text, "map", {{"heads", 16}}); })
+      userError([&] {
+        parseWeightMap(text, "map", {{"heads", 16}});
+      })
           .find("--size heads=16: expected a name of \"sizes\" in map, found \"heads\"; did you "
                 "mean \"head\"?"),
       std::string::npos);
