@@ -290,7 +290,7 @@ FileKind recognizeFile(const Path &path) {
     return FileKind::Binary;
   }
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status {};
+  struct stat status{};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0) {
     failAt(path, "read", errno);
   }

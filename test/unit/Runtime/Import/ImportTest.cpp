@@ -409,9 +409,7 @@ TEST(WeightMap, TakesSizesOfTheCommandLine) {
   EXPECT_EQ(parseWeightMap(text, "map").rules[0].rotatedHeads[0], 4);
   EXPECT_EQ(parseWeightMap(text, "map", {{"head", 16}}).rules[0].rotatedHeads[0], 16);
   EXPECT_NE(
-      userError([&] {
-        parseWeightMap(text, "map", {{"heads", 16}});
-      })
+      userError([&] { parseWeightMap(text, "map", {{"heads", 16}}); })
           .find("--size heads=16: expected a name of \"sizes\" in map, found \"heads\"; did you "
                 "mean \"head\"?"),
       std::string::npos);
