@@ -107,8 +107,8 @@ private:
 
 /// Returns a name as a Python identifier.
 std::string toIdentifier(llvm::StringRef name);
-/// Returns a text as it stands between the quotes of a string or docstring: with backslashes,
-/// quotes, and characters that cannot be printed as escapes.
+/// Returns a text with the escapes of a Python string or docstring: of backslashes, double
+/// quotes, and characters that cannot be printed.
 std::string escapeText(llvm::StringRef text);
 
 } // namespace sluice::pytorch
