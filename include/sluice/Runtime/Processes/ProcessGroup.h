@@ -144,6 +144,9 @@ private:
   std::mutex mutex; ///< held by the thread of this process that uses `messenger`
   struct Shown;
   std::list<Shown> shown; ///< messages of presence that are not complete yet
+  struct Intents;
+  /// Messages of `agree`. After a lost process, the messenger may still write to them.
+  std::list<Intents> intents;
 };
 
 } // namespace sluice::runtime
