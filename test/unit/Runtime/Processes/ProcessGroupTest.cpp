@@ -247,6 +247,21 @@ TEST(ProcessGroup, NamesALostProcess) {
   EXPECT_EQ(finished, 0); // which would wait for it
 }
 
+TEST(ProcessGroup, KnowsThatAFailureReachedNoOther) {
+  runTogether([](ProcessGroup &group) {
+    group.agree();
+    if (group.rank() == 2) {
+      EXPECT_FALSE(group.isLost());
+      group.fail("out of memory"); // the others wait for data
+    } else {
+      std::array<uint8_t, 8> bytes{};
+      std::array<ProcessGroup::Incoming, 1> received{{{2, bytes}}};
+      EXPECT_THROW(group.exchange({}, received), LostPeerError);
+    }
+    EXPECT_TRUE(group.isLost());
+  });
+}
+
 /// Never completes a receive, and writes to the memory of all of them at the end.
 class LateMessenger : public Messenger {
 public:
