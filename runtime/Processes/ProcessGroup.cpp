@@ -46,6 +46,10 @@ struct ProcessGroup::Shown {
   std::vector<void *> requests;
 };
 
+struct ProcessGroup::Intents {
+  std::vector<IntentMessage> messages; ///< by rank
+};
+
 ProcessGroup::ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit)
     : messenger(std::move(messenger)), ownRank(this->messenger->rank()),
       count(this->messenger->size()), limit(limit) {}
@@ -129,7 +133,8 @@ void ProcessGroup::exchange(std::span<const Outgoing> sent, std::span<const Inco
 }
 
 ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::string &text) {
-  std::vector<IntentMessage> messages(static_cast<size_t>(size()));
+  std::vector<IntentMessage> &messages = intents.emplace_back().messages;
+  messages.resize(static_cast<size_t>(size()));
   IntentMessage &own = messages[static_cast<size_t>(rank())];
   own.intent = static_cast<int64_t>(intent);
   own.bytes = static_cast<int64_t>(std::min(text.size(), mostText));
@@ -147,8 +152,10 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
     }
   }
   wait(std::move(transfers));
+  std::vector<IntentMessage> complete = std::move(messages);
+  intents.pop_back();
   Agreement agreement{Intent::Continue, {}};
-  for (const IntentMessage &message : messages) {
+  for (const IntentMessage &message : complete) {
     agreement.intent = std::max(agreement.intent, static_cast<Intent>(message.intent));
     agreement.texts.emplace_back(message.text.data(), static_cast<size_t>(message.bytes));
     if (agreement.intent == Intent::Fail && !over) {

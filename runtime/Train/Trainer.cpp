@@ -178,7 +178,12 @@ TrainingEnd TrainingLoop::loop() {
     }
   } catch (const Interrupted &) {
     ProcessGroup::Presence presence(context.options.group);
-    saveTraining(context);
+    try {
+      saveTraining(context);
+    } catch (const PeerError &) { // the next handler does not see errors of this one
+      saveAfterError(context);
+      throw;
+    }
     context.say(context.state.step == 0 ? "interrupted before the first step: nothing was saved"
                                         : "interrupted: saved a checkpoint after step " +
                                               std::to_string(context.state.step));

@@ -80,10 +80,15 @@ std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
   return group;
 }
 
-/// Reports a failure to the other processes, if any. Rank 0 prints it.
+/// Reports a failure to the other processes, if any. Rank 0 prints it, or this process if the
+/// others did not answer: they may wait for data.
 static void failTogether(ProcessGroup *group, const std::string &message) {
-  if (group) {
-    group->fail(message);
+  if (!group) {
+    return;
+  }
+  group->fail(message);
+  if (group->isLost()) {
+    setMessageRank(group->rank(), /*isMuted=*/false);
   }
 }
 

@@ -64,8 +64,9 @@ enum class Intent : int64_t {
 };
 
 /// A group of processes with the ranks 0 to size - 1. All of them call `agree` in the same order,
-/// and `exchange` only after they agreed to continue. So no failure of one process leaves the
-/// others waiting. One thread uses a group, in addition to the thread of a `Presence`; any thread
+/// and `exchange` only after they agreed to continue. So a failure before an `exchange` leaves no
+/// process waiting; after a failure between two that follow one agreement, both sides wait for the
+/// time limit. One thread uses a group, in addition to the thread of a `Presence`; any thread
 /// may call the functions that are const.
 class ProcessGroup {
 public:
@@ -98,6 +99,9 @@ public:
   void end();
   /// Returns true after `end`, after a failure, and after a process was lost.
   bool isOver() const { return over; }
+  /// Returns true after a process did not answer, also in `fail`: no other process may have the
+  /// message.
+  bool isLost() const { return lost; }
 
   struct Outgoing {
     int64_t to;
@@ -144,6 +148,9 @@ private:
   std::mutex mutex; ///< held by the thread of this process that uses `messenger`
   struct Shown;
   std::list<Shown> shown; ///< messages of presence that are not complete yet
+  struct Intents;
+  /// Messages of `agree`. After a lost process, the messenger may still write to them.
+  std::list<Intents> intents;
 };
 
 } // namespace sluice::runtime

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -244,6 +245,53 @@ TEST(ProcessGroup, NamesALostProcess) {
     }
   });
   EXPECT_EQ(finished, 0); // which would wait for it
+}
+
+TEST(ProcessGroup, KnowsThatAFailureReachedNoOther) {
+  runTogether([](ProcessGroup &group) {
+    group.agree();
+    if (group.rank() == 2) {
+      EXPECT_FALSE(group.isLost());
+      group.fail("out of memory"); // the others wait for data
+    } else {
+      std::array<uint8_t, 8> bytes{};
+      std::array<ProcessGroup::Incoming, 1> received{{{2, bytes}}};
+      EXPECT_THROW(group.exchange({}, received), LostPeerError);
+    }
+    EXPECT_TRUE(group.isLost());
+  });
+}
+
+/// Never completes a receive, and writes to the memory of all of them at the end.
+class LateMessenger : public Messenger {
+public:
+  explicit LateMessenger(std::vector<std::span<uint8_t>> &pending) : pending(pending) {}
+
+  int64_t rank() const override { return 0; }
+  int64_t size() const override { return 2; }
+  void *send(std::span<const uint8_t>, int64_t, Channel) override { return nullptr; }
+  void *receive(std::span<uint8_t> bytes, int64_t, Channel) override {
+    pending.push_back(bytes);
+    return this;
+  }
+  bool test(void *request) override { return !request; }
+  void finish() override {}
+
+private:
+  std::vector<std::span<uint8_t>> &pending;
+};
+
+TEST(ProcessGroup, KeepsTheMemoryOfMessagesThatMayArriveLate) {
+  std::vector<std::span<uint8_t>> pending;
+  ProcessGroup group(std::make_unique<LateMessenger>(pending), std::chrono::seconds(0));
+  EXPECT_THROW(group.agree(), LostPeerError);
+  ASSERT_EQ(pending.size(), 1u);
+  std::span<uint8_t> first = pending.front();
+  // Freed memory would be reused for the equal messages of the next call.
+  EXPECT_THROW(group.agree(), LostPeerError);
+  ASSERT_EQ(pending.size(), 2u);
+  ASSERT_NE(pending.back().data(), first.data());
+  std::ranges::fill(first, uint8_t(7)); // an error in builds with the address sanitizer
 }
 
 } // namespace
