@@ -403,8 +403,8 @@ TEST_F(CommandLine, PlansScale) {
   ASSERT_GT(faster.size(), 1u);
   ASSERT_LT(faster.back(), 64);
   EXPECT_NE(sluice(slow + "20ms")
-                .out.find("(--shard) makes the step faster with 2 to " + std::to_string(faster.back()) +
-                          " processes\n"),
+                .out.find("(--shard) makes the step faster with 2 to " +
+                          std::to_string(faster.back()) + " processes\n"),
             std::string::npos);
   EXPECT_NE(sluice(slow + "1s").out.find("(--shard) makes the step faster in none of these\n"),
             std::string::npos);
