@@ -143,7 +143,7 @@ int64_t MapReader::getInteger(const JsonValue &value, std::string_view key, int6
   return value.integer;
 }
 
-/// Returns a number, or the number that a name of "sizes" stands for.
+/// Returns a number, or the one that "sizes" gives for a name.
 int64_t MapReader::getSize(const JsonValue &value, std::string_view key) const {
   if (value.kind != JsonKind::String) {
     return getInteger(value, key, 1, mostSize);

@@ -16,10 +16,10 @@ namespace sluice::runtime {
 /// Values of the placeholders of a pattern in one name.
 struct NameMatch {
   std::map<std::string, int64_t> numbers; ///< by the name of the placeholder
-  std::string text;                       ///< what `*` stands for
+  std::string text;                       ///< the text that matched `*`
 };
 
-/// A name with placeholders. `{i}` stands for a number of at most 9 digits without leading zeros,
+/// A name with placeholders. `{i}` matches a number of at most 9 digits without leading zeros,
 /// and `*`, at most once, for any text. In a name that follows from a match, a number may have a
 /// factor and an offset: `{2*i+1}`.
 class NamePattern {
