@@ -14,7 +14,7 @@ succeeds "the library exports the functions of the header alone" diff "$work/dec
 readelf -d "$library" "$root/build/lib/libsluice_runtime.so" | grep NEEDED > "$work/needed"
 exits 1 "and needs no other allocator" grep -qE 'jemalloc|tcmalloc|mimalloc' "$work/needed"
 
-succeeds "the example in C compiles" cc -std=c99 -Wall -Wextra -Werror -pedantic "$root/examples/train.c" -I"$root/include" \
+succeeds "the example in C compiles" clang-22 -std=c99 -Wall -Wextra -Werror -pedantic "$root/examples/train.c" -I"$root/include" \
   -L"$root/build/lib" -lsluice -Wl,-rpath,"$root/build/lib" -o "$work/train"
 python3 -c 'import random
 random.seed(5)
@@ -47,7 +47,7 @@ else
 fi
 
 succeeds "an artifact for a GPU too" "$sluice" compile "$root/models/tiny/vanilla.json" --target cpu-avx2,sm_80 --precision bf16 -o "$work/both.sla"
-succeeds "wrong and unusual uses compile" c++ -std=c++20 -Wall -Wextra -Werror "$root/test/e2e/support/interface_checks.cpp" -I"$root/include" \
+succeeds "wrong and unusual uses compile" clang++-22 -std=c++20 -Wall -Wextra -Werror "$root/test/e2e/support/interface_checks.cpp" -I"$root/include" \
   -L"$root/build/lib" -lsluice -pthread -Wl,-rpath,"$root/build/lib" -o "$work/checks"
 status=0
 timeout 120 "$work/checks" "$work/both.sla" "$work" > "$work/out" 2>&1 || status=$?

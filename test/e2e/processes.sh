@@ -177,7 +177,7 @@ rejects() {
 rejects "5 processes" 2 'expected a number of processes that divides the rows of an update' join 5 words none --steps 1
 rejects "no library" 2 'install Open MPI' env SLUICE_MPI="$work/none.so" mpirun --oversubscribe -n 2 \
   "$sluice" train "$work/words.sla" --data "$work/text" --out "$work/none"
-succeeds "an MPI that leaves little memory" c++ -std=c++20 -shared -fPIC -I "$root/runtime/Processes" \
+succeeds "an MPI that leaves little memory" clang++-22 -std=c++20 -shared -fPIC -I "$root/runtime/Processes" \
   "$root/test/e2e/support/scarce_mpi.cpp" -o "$work/scarce.so"
 rejects "little memory" 1 'rank 1: out of memory: expected 16 MB of address space after the start of MPI, found less' \
   env SLUICE_MPI="$work/scarce.so" REAL_MPI="$root/build/lib/libsluice_mpi.so" mpirun --oversubscribe -n 2 \

@@ -11,6 +11,7 @@ if [[ ! -e $environment/made ]]; then
   finish
 fi
 export SLUICE_CPU_TARGET=cpu-avx2
+command -v c++ > /dev/null || export CC=clang-22 CXX=clang++-22 # which the build needs anyway
 install() { "$environment/bin/pip" install -q --no-build-isolation --no-deps --force-reinstall "$root/python"; }
 succeeds "pip install" install
 mkdir "$work/empty"
