@@ -261,7 +261,7 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
 std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
   PipelineOptions options;
   options.emit = getStage(request.emit).value_or(Stage::Plan);
-  options.targets = request.targets;
+  options.targets = targets.getNames();
   // Only the module of generation has a step.
   options.hasStep = proof.verdict == "proved" && request.generationRows > 0 && lowered == *module;
   options.operations = request.operations;
@@ -449,6 +449,7 @@ Outcome Compilation::run() {
   if (auto outcome = readInput(request, targets, context, input)) {
     return *outcome;
   }
+  dropUnusedTargets(*input.variants.front().module, targets);
   trainsOnTokens = driver::trainsOnTokens(*input.variants.front().module);
   for (const ImportedVariant &variant : input.variants) {
     imported += (imported.empty() ? "" : "// -----\n") + printOp(*variant.module, request);

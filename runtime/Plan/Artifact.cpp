@@ -73,6 +73,9 @@ std::vector<std::string> machineTargets() {
               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+    if (__builtin_cpu_supports("avx512bf16")) {
+      targets.emplace_back("cpu-avx512-bf16");
+    }
     targets.emplace_back("cpu-avx512");
   }
   if (avx2) {
@@ -216,8 +219,13 @@ void Artifact::chooseTarget(const std::string &wanted) {
     throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found " +
                     quote(wanted) + "; change the flag or SLUICE_CPU_TARGET");
   }
+  // A model without bf16 has no code of its own for instructions on bf16.
+  auto fits = [&](const std::string &target) {
+    return wanted.empty() || wanted == target ||
+           (wanted == "cpu-avx512-bf16" && target == "cpu-avx512");
+  };
   for (const std::string &target : machine) {
-    if ((wanted.empty() || wanted == target) && contains(parsedPlan.targets, target)) {
+    if (fits(target) && contains(parsedPlan.targets, target)) {
       chosenTarget = target;
       break;
     }

@@ -45,6 +45,27 @@ __attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
   sink = lanes[0];
 }
 
+__attribute__((target("avx512f,avx512bf16"))) void chainsBf16(long rounds) {
+  __m512 sums[chains];
+  for (int i = 0; i < chains; ++i) {
+    sums[i] = _mm512_set1_ps(seed + static_cast<float>(i));
+  }
+  auto factor = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(seed));
+  for (long round = 0; round < rounds; ++round) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < chains; ++i) {
+      sums[i] = _mm512_dpbf16_ps(sums[i], factor, factor);
+    }
+  }
+  __m512 total = sums[0];
+  for (int i = 1; i < chains; ++i) {
+    total = _mm512_add_ps(total, sums[i]);
+  }
+  float lanes[16];
+  _mm512_storeu_ps(lanes, total);
+  sink = lanes[0];
+}
+
 __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
   __m256 factor = _mm256_set1_ps(seed), sums[chains];
   for (int i = 0; i < chains; ++i) {
@@ -133,6 +154,7 @@ double measureReading(int threads, size_t bytes) {
 struct PeakArguments {
   int threads = 1;
   long long read = 0; ///< bytes to read repeatedly; 0: measure arithmetic and copying
+  bool bf16 = false;  ///< arithmetic: products of pairs of bf16
   bool right = true;
 };
 
@@ -140,7 +162,10 @@ PeakArguments parse(int argc, char **argv) {
   PeakArguments arguments;
   for (int i = 1; i < argc; i += 2) {
     std::string flag = argv[i];
-    if (i + 1 < argc && flag == "--threads") {
+    if (flag == "--bf16") {
+      arguments.bf16 = true;
+      --i;
+    } else if (i + 1 < argc && flag == "--threads") {
       arguments.threads = std::atoi(argv[i + 1]);
     } else if (i + 1 < argc && flag == "--read") {
       arguments.read = std::atoll(argv[i + 1]);
@@ -160,11 +185,12 @@ int main(int argc, char **argv) {
     std::fputs("sluice-peak: no memory or no threads left\n", stderr);
     std::_Exit(1);
   });
-  auto [threads, read, right] = parse(argc, argv);
+  auto [threads, read, bf16, right] = parse(argc, argv);
   if (!right) {
     std::fprintf(stderr,
-                 "usage: sluice-peak [--threads N] [--read BYTES]    N from 1 to 1024, default 1; "
-                 "with --read, the bandwidth of reading that many bytes again and again\n");
+                 "usage: sluice-peak [--threads N] [--bf16] [--read BYTES]    N from 1 to 1024, "
+                 "default 1; with --bf16, the arithmetic of pairs of bf16; with --read, the "
+                 "bandwidth of reading that many bytes again and again\n");
     return 2;
   }
   if (read > 0) {
@@ -178,12 +204,17 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "sluice-peak: expected a CPU with AVX2 and FMA, found one without\n");
     return 2;
   }
+  if (bf16 && !__builtin_cpu_supports("avx512bf16")) {
+    std::fprintf(stderr,
+                 "sluice-peak: --bf16: expected a CPU with AVX512_BF16, found one without\n");
+    return 2;
+  }
   // Many short runs (2 ms each): on a machine with other work, some of them have exclusive use of
   // the cores.
   constexpr long rounds = 400'000;
-  double seconds =
-      measureBest(threads, 100, [&](int) { avx512 ? chainsAvx512(rounds) : chainsAvx2(rounds); });
-  double flops = 2.0 * rounds * (avx512 ? 16 : 8) * chains * threads;
+  auto work = bf16 ? chainsBf16 : avx512 ? chainsAvx512 : chainsAvx2;
+  double seconds = measureBest(threads, 100, [&](int) { work(rounds); });
+  double flops = 2.0 * rounds * (bf16 ? 32 : avx512 ? 16 : 8) * chains * threads;
 
   constexpr size_t bytes = size_t(64) << 20; // beyond the caches
   std::vector<std::vector<char>> from, to;
@@ -198,6 +229,9 @@ int main(int argc, char **argv) {
   std::printf(
       "{\"gflops\": %.2f, \"gbytes_per_s\": %.2f, \"instructions\": \"%s\", \"threads\": %d}\n",
       flops / seconds / 1e9, 2.0 * static_cast<double>(bytes) * threads / copying / 1e9,
-      avx512 ? "avx512" : "avx2", threads);
+      bf16     ? "avx512-bf16"
+      : avx512 ? "avx512"
+               : "avx2",
+      threads);
   return 0;
 }

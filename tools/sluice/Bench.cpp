@@ -67,14 +67,19 @@ std::string runBeside(const std::string &name, const std::vector<std::string> &a
   return output.read();
 }
 
-Peak measurePeak(int threads) {
-  Json json = Json::parse(runBeside("sluice-peak", {"--threads", std::to_string(threads)}));
+/// Measures the arithmetic of f32, or of pairs of bf16 where code for them runs.
+Peak measurePeak(int threads, const std::string &target) {
+  std::vector<std::string> arguments = {"--threads", std::to_string(threads)};
+  if (target == "cpu-avx512-bf16") {
+    arguments.emplace_back("--bf16");
+  }
+  Json json = Json::parse(runBeside("sluice-peak", arguments));
   return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>(), "measured"};
 }
 
 Peak measureDevicePeak(const Executor &executor, const std::string &device) {
   if (device == "cpu") {
-    return measurePeak(executor.threads());
+    return measurePeak(executor.threads(), executor.target());
   }
   const Chip *chip = device == "cuda" ? findChip(executor.describeDevice()) : nullptr;
   return chip ? Peak{chip->tensorFlops / 1e9, chip->bytes / 1e9, "data sheet of " + chip->name}

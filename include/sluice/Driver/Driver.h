@@ -60,7 +60,7 @@ struct CompileRequest {
   std::optional<std::string> text = std::nullopt;
   std::vector<spec::SpecOverride> settings = {}; ///< applied to the spec before it is read
   std::string output;               ///< path of the artifact; empty with `emit` or `inMemory`
-  std::vector<std::string> targets; ///< cpu-avx512, cpu-avx2, `cpu` for both; sm_80, sm_90a
+  std::vector<std::string> targets; ///< names that addTarget knows
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   /// With `emit`, also prints the location of every op, which includes its origins.
   bool emitLocations = false;

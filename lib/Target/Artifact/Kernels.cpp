@@ -181,6 +181,17 @@ int64_t Targets::mostSumParts() const {
       {1, cpus.empty() ? 0 : cpu::mostSumParts, gpus.empty() ? 0 : cuda::mostSumParts});
 }
 
+std::vector<std::string> Targets::getNames() const {
+  std::vector<std::string> names;
+  for (const cpu::Target *target : cpus) {
+    names.push_back(target->name.str());
+  }
+  for (const cuda::Target *target : gpus) {
+    names.push_back(target->chip.str());
+  }
+  return names;
+}
+
 bool sluice::addTarget(StringRef name, Targets &targets) {
   bool known = false;
   auto add = [&](auto &list, const auto *target, bool isMeant) {
@@ -189,13 +200,36 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
       list.push_back(target);
     }
   };
-  for (const cpu::Target *target : {&cpu::Target::avx512(), &cpu::Target::avx2()}) {
+  for (const cpu::Target *target :
+       {&cpu::Target::avx512Bf16(), &cpu::Target::avx512(), &cpu::Target::avx2()}) {
     add(targets.cpus, target, name == "cpu" || name == target->name);
   }
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
     add(targets.gpus, target, name == target->chip);
   }
   return known;
+}
+
+void sluice::dropUnusedTargets(ModuleOp module, Targets &targets) {
+  AttrTypeWalker walker;
+  walker.addWalk([](BFloat16Type) { return WalkResult::interrupt(); });
+  auto usesBf16 = [&](Type type) { return walker.walk(type).wasInterrupted(); };
+  bool used = module
+                  .walk([&](Operation *op) {
+                    return llvm::any_of(op->getOperandTypes(), usesBf16) ||
+                                   llvm::any_of(op->getResultTypes(), usesBf16)
+                               ? WalkResult::interrupt()
+                               : WalkResult::advance();
+                  })
+                  .wasInterrupted();
+  if (used || !llvm::is_contained(targets.cpus, &cpu::Target::avx512Bf16())) {
+    return;
+  }
+  if (llvm::is_contained(targets.cpus, &cpu::Target::avx512())) {
+    llvm::erase(targets.cpus, &cpu::Target::avx512Bf16());
+  } else {
+    llvm::replace(targets.cpus, &cpu::Target::avx512Bf16(), &cpu::Target::avx512());
+  }
 }
 
 FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &targets,

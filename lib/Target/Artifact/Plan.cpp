@@ -485,13 +485,6 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
     }
     (*list)[entry.getOf().value_or(symbol)] = entryToJson(entry, numbers);
   }
-  json::Array targetNames;
-  for (const cpu::Target *target : targets.cpus) {
-    targetNames.push_back(target->name.str());
-  }
-  for (const cuda::Target *target : targets.gpus) {
-    targetNames.push_back(target->chip.str());
-  }
   json::Object given = givenToJson(module, memory);
   json::Object plan{{"format", "sluice-plan"},
                     {"version", 4},
@@ -499,7 +492,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
                     {"proof", json::Object{{"verdict", proof.verdict},
                                            {"modes", json::Array(proof.modes)},
                                            {"certificate", proof.certificate}}},
-                    {"targets", std::move(targetNames)},
+                    {"targets", json::Array(targets.getNames())},
                     {"training", trainingToJson(module, spec)},
                     {"memory", memoryToJson(memory)},
                     {"constants", json::Object{{"offset", memory.constantsOffset},

@@ -6,13 +6,25 @@
 using namespace sluice;
 using namespace sluice::cpu;
 
+const Target &Target::avx512Bf16() {
+  static const Target target = [] {
+    Target target = avx512();
+    target.name = "cpu-avx512-bf16";
+    target.features = "-prefer-256-bit,+avx512bf16";
+    target.bf16Dots = true;
+    return target;
+  }();
+  return target;
+}
+
 const Target &Target::avx512() {
-  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16, 32,
-                             32 << 10,     1 << 20};
+  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16,
+                             32,           32 << 10,    1 << 20,           /*bf16Dots=*/false};
   return target;
 }
 
 const Target &Target::avx2() {
-  static const Target target{"cpu-avx2", "x86-64-v3", "", 8, 16, 32 << 10, 512 << 10};
+  static const Target target{"cpu-avx2", "x86-64-v3", "",        8,
+                             16,         32 << 10,    512 << 10, /*bf16Dots=*/false};
   return target;
 }

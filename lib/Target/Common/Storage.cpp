@@ -78,16 +78,26 @@ Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
   return arith::TruncIOp::create(b, typeLike(number, b.getI16Type()), result);
 }
 
+/// Loads a vector of the memory's elements; masked ones are zeros.
+static Value loadElements(ImplicitLocOpBuilder &b, int64_t count, Value memory, ValueRange at,
+                          Value mask) {
+  auto type = VectorType::get({count}, getTensorElementType(memory));
+  if (!mask) {
+    return vector::LoadOp::create(b, type, memory, at);
+  }
+  Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  return vector::MaskedLoadOp::create(b, type, memory, at, mask, zeros);
+}
+
+Value target::loadBits(ImplicitLocOpBuilder &b, int64_t count, Value memory, ValueRange at,
+                       Value mask) {
+  assert(isHalfMemory(memory) && "other elements are no bf16");
+  return loadElements(b, count, memory, at, mask);
+}
+
 Value target::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
                          Value mask) {
-  auto type = VectorType::get({lanes}, getTensorElementType(memory));
-  Value loaded;
-  if (mask) {
-    Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(type));
-    loaded = vector::MaskedLoadOp::create(b, type, memory, at, mask, zeros);
-  } else {
-    loaded = vector::LoadOp::create(b, type, memory, at);
-  }
+  Value loaded = loadElements(b, lanes, memory, at, mask);
   return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
 }
 

@@ -32,6 +32,9 @@ mlir::Value emitRound(mlir::ImplicitLocOpBuilder &b, mlir::Value number);
 mlir::Value loadVector(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value memory,
                        mlir::ValueRange at, mlir::Value mask = {});
 /// Stores a vector, rounded if memory is bf16; only the elements in `mask`, if given.
+/// Loads the bits of `count` elements of bf16 memory, as i16.
+mlir::Value loadBits(mlir::ImplicitLocOpBuilder &b, int64_t count, mlir::Value memory,
+                     mlir::ValueRange at, mlir::Value mask = {});
 void storeVector(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value memory,
                  mlir::ValueRange at, mlir::Value mask = {});
 /// Loads one element; f32 if memory is f32 or bf16.

@@ -5,6 +5,7 @@
 
 #include "sluice/Driver/Driver.h"
 #include "sluice/Runtime/Data/Edges.h"
+#include "sluice/Support/Files.h"
 #include "sluice/Support/Hash.h"
 
 #include <algorithm>
@@ -95,10 +96,18 @@ std::string compileForEmulator(const Folder &folder, const std::string &source,
   return compile(folder, source, target, /*allowLeak=*/false, generationRows);
 }
 
+std::vector<std::string> targetsFor(const std::string &source) {
+  std::vector<std::string> targets = runtime::machineTargets();
+  if (readText(source, "spec").find("bf16") == std::string::npos) {
+    std::erase(targets, "cpu-avx512-bf16");
+  }
+  return targets;
+}
+
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak, int64_t generationRows) {
   std::map<std::string, std::future<std::string>> jobs;
-  for (const std::string &target : runtime::machineTargets()) {
+  for (const std::string &target : targetsFor(source)) {
     jobs[target] = std::async(std::launch::async, [&, target] {
       return compile(folder, source, target, allowLeak, generationRows);
     });
@@ -112,7 +121,7 @@ std::map<std::string, std::string> compileForAll(const Folder &folder, const std
 
 std::pair<std::string, std::string> compileForOne(const Folder &folder, const std::string &source,
                                                   bool allowLeak, int64_t generationRows) {
-  std::vector<std::string> targets = runtime::machineTargets();
+  std::vector<std::string> targets = targetsFor(source);
   std::string name = std::filesystem::path(source).filename();
   std::string target =
       targets[std::accumulate(name.begin(), name.end(), size_t(0)) % targets.size()];
@@ -122,7 +131,7 @@ std::pair<std::string, std::string> compileForOne(const Folder &folder, const st
 std::map<std::string, std::string> compileForProbe(const Folder &folder, const std::string &source,
                                                    int64_t targetOffset, int64_t batch) {
   std::map<std::string, std::string> artifacts;
-  for (const std::string &target : runtime::machineTargets()) {
+  for (const std::string &target : targetsFor(source)) {
     artifacts[target] = folder.path(target + ".sla");
     driver::CompileRequest request;
     request.spec = source;

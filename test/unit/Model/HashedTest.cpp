@@ -40,7 +40,7 @@ TEST_P(HashedModel, EqualsTheReference) {
   ReferenceModel forward(emit(spec, "model")), gradient(emit(spec, "gradient"));
   Tensors weights = randomWeights(forward.shapes(), 2);
   std::map<std::string, std::string> artifacts;
-  for (const std::string &target : sluice::runtime::machineTargets()) {
+  for (const std::string &target : targetsFor(spec)) {
     artifacts[target] = compileSpecText(spec, target);
   }
   for (int64_t length : {67, 33}) {

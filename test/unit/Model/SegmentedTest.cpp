@@ -125,7 +125,7 @@ TEST(Segmented, GradientsEqualTheReference) {
   for (double &number : weights.at("stages.0.token.weight")) {
     number *= 10; // logits of either sign, far from 0
   }
-  for (const std::string &target : runtime::machineTargets()) {
+  for (const std::string &target : targetsFor(source)) {
     Model model(compileSpecText(source, target), target);
     model.setWeights(weights);
     for (int64_t length : {24, 17}) {

@@ -66,11 +66,11 @@ void compare(const std::vector<float> &found, const Expected &expected, int64_t 
   ::testing::Test::RecordProperty(what + ", worst error over its bound", std::to_string(worst));
 }
 
-/// Both directions on every target, with the case's own length and with `others`: one kernel for
-/// all lengths.
+/// Both directions on every target, for bf16 on the target that multiplies it, with the case's own
+/// length and with `others`: one kernel for all lengths.
 void check(AttentionCase c, std::vector<int64_t> others = {}) {
   others.push_back(c.length);
-  for (const cpu::Target *target : targets()) {
+  for (const cpu::Target *target : c.bf16 ? pairTargets() : targets()) {
     LoadedKernel forward(c.forwardText(), *target, generate),
         backward(c.backwardText(), *target, generate);
     ASSERT_TRUE(forward.loaded() && backward.loaded()) << c.name;
@@ -110,6 +110,27 @@ TEST(Attention, OddSizes) {
   check({"head of 64", 1, 130, 2, 2, 64, 128, 1, causal(), plain});
   check({"head of 100", 1, 70, 1, 1, 100, 67, 1, causal(), plain});
   check({"coarse scale", 2, 44, 2, 2, 8, 100, 2, causal(), plain, false, 0, 3, 3});
+}
+
+/// Factors are pairs of bf16, except where a head has an odd number of columns. Blocks end inside a
+/// pair of keys; heads are smaller and larger than a vector of pairs.
+TEST(Attention, PairsOfBf16) {
+  auto checkPairs = [](AttentionCase c, const std::vector<int64_t> &others = {}) {
+    c.bf16 = true;
+    check(std::move(c), others);
+  };
+  checkPairs({"one position", 1, 1, 1, 1, 8, 1, 1, causal(), plain});
+  checkPairs({"head of 5", 3, 37, 2, 2, 5, 36, 2, causal(), plain});
+  checkPairs({"head of 40", 1, 65, 5, 5, 40, 65, 1, causal(), plain}, {1, 2, 33});
+  checkPairs({"head of 100", 1, 70, 1, 1, 100, 67, 1, everything(), plain});
+  checkPairs({"large blocks, rotary, grouped, soft cap", 1, 270, 2, 1, 32, 263, 1, causal(),
+              softCap(2), true});
+  checkPairs({"window", 1, 150, 2, 2, 8, 139, 1, window(16), plain}, {20, 97});
+  checkPairs({"dropout", 2, 70, 2, 2, 8, 69, 2, causal(), plain, true, 0.5f, 9});
+  checkPairs(onScales(3, 1, 0, 1000), {1, 4, 97});
+  checkPairs(overGivenKeys(), {1, 40});
+  AttentionCase small{"terms", 2, 70, 4, 2, 8, 69, 1, causal(), plain};
+  checkPairs(withTerms(small, true, 9), {1, 32});
 }
 
 TEST(Attention, ShortLengths) {

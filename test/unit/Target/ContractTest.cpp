@@ -26,15 +26,16 @@ struct Extra {
 struct ContractCase {
   int64_t batch = 1, positions = 1, factor = 0, inner = 1, columns = 1;
   bool byInput = false;
+  bool bf16 = false; ///< rows and weights
   std::vector<Extra> extras = {};
   std::string body = "dispatch.yield %acc : f32";
   int results = 1;
   int64_t rotated = 0, head = 2; ///< columns of result 0; the last extra is then the angles
 
   int64_t rows() const { return batch * positions; }
-  std::string getValueRows(int64_t width) const {
+  std::string getValueRows(int64_t width, const std::string &element = "f32") const {
     return "tensor<" + std::to_string(batch) + "x" + std::to_string(positions) + "x" +
-           std::to_string(width) + "xf32>";
+           std::to_string(width) + "x" + element + ">";
   }
   std::string text() const;
 };
@@ -49,8 +50,10 @@ std::string list(const std::vector<std::string> &items) {
 
 std::string ContractCase::text() const {
   int64_t first = byInput ? inner : columns, second = byInput ? columns : inner;
-  std::vector<std::string> types{getValueRows(inner), "tensor<" + std::to_string(first) + "x" +
-                                                          std::to_string(second) + "xf32>"};
+  std::string factors = bf16 ? "bf16" : "f32";
+  std::vector<std::string> types{getValueRows(inner, factors), "tensor<" + std::to_string(first) +
+                                                                   "x" + std::to_string(second) +
+                                                                   "x" + factors + ">"};
   std::vector<std::string> names{"%x", "%w"}, accesses, arguments{"%acc: f32"};
   for (size_t i = 0; i < extras.size(); ++i) {
     types.push_back(extras[i].type);
@@ -119,6 +122,11 @@ void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers)
   ASSERT_TRUE(kernel.loaded());
   KernelInputs launch{.operands = {numbers(c.rows() * c.inner, 1, integers),
                                    numbers(c.inner * c.columns, 2, integers)}};
+  if (c.bf16) {
+    for (std::vector<float> &operand : launch.operands) {
+      llvm::transform(operand, operand.begin(), toBf16);
+    }
+  }
   launch.length = c.positions;
   launch.rows = c.batch;
   launch.shuffle = 5;
@@ -127,7 +135,8 @@ void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers)
   for (int64_t r = 0; r < c.rows(); ++r) {
     for (int64_t n = 0; n < c.columns; ++n) {
       auto [sum, magnitude] = product(c, launch.operands[0], launch.operands[1], r, n);
-      double tolerance = integers ? 0 : bound(c.inner, magnitude);
+      // A sum of two products is rounded twice where pairs are multiplied.
+      double tolerance = integers ? 0 : bound(c.bf16 ? 2 * c.inner : c.inner, magnitude);
       ASSERT_NEAR(y[r * c.columns + n], sum, tolerance)
           << target.name.str() << " rows " << c.rows() << " K " << c.inner << " N " << c.columns
           << " at " << r << ", " << n;
@@ -135,11 +144,33 @@ void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers)
   }
 }
 
+constexpr int64_t shapes[][3] = {
+    {1, 1, 1},   {2, 2, 2},    {5, 7, 15},   {11, 15, 16},  {12, 16, 17},  {13, 17, 31}, {6, 8, 32},
+    {7, 33, 33}, {25, 31, 47}, {37, 64, 64}, {24, 65, 128}, {131, 19, 97}, {600, 40, 71}};
+
+/// Products of small integers are exact, and products of reals within the bound. An odd number of
+/// columns has no pairs.
+TEST(Contract, PairsOfBf16) {
+  for (const cpu::Target *target : pairTargets()) {
+    for (auto [rows, inner, columns] : shapes) {
+      for (bool byInput : {false, true}) {
+        ContractCase c{.batch = 1,
+                       .positions = rows,
+                       .inner = inner == 7 ? inner : inner + inner % 2,
+                       .columns = columns,
+                       .byInput = byInput,
+                       .bf16 = true};
+        checkPlain(c, *target, true);
+        checkPlain(c, *target, false);
+        if (testing::Test::HasFatalFailure()) {
+          return;
+        }
+      }
+    }
+  }
+}
+
 TEST(Contract, ShapesAroundTiles) {
-  const int64_t shapes[][3] = {{1, 1, 1},    {2, 2, 2},    {5, 7, 15},    {11, 15, 16},
-                               {12, 16, 17}, {13, 17, 31}, {6, 8, 32},    {7, 33, 33},
-                               {25, 31, 47}, {37, 64, 64}, {24, 65, 128}, {131, 19, 97},
-                               {600, 40, 71}};
   for (const cpu::Target *target : targets()) {
     for (auto [rows, inner, columns] : shapes) {
       for (bool byInput : {false, true}) {

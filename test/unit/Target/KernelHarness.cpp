@@ -318,7 +318,12 @@ bool LoadedKernel::runs(const cpu::Target &target) {
       return false;
     }
   }
-  return true;
+  return !target.bf16Dots || features.lookup("avx512bf16");
+}
+
+std::vector<const cpu::Target *> test::pairTargets() {
+  const cpu::Target &target = cpu::Target::avx512Bf16();
+  return LoadedKernel::runs(target) ? std::vector{&target} : std::vector<const cpu::Target *>();
 }
 
 std::vector<const cpu::Target *> test::targets() {

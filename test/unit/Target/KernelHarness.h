@@ -107,7 +107,10 @@ private:
 /// The nearest bf16, ties to even, as a float; NaN is unchanged.
 float toBf16(float number);
 
-/// Every target of this machine.
+/// Every target of this machine that has kernels of its own for f32.
 std::vector<const cpu::Target *> targets();
+
+/// The targets of this machine that multiply pairs of bf16: one or none.
+std::vector<const cpu::Target *> pairTargets();
 
 } // namespace sluice::test

@@ -16,6 +16,7 @@ namespace {
 struct WeightCase {
   int64_t batch = 1, positions = 1, factor = 0, height = 1, width = 1;
   bool initWeight = false, initBias = false, weight = true, bias = true;
+  bool bf16 = false; ///< both factors
 
   int64_t rows() const { return batch * positions; }
   bool valid(int64_t row, int64_t length, int64_t validRows) const {
@@ -25,18 +26,19 @@ struct WeightCase {
   std::string text() const;
 };
 
-std::string tensor(std::initializer_list<int64_t> shape) {
+std::string tensor(std::initializer_list<int64_t> shape, const std::string &element = "f32") {
   std::string result = "tensor<";
   for (int64_t size : shape) {
     result += std::to_string(size) + "x";
   }
-  return result + "f32>";
+  return result + element + ">";
 }
 
 std::string WeightCase::text() const {
-  std::string left = tensor({batch, positions, height});
-  std::string names = "%l, %r", types = left + ", " + tensor({batch, positions, width});
-  std::string parameters = "%l: " + left + ", %r: " + tensor({batch, positions, width});
+  std::string left = tensor({batch, positions, height}, bf16 ? "bf16" : "f32");
+  std::string right = tensor({batch, positions, width}, bf16 ? "bf16" : "f32");
+  std::string names = "%l, %r", types = left + ", " + right;
+  std::string parameters = "%l: " + left + ", %r: " + right;
   std::string results;
   auto add = [&](bool wanted, const std::string &name, const std::string &type) {
     if (wanted) {
@@ -80,6 +82,11 @@ std::vector<float> numbers(int64_t count, unsigned seed, bool integers) {
 KernelInputs buildLaunch(const WeightCase &c, bool integers = true) {
   KernelInputs launch{.operands = {numbers(c.rows() * c.height, 1, integers),
                                    numbers(c.rows() * c.width, 2, integers)}};
+  if (c.bf16) {
+    for (std::vector<float> &factor : launch.operands) {
+      llvm::transform(factor, factor.begin(), toBf16);
+    }
+  }
   if (c.initWeight) {
     launch.operands.push_back(numbers(c.height * c.width, 3, integers));
   }
@@ -119,7 +126,9 @@ void check(const WeightCase &c, const cpu::Target &target, const LoadedKernel &k
         magnitude += std::abs(term);
       }
       float found = isBias ? results.back()[m] : results[0][m * c.width + n];
-      double tolerance = integers ? 0 : (rows.size() + 2) * magnitude * 0x1p-24;
+      // A sum of two products is rounded twice where pairs are multiplied.
+      double roundings = double(rows.size()) * (c.bf16 ? 2 : 1) + 2;
+      double tolerance = integers ? 0 : roundings * magnitude * 0x1p-24;
       ASSERT_NEAR(found, sum, tolerance)
           << target.name.str() << " M " << c.height << " N " << c.width << " rows " << c.rows()
           << " at " << m << ", " << n;
@@ -133,11 +142,43 @@ void checkCase(const WeightCase &c, const cpu::Target &target, bool integers = t
   check(c, target, kernel, buildLaunch(c, integers), integers);
 }
 
+constexpr int64_t shapes[][3] = {{1, 1, 1},     {2, 2, 2},     {3, 5, 15},    {159, 3, 8},
+                                 {191, 6, 16},  {192, 11, 17}, {193, 12, 31}, {161, 5, 9},
+                                 {40, 13, 32},  {7, 25, 33},   {131, 37, 97}, {20, 150, 64},
+                                 {10, 97, 300}, {9, 200, 40},  {385, 13, 33}};
+
+/// Even and odd numbers of rows, and of valid ones before and between invalid ones of NaN.
+TEST(WeightGradient, PairsOfBf16) {
+  for (const cpu::Target *target : pairTargets()) {
+    for (auto [rows, height, width] : shapes) {
+      WeightCase c{.positions = rows, .height = height, .width = width, .bf16 = true};
+      checkCase(c, *target);
+      checkCase(c, *target, /*integers=*/false);
+      if (HasFatalFailure()) {
+        return;
+      }
+    }
+    checkCase({.positions = 31, .height = 20, .width = 40, .weight = false, .bf16 = true}, *target);
+    WeightCase c{
+        .batch = 3, .positions = 100, .factor = 1, .height = 14, .width = 35, .bf16 = true};
+    LoadedKernel kernel(c.text(), *target, generate);
+    ASSERT_TRUE(kernel.loaded());
+    for (int64_t length : {1, 2, 99, 100}) {
+      KernelInputs launch = buildLaunch(c);
+      launch.length = length;
+      launch.rows = 2;
+      for (int64_t r = 0; r < c.rows(); ++r) {
+        if (!c.valid(r, length, 2)) {
+          std::fill_n(launch.operands[0].begin() + r * 14, 14, NAN);
+          std::fill_n(launch.operands[1].begin() + r * 35, 35, NAN);
+        }
+      }
+      check(c, *target, kernel, launch, true);
+    }
+  }
+}
+
 TEST(WeightGradient, ShapesAroundTiles) {
-  const int64_t shapes[][3] = {{1, 1, 1},     {2, 2, 2},     {3, 5, 15},    {159, 3, 8},
-                               {191, 6, 16},  {192, 11, 17}, {193, 12, 31}, {161, 5, 9},
-                               {40, 13, 32},  {7, 25, 33},   {131, 37, 97}, {20, 150, 64},
-                               {10, 97, 300}, {9, 200, 40}};
   for (const cpu::Target *target : targets()) {
     for (auto [rows, height, width] : shapes) {
       checkCase({.positions = rows, .height = height, .width = width}, *target);

@@ -25,8 +25,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                        clEnumValN(Stage::Dispatches, "dispatches", "dispatches of every entry"),
                        clEnumValN(Stage::Kernels, "kernels", "the generated kernels alone"),
                        clEnumValN(Stage::Plan, "plan", "memory and launches"))};
-  ListOption<std::string> targets{*this, "target",
-                                  llvm::cl::desc("cpu-avx512, cpu-avx2, cpu, sm_80 or sm_90a")};
+  ListOption<std::string> targets{
+      *this, "target",
+      llvm::cl::desc("cpu-avx512-bf16, cpu-avx512, cpu-avx2, cpu, sm_80 or sm_90a")};
   Option<bool> hasStep{*this, "step", llvm::cl::desc("Derive a decode step if the model has one"),
                        llvm::cl::init(true)};
   Option<int64_t> operations{

@@ -42,6 +42,12 @@ struct AttentionShape : AttentionSizes {
   int64_t queryBlocks; ///< number of blocks of queries
   int64_t keyBlocks;
   int64_t elementBytes; ///< element size of queries, keys, values, outputs and their gradients
+  /// Matmuls multiply pairs of bf16, as i32: probabilities and gradients of scores are rounded to
+  /// bf16, and everything else is read as it is.
+  bool pairs;
+  int64_t pairColumns; ///< pairs per row of one head, in whole vectors
+
+  int64_t getDepth(int64_t count) const { return pairs ? count / 2 : count; }
 };
 
 template <typename Op> AttentionShape makeShape(Op op, const Target &target);
@@ -101,7 +107,21 @@ struct RowRange {
 void emitPack(Emitter &e, const AttentionShape &shape, mlir::Value source, const RowRange &range,
               mlir::Value column, mlir::Value packed);
 
-/// Computes transposed[row0 + c][p] = packed[first + p][c] for c < head, p < queryBlock.
+/// The same for bf16 in pairs of columns: packed[i][pairColumns], i32.
+void emitPackPairs(Emitter &e, const AttentionShape &shape, mlir::Value source,
+                   const RowRange &range, mlir::Value column, mlir::Value packed);
+
+/// The same for bf16 in pairs of rows: packed[i / 2][headWidth], i32. The count is even.
+void emitPackRowPairs(Emitter &e, const AttentionShape &shape, mlir::Value source,
+                      const RowRange &range, mlir::Value column, mlir::Value packed);
+
+/// Rounds rows [0, valid) of a block of f32 to bf16: rowPairs[i / 2][column] has pairs of rows,
+/// with zeros for row `valid`, and columnPairs[i][column / 2] pairs of columns. Either may be null.
+void emitRoundBlock(Emitter &e, const AttentionShape &shape, mlir::Value block, mlir::Value valid,
+                    mlir::Value rowPairs, mlir::Value columnPairs);
+
+/// Computes transposed[row0 + c][p] = packed[first + p][c] for c < head, or half as many pairs, and
+/// p < queryBlock.
 void emitTransposeBlock(Emitter &e, const AttentionShape &shape, mlir::Value packed,
                         mlir::Value first, mlir::Value transposed, mlir::Value row0);
 

@@ -35,6 +35,12 @@ private:
   MemRefType matrix(int64_t rows, int64_t columns) {
     return MemRefType::get({rows, columns}, e.b.getF32Type());
   }
+  /// Rows of factors: f32, or pairs of bf16.
+  MemRefType factors(int64_t rows, int64_t columns) {
+    return MemRefType::get({rows, columns},
+                           shape.pairs ? Type(e.b.getI32Type()) : e.b.getF32Type());
+  }
+  void packRows(Value source, const RowRange &range, Value column, Value packed, Value pairs);
   void openTensors();
   void allocate();
   void emitItem();
@@ -74,12 +80,17 @@ private:
   unsigned firstTerm = 0; ///< index in the frame of the gradient of the first term
   Value keys, values, keyGradients,
       valueGradients; // scratch per key/value head, rows of positions
+  Value keyPairs;     // pairs of rows of keys; `keys` without pairs
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch per query head
-  Value logSums, deltas;                                                  // one number per query
-  Value probabilities, scores, keep, scoreGradients, rows;                // one block
+  Value queryPairs, outputPairs; // pairs of rows; `queryRows` and `outputRows` without pairs
+  Value roundedProbabilities, roundedGradients, gradientPairs; // a block in bf16: pairs of columns,
+                                                               // and of rows
+  Value logSums, deltas;                                       // one number per query
+  Value probabilities, scores, keep, scoreGradients, rows;     // one block
   Value productGradients; // for products by distance; the gradients of the scores if the region
                           // adds both
-  Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow;
+  Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow,
+      factorRow;
 };
 
 } // namespace
@@ -105,20 +116,35 @@ void BackwardGenerator::openTensors() {
 void BackwardGenerator::allocate() {
   int64_t allKeys = shape.keyBlocks * shape.keyBlock,
           allQueries = shape.queryBlocks * shape.queryBlock;
-  keys = frame.scratch(matrix(allKeys, shape.headWidth));
-  values = frame.scratch(matrix(allKeys, shape.headWidth));
+  int64_t columns = shape.pairs ? shape.pairColumns : shape.headWidth;
+  auto rowPairs = [&](Value factorRows, int64_t count) {
+    return shape.pairs ? frame.scratch(factors(count / 2, shape.headWidth)) : factorRows;
+  };
+  keys = frame.scratch(factors(allKeys, columns));
+  keyPairs = rowPairs(keys, allKeys);
+  values = frame.scratch(factors(allKeys, columns));
   keyGradients = frame.scratch(matrix(allKeys, shape.headWidth));
   valueGradients = frame.scratch(matrix(allKeys, shape.headWidth));
-  queryRows = frame.scratch(matrix(allQueries, shape.headWidth));
-  outputRows = frame.scratch(matrix(allQueries, shape.headWidth));
-  queryBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
-  outputBlocks = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
+  queryRows = frame.scratch(factors(allQueries, columns));
+  queryPairs = rowPairs(queryRows, allQueries);
+  outputRows = frame.scratch(factors(allQueries, columns));
+  outputPairs = rowPairs(outputRows, allQueries);
+  int64_t blockRows = shape.queryBlocks * shape.getDepth(shape.head);
+  queryBlocks = frame.scratch(factors(blockRows, shape.queryBlock));
+  outputBlocks = frame.scratch(factors(blockRows, shape.queryBlock));
   queryGradients = frame.scratch(matrix(shape.queryBlocks * shape.head, shape.queryBlock));
   logSums = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
   deltas = frame.scratch(MemRefType::get({allQueries}, e.b.getF32Type()));
   MemRefType block = matrix(shape.keyBlock, shape.queryBlock);
   probabilities = frame.scratch(block);
   scoreGradients = frame.scratch(block);
+  roundedProbabilities = probabilities;
+  roundedGradients = gradientPairs = scoreGradients;
+  if (shape.pairs) {
+    roundedProbabilities = frame.scratch(factors(shape.keyBlock, shape.queryBlock / 2));
+    roundedGradients = frame.scratch(factors(shape.keyBlock, shape.queryBlock / 2));
+    gradientPairs = frame.scratch(factors(shape.keyBlock / 2, shape.queryBlock));
+  }
   OperandRange derived = op.getScoreGradient().front().getTerminator()->getOperands();
   bool isOwn = terms.hasRows() && derived[1] != derived[0];
   productGradients = isOwn ? frame.scratch(block) : scoreGradients;
@@ -178,8 +204,8 @@ void BackwardGenerator::emitItem() {
   Value keyColumn = getFirstColumn(keyHead, shape.keyColumn),
         valueColumn = getFirstColumn(keyHead, shape.valueColumn);
   RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
-  emitPack(e, shape, key, allKeys, keyColumn, keys);
-  emitPack(e, shape, value, allKeys, valueColumn, values);
+  packRows(key, allKeys, keyColumn, keys, keyPairs);
+  packRows(value, allKeys, valueColumn, values, {});
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
   e.loop(e.index(0), e.index(shape.group), 1, [&](Value member) { emitHead(member); });
@@ -190,13 +216,26 @@ void BackwardGenerator::emitItem() {
              valueColumn);
 }
 
+/// Packs rows of a factor; where pairs are multiplied, by columns and, unless null, by rows.
+void BackwardGenerator::packRows(Value source, const RowRange &range, Value column, Value packed,
+                                 Value pairs) {
+  if (!shape.pairs) {
+    emitPack(e, shape, source, range, column, packed);
+    return;
+  }
+  emitPackPairs(e, shape, source, range, column, packed);
+  if (pairs) {
+    emitPackRowPairs(e, shape, source, range, column, pairs);
+  }
+}
+
 void BackwardGenerator::emitHead(Value member) {
   head = e.add(e.mul(keyHead, shape.group), member);
   Value queryColumn = getFirstColumn(head, shape.queryColumn),
         outputColumn = getFirstColumn(head, 0);
   RowRange all{queryBase, e.index(0), e.roundUp(queryLength, shape.queryBlock), queryLength};
-  emitPack(e, shape, query, all, queryColumn, queryRows);
-  emitPack(e, shape, outputGradient, all, outputColumn, outputRows);
+  packRows(query, all, queryColumn, queryRows, queryPairs);
+  packRows(outputGradient, all, outputColumn, outputRows, outputPairs);
   emitFill(e, queryGradients, 0);
   terms.packHead(batchRow, queryLength, head);
   ranges.pack(batchRow, queryLength);
@@ -204,7 +243,8 @@ void BackwardGenerator::emitHead(Value member) {
   emitRowStatistics(outputColumn);
   Value blocks = e.floorDiv(e.add(queryLength, shape.queryBlock - 1), shape.queryBlock);
   e.loop(e.index(0), blocks, 1, [&](Value block) {
-    Value first = e.mul(block, shape.queryBlock), row = e.mul(block, shape.head);
+    Value first = e.mul(block, shape.queryBlock);
+    Value row = e.mul(block, shape.getDepth(shape.head));
     emitTransposeBlock(e, shape, queryRows, first, queryBlocks, row);
     emitTransposeBlock(e, shape, outputRows, first, outputBlocks, row);
     terms.packQueries(first);
@@ -235,7 +275,9 @@ void BackwardGenerator::emitRowStatistics(Value outputColumn) {
     Value total = e.splat(0);
     for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
       Value out = e.load(output, {row, e.add(outputColumn, lane0)}, shape.head - lane0);
-      total = e.fma(out, e.load(outputRows, {p, e.index(lane0)}), total);
+      Value gradient =
+          e.load(outputGradient, {row, e.add(outputColumn, lane0)}, shape.head - lane0);
+      total = e.fma(out, gradient, total);
     }
     e.store(vector::ExtractOp::create(e.b, e.sum(total), ArrayRef<int64_t>{0}), deltas, {p});
     Value logSum = e.loadScalar(lse, {row, head});
@@ -248,6 +290,7 @@ void BackwardGenerator::emitRowStatistics(Value outputColumn) {
 void BackwardGenerator::emitPair(Value q0, Value block) {
   p0 = e.mul(block, shape.queryBlock);
   blockRow = e.mul(block, shape.head);
+  factorRow = e.mul(block, shape.getDepth(shape.head));
   BlockClass kind = classifyBlock(e, op.getMask(), p0, shape.queryBlock, q0, shape.keyBlock,
                                   {queryLength, keyLength});
   ranges.restrict(kind, p0, q0);
@@ -266,7 +309,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
 void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
-  product.b = {queryBlocks, blockRow, {}};
+  product.b = {queryBlocks, factorRow, {}};
   product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head), n = e.toInteger(keyLength);
     for (size_t j = 0; j < tile.front().size(); ++j) {
@@ -297,7 +340,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
 void BackwardGenerator::emitScoreGradients(Value q0) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {values, q0, {}};
-  product.b = {outputBlocks, blockRow, {}};
+  product.b = {outputBlocks, factorRow, {}};
   product.finish = [&](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
@@ -347,21 +390,31 @@ void BackwardGenerator::emitDerivatives(Value score, Value g, ArrayRef<Value> pl
 
 /// Computes dV += P^T dO, dK += dS^T Q, dQ^T += K^T dS^T for one pair of blocks.
 void BackwardGenerator::emitProducts(Value q0) {
+  Value valid = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
+  Value queryRow = p0, keyRow = q0, depth = valid;
+  if (shape.pairs) {
+    Value all = e.index(shape.keyBlock);
+    emitRoundBlock(e, shape, probabilities, all, {}, roundedProbabilities);
+    emitRoundBlock(e, shape, scoreGradients, all, gradientPairs, roundedGradients);
+    queryRow = e.floorDiv(p0, 2);
+    keyRow = e.floorDiv(q0, 2);
+    depth = e.floorDiv(e.add(valid, 1), 2);
+  }
   Matmul product;
   product.rows = shape.keyBlock;
   product.vectors = shape.headVectors;
-  product.depth = e.index(shape.queryBlock);
-  product.a = {probabilities, {}, {}};
-  product.b = {outputRows, p0, {}};
+  product.depth = e.index(shape.getDepth(shape.queryBlock));
+  product.a = {roundedProbabilities, {}, {}};
+  product.b = {outputPairs, queryRow, {}};
   emitMatmul(e, target, accumulateInto(e, product, valueGradients, q0));
-  product.a = {scoreGradients, {}, {}};
-  product.b = {queryRows, p0, {}};
+  product.a = {roundedGradients, {}, {}};
+  product.b = {queryPairs, queryRow, {}};
   emitMatmul(e, target, accumulateInto(e, product, keyGradients, q0));
   product.rows = shape.head;
   product.vectors = shape.queryVectors;
-  product.depth = e.min(e.index(shape.keyBlock), e.sub(keyLength, q0));
-  product.a = {keys, q0, {}, /*transposed=*/true};
-  product.b = {scoreGradients, {}, {}};
+  product.depth = depth;
+  product.a = {keyPairs, keyRow, {}, /*transposed=*/true};
+  product.b = {gradientPairs, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
   terms.emitGradients(productGradients, p0, q0);
 }

@@ -32,6 +32,11 @@ private:
   MemRefType matrix(int64_t rows, int64_t columns) {
     return MemRefType::get({rows, columns}, e.b.getF32Type());
   }
+  /// Rows of factors: f32, or pairs of bf16.
+  MemRefType factors(int64_t rows, int64_t columns) {
+    return MemRefType::get({rows, columns},
+                           shape.pairs ? Type(e.b.getI32Type()) : e.b.getF32Type());
+  }
   MemRefType perQuery() { return MemRefType::get({shape.queryBlock}, e.b.getF32Type()); }
   void allocate();
   void emitItem();
@@ -57,7 +62,8 @@ private:
   const int64_t parts;
 
   Value query, key, value, output, lse; // tensors
-  Value keys, values, queries, scores, keep, accumulator, rowsOfBlock, maximum, sum, blockMaximum,
+  Value keys, values, queries, scores, probabilities, keep, accumulator, rowsOfBlock, queryRows,
+      maximum, sum, blockMaximum,
       rescale; // scratch
   Value queryLength, keyLength, batchRow, head, queryBase, keyBase, queryColumn, valueColumn, p0;
 };
@@ -80,16 +86,19 @@ void ForwardGenerator::allocate() {
   value = frame.buffer(next++);
   output = frame.buffer(op->getNumOperands());
   lse = frame.buffer(op->getNumOperands() + 1);
-  keys = frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth));
-  // Values are read a scalar at a time: in place or, for bf16, from an f32 copy.
-  values = isHalfMemory(value)
-               ? frame.scratch(matrix(shape.keyBlocks * shape.keyBlock, shape.headWidth))
-               : Value();
-  queries = frame.scratch(matrix(shape.head, shape.queryBlock));
+  int64_t columns = shape.pairs ? shape.pairColumns : shape.headWidth;
+  keys = frame.scratch(factors(shape.keyBlocks * shape.keyBlock, columns));
+  // Values are read a scalar at a time: in place or, for bf16, from an f32 copy or from pairs.
+  int64_t valueRows = shape.getDepth(shape.keyBlocks * shape.keyBlock);
+  values = isHalfMemory(value) ? frame.scratch(factors(valueRows, shape.headWidth)) : Value();
+  queries = frame.scratch(factors(shape.getDepth(shape.head), shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
+  probabilities =
+      shape.pairs ? frame.scratch(factors(shape.keyBlock / 2, shape.queryBlock)) : scores;
   keep = shape.dropout > 0 ? frame.scratch(matrix(shape.keyBlock, shape.queryBlock)) : Value();
   accumulator = frame.scratch(matrix(shape.head, shape.queryBlock));
   rowsOfBlock = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
+  queryRows = shape.pairs ? frame.scratch(factors(shape.queryBlock, columns)) : rowsOfBlock;
   maximum = frame.scratch(perQuery());
   sum = frame.scratch(perQuery());
   blockMaximum = frame.scratch(perQuery());
@@ -124,9 +133,14 @@ void ForwardGenerator::emitItem() {
   queryColumn = e.add(e.mul(head, shape.head), shape.queryColumn);
   valueColumn = e.add(e.mul(keyHead, shape.head), shape.valueColumn);
   RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
-  emitPack(e, shape, key, allKeys, keyColumn, keys);
-  if (values) {
-    emitPack(e, shape, value, allKeys, valueColumn, values);
+  if (shape.pairs) {
+    emitPackPairs(e, shape, key, allKeys, keyColumn, keys);
+    emitPackRowPairs(e, shape, value, allKeys, valueColumn, values);
+  } else {
+    emitPack(e, shape, key, allKeys, keyColumn, keys);
+    if (values) {
+      emitPack(e, shape, value, allKeys, valueColumn, values);
+    }
   }
   terms.packHead(batchRow, queryLength, head);
   ranges.pack(batchRow, queryLength);
@@ -137,9 +151,10 @@ void ForwardGenerator::emitItem() {
 
 void ForwardGenerator::emitQueryBlock(Value block) {
   p0 = e.mul(block, shape.queryBlock);
-  emitPack(e, shape, query, {queryBase, p0, e.index(shape.queryBlock), queryLength}, queryColumn,
-           rowsOfBlock);
-  emitTransposeBlock(e, shape, rowsOfBlock, e.index(0), queries, e.index(0));
+  (shape.pairs ? emitPackPairs : emitPack)(e, shape, query,
+                                           {queryBase, p0, e.index(shape.queryBlock), queryLength},
+                                           queryColumn, queryRows);
+  emitTransposeBlock(e, shape, queryRows, e.index(0), queries, e.index(0));
   terms.packQueries(p0);
   emitFill(e, accumulator, 0);
   eachVector([&](int64_t, Value offset) {
@@ -169,7 +184,12 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
     product.depth = valid;
     product.a = values ? Matrix{values, q0, {}, /*transposed=*/true}
                        : Matrix{value, e.add(keyBase, q0), valueColumn, /*transposed=*/true};
-    product.b = {scores, {}, {}};
+    product.b = {probabilities, {}, {}};
+    if (shape.pairs) {
+      emitRoundBlock(e, shape, scores, valid, probabilities, {});
+      product.depth = e.floorDiv(e.add(valid, 1), 2);
+      product.a.row = e.floorDiv(q0, 2);
+    }
     product = accumulateInto(e, product, accumulator, e.index(0));
     auto load = product.init;
     product.init = [&, load](Value row, Value column, Accumulators &tile) {

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Matmuls on blocks: register tiles whose accumulators are carried by the loop over the depth.
+#include "../Contract/Tile.h"
 #include "Attention.h"
 
 using namespace mlir;
@@ -40,7 +41,7 @@ static void emitTile(Emitter &e, const Matmul &matmul, Value row, int64_t rows, 
     for (int64_t i = 0; i < rows; ++i) {
       Value a = loadA(e, matmul.a, e.add(row, i), k);
       for (int64_t j = 0; j < vectors; ++j) {
-        next.push_back(e.fma(a, b[j], carried[i * vectors + j]));
+        next.push_back(emitMultiplyAdd(e.b, a, b[j], carried[i * vectors + j]));
       }
     }
     return next;
@@ -79,7 +80,7 @@ Matmul attention::makeBlockMatmul(Emitter &e, const AttentionShape &shape) {
   Matmul matmul;
   matmul.rows = shape.keyBlock;
   matmul.vectors = shape.queryVectors;
-  matmul.depth = e.index(shape.head);
+  matmul.depth = e.index(shape.getDepth(shape.head));
   return matmul;
 }
 

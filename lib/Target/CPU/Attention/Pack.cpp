@@ -2,8 +2,12 @@
 //
 // Copies between rows of tensors and block layouts: packing, transposition, and unpacking of
 // gradients with the inverse rotation.
+#include "../../Common/Storage.h"
 #include "../Contract/Epilogue.h"
+#include "../Contract/Tile.h"
 #include "Attention.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace sluice::cpu;
@@ -23,16 +27,94 @@ void attention::emitPack(Emitter &e, const AttentionShape &shape, Value source,
   });
 }
 
+/// Loads the bits of `count` elements, of which the first `valid` exist and the rest are zeros.
+static Value loadFirst(Emitter &e, int64_t count, Value source, ValueRange at, int64_t valid) {
+  if (valid >= count) {
+    return loadBits(e.b, count, source, at);
+  }
+  auto type = VectorType::get({count}, e.b.getI1Type());
+  return loadBits(e.b, count, source, at,
+                  vector::ConstantMaskOp::create(e.b, type, ArrayRef{valid}));
+}
+
+void attention::emitPackPairs(Emitter &e, const AttentionShape &shape, Value source,
+                              const RowRange &range, Value column, Value packed) {
+  Value last = e.add(range.limit, -1);
+  e.loop(e.index(0), range.count, 1, [&](Value i) {
+    Value row = e.add(range.base, e.min(e.add(range.first, i), last));
+    for (int64_t pair = 0; pair < shape.pairColumns; pair += e.lanes) {
+      Value bits =
+          loadFirst(e, 2 * e.lanes, source, {row, e.add(column, 2 * pair)}, shape.head - 2 * pair);
+      Value pairs = vector::BitCastOp::create(e.b, e.integers, bits);
+      vector::StoreOp::create(e.b, pairs, packed, ValueRange{i, e.index(pair)});
+    }
+  });
+}
+
+void attention::emitPackRowPairs(Emitter &e, const AttentionShape &shape, Value source,
+                                 const RowRange &range, Value column, Value packed) {
+  Value last = e.add(range.limit, -1);
+  e.loop(e.index(0), range.count, 2, [&](Value i) {
+    Value position = e.add(range.first, i);
+    Value low = e.add(range.base, e.min(position, last));
+    Value high = e.add(range.base, e.min(e.add(position, 1), last));
+    for (int64_t j = 0; j < shape.headVectors; ++j) {
+      int64_t lane0 = j * e.lanes;
+      auto load = [&](Value row) {
+        return loadFirst(e, e.lanes, source, {row, e.add(column, lane0)}, shape.head - lane0);
+      };
+      vector::StoreOp::create(e.b, emitPairs(e.b, load(low), load(high)), packed,
+                              ValueRange{e.floorDiv(i, 2), e.index(lane0)});
+    }
+  });
+}
+
+/// Returns the bits of a vector of f32 rounded to bf16; subnormal numbers become zeros.
+static Value roundToBits(Emitter &e, Value numbers) {
+  auto type = VectorType::get({e.lanes}, e.b.getBF16Type());
+  Value rounded =
+      LLVM::CallIntrinsicOp::create(
+          e.b, type, e.b.getStringAttr("llvm.x86.avx512bf16.cvtneps2bf16.512"), ValueRange{numbers})
+          .getResult(0);
+  return vector::BitCastOp::create(e.b, type.clone(e.b.getI16Type()), rounded);
+}
+
+void attention::emitRoundBlock(Emitter &e, const AttentionShape &shape, Value block, Value valid,
+                               Value rowPairs, Value columnPairs) {
+  auto half = VectorType::get({e.lanes / 2}, e.b.getI32Type());
+  e.loop(e.index(0), valid, 2, [&](Value q) {
+    Value next = e.add(q, 1);
+    Value exists = e.less(next, valid);
+    for (int64_t j = 0; j < shape.queryVectors; ++j) {
+      Value column = e.index(j * e.lanes);
+      Value low = roundToBits(e, e.load(block, {q, column}));
+      Value high = roundToBits(e, e.load(block, {next, column}));
+      if (columnPairs) {
+        for (auto [row, bits] : {std::pair{q, low}, {next, high}}) {
+          vector::StoreOp::create(e.b, vector::BitCastOp::create(e.b, half, bits), columnPairs,
+                                  ValueRange{row, e.index(j * e.lanes / 2)});
+        }
+      }
+      if (rowPairs) {
+        Value zeros = arith::ConstantOp::create(e.b, e.b.getZeroAttr(high.getType()));
+        vector::StoreOp::create(e.b, emitPairs(e.b, low, e.select(exists, high, zeros)), rowPairs,
+                                ValueRange{e.floorDiv(q, 2), column});
+      }
+    }
+  });
+}
+
 void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Value packed,
                                    Value first, Value transposed, Value row0) {
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
-    for (int64_t c = 0; c < shape.head; c += e.lanes) {
+    int64_t depth = shape.getDepth(shape.head);
+    for (int64_t c = 0; c < depth; c += e.lanes) {
       Values square;
       for (int64_t i = 0; i < e.lanes; ++i) {
         square.push_back(e.load(packed, {e.add(first, e.add(p, i)), e.index(c)}));
       }
       e.transpose(square);
-      for (int64_t i = 0; i < std::min(e.lanes, shape.head - c); ++i) {
+      for (int64_t i = 0; i < std::min(e.lanes, depth - c); ++i) {
         e.store(square[i], transposed, {e.add(row0, c + i), p});
       }
     }

@@ -29,6 +29,8 @@ template <typename Op> AttentionShape attention::makeShape(Op op, const Target &
   s.keyBlock = std::min<int64_t>(isNarrow ? 16 : block, (s.keys + 3) / 4 * 4);
   s.headVectors = llvm::divideCeil(s.head, target.lanes);
   s.headWidth = s.headVectors * target.lanes;
+  s.pairs = target.bf16Dots && s.elementBytes == 2 && s.head % 2 == 0;
+  s.pairColumns = llvm::divideCeil(s.head / 2, target.lanes) * target.lanes;
   s.queryBlocks = llvm::divideCeil(s.queries, s.queryBlock);
   s.keyBlocks = llvm::divideCeil(s.keys, s.keyBlock);
   return s;

@@ -5,7 +5,9 @@
 // of W once into panels [K][tile columns] in the thread's scratch, half of L2, and then runs its
 // rows through every panel. Rows are read in place (their padding avoids power-of-two strides), and
 // the sums of a tile stay in registers for all of K. Rows of bf16 are first extended, a tile at a
-// time, because the inner loop reads them a scalar at a time.
+// time, because the inner loop reads them a scalar at a time. Where the target multiplies pairs of
+// bf16, a step of the inner loop is two of K: rows are read in place, and panels are packed by
+// pairs.
 #include "Contract.h"
 #include "../../Common/Storage.h"
 #include "Epilogue.h"
@@ -27,24 +29,28 @@ struct ContractSchedule {
   int64_t rows;        ///< rows of the launch
   int64_t blockRows;   ///< rows per item, a multiple of the tile's
   int64_t blockPanels; ///< column panels per item
+  bool pairs;          ///< a step of the inner loop is a pair of bf16
 
+  /// Steps of the inner loop, and steps of K in each.
+  int64_t stepSize() const { return pairs ? 2 : 1; }
+  int64_t steps() const { return inner / stepSize(); }
   int64_t panels() const { return llvm::divideCeil(columns, tile.columns()); }
   int64_t fullPanels() const { return columns / tile.columns(); }
   int64_t rowBlocks() const { return llvm::divideCeil(rows, blockRows); }
   int64_t columnBlocks() const { return llvm::divideCeil(panels(), blockPanels); }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
 
-  ContractSchedule(const Target &target, int64_t rows, int64_t inner, int64_t columns);
+  ContractSchedule(const Target &target, int64_t rows, int64_t inner, int64_t columns, bool pairs);
 };
 
 /// Packing an element of W costs about as much as 4 tile rows of work on it, so blocks of rows stay
 /// tall; columns are split first to get eight items.
 ContractSchedule::ContractSchedule(const Target &target, int64_t rows, int64_t inner,
-                                   int64_t columns)
-    : tile(RegisterTile::of(target)), inner(inner), columns(columns), rows(rows) {
+                                   int64_t columns, bool pairs)
+    : tile(RegisterTile::of(target)), inner(inner), columns(columns), rows(rows), pairs(pairs) {
   tile.rows = std::min(tile.rows, rows);
   constexpr int64_t wantedItems = 8, tallBlock = 516, shortBlock = 132;
-  int64_t panelBytes = inner * tile.columns() * 4;
+  int64_t panelBytes = steps() * tile.columns() * 4;
   blockPanels = std::clamp<int64_t>(target.l2Bytes / 2 / panelBytes, 1, panels());
   blockRows = llvm::divideCeil(std::min(rows, tallBlock), tile.rows) * tile.rows;
   while (items() < wantedItems && blockPanels > 2) {
@@ -77,6 +83,7 @@ private:
   void emitSums(Value first, Value slot, const RegisterTile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const RegisterTile &tile);
   Value rotate(Value vector, Value row, Value column);
+  Value loadWeights(int64_t count, ValueRange at, Value mask);
   Value loadDense(unsigned buffer, Value column, VectorType type);
   Value index(int64_t value) { return frame.index(value); }
   static dispatch::AccessKind getAccessKind(Attribute access) {
@@ -90,6 +97,7 @@ private:
   ImplicitLocOpBuilder &b;
   Epilogue epilogue;
   RegisterTile tail{};
+  VectorType packedType; ///< a vector of the packed weight
   SmallVector<Value> extras, results;
   Value input, weight, packed, extended, sums, rowEnd, validRows;
   Lengths lengths;
@@ -109,11 +117,12 @@ LogicalResult ContractEmitter::emit() {
   for (size_t i = 0; i < op.getResultAccesses().size(); ++i) {
     results.push_back(frame.buffer(2 + extras.size() + i));
   }
-  int64_t packedRows = llvm::divideCeil(s.inner, s.tile.lanes) * s.tile.lanes;
-  packed =
-      frame.scratch(MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, b.getF32Type()));
+  int64_t packedRows = llvm::divideCeil(s.steps(), s.tile.lanes) * s.tile.lanes;
+  packedType = VectorType::get({s.tile.lanes}, s.pairs ? Type(b.getI32Type()) : b.getF32Type());
+  packed = frame.scratch(
+      MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, packedType.getElementType()));
   sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
-  if (isHalfMemory(input)) {
+  if (isHalfMemory(input) && !s.pairs) {
     extended = frame.scratch(
         MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
   }
@@ -206,17 +215,26 @@ void ContractEmitter::extendRows(Value first, bool mayBePartial) {
   });
 }
 
+/// Loads `count` elements of W: f32, or the bits of bf16 where a step is a pair.
+Value ContractEmitter::loadWeights(int64_t count, ValueRange at, Value mask) {
+  return (s.pairs ? loadBits : loadVector)(b, count, weight, at, mask);
+}
+
 /// Packs the columns of W in `panel`, all of K, to slot `slot` of the packed block.
 void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
-  int64_t lanes = tile.lanes, whole = s.inner / lanes * lanes;
+  int64_t lanes = tile.lanes, square = lanes * s.stepSize(), whole = s.inner / square * square;
   if (op.getByInput()) {
-    emitLoop(b, index(0), index(s.inner), index(1), [&](Value k) {
+    emitLoop(b, index(0), index(s.steps()), index(1), [&](Value k) {
       for (int64_t v = 0; v < tile.vectors; ++v) {
         Value from = addIndex(b, column, index(v * lanes));
         bool isWhole = tile.vectors == s.tile.vectors && &tile == &s.tile;
         Value mask = isWhole ? Value() : emitColumnMask(b, lanes, from, index(s.columns));
-        Value row = loadVector(b, lanes, weight, {k, from}, mask);
+        Value first = s.pairs ? mulIndex(b, k, 2) : k;
+        Value row = loadWeights(lanes, {first, from}, mask);
+        if (s.pairs) {
+          row = emitPairs(b, row, loadWeights(lanes, {addIndex(b, first, index(1)), from}, mask));
+        }
         vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
       }
     });
@@ -225,7 +243,7 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
   // A loop over vectors limits code size, because a square is hundreds of operations.
   emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
     Value first = addIndex(b, column, at);
-    emitLoop(b, index(0), index(whole), index(lanes),
+    emitLoop(b, index(0), index(whole), index(square),
              [&](Value k) { packTransposed(slot, first, at, k, false); });
     if (whole < s.inner) {
       packTransposed(slot, first, at, index(whole), true);
@@ -233,18 +251,20 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
   });
 }
 
-/// Packs a square of `lanes` columns of W from `first` by `lanes` steps of K to the slot's columns
-/// from `at`. Columns past the last repeat it and are never stored.
+/// Packs a square of `lanes` columns of W from `first` by `lanes` steps from k to the slot's
+/// columns from `at`. Columns past the last repeat it and are never stored.
 void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
-  int64_t lanes = s.tile.lanes;
-  Value mask = tail ? emitColumnMask(b, lanes, k, index(s.inner)) : Value();
+  int64_t lanes = s.tile.lanes, count = lanes * s.stepSize();
+  Value mask = tail ? emitColumnMask(b, count, k, index(s.inner)) : Value();
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
     Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
-    rows.push_back(loadVector(b, lanes, weight, {n, k}, mask));
+    Value row = loadWeights(count, {n, k}, mask);
+    rows.push_back(s.pairs ? vector::BitCastOp::create(b, packedType, row) : row);
   }
+  Value step = s.pairs ? arith::DivUIOp::create(b, k, index(2)).getResult() : k;
   for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
-    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, k, index(i)), at});
+    vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, step, index(i)), at});
   }
 }
 
@@ -257,13 +277,19 @@ void ContractEmitter::emitSums(Value first, Value slot, const RegisterTile &tile
     rows.push_back(partialRows ? lastRowOr(row) : row);
   }
   auto left = [&](Value k, int64_t row) -> Value {
+    if (s.pairs) {
+      Value pair = vector::LoadOp::create(b, VectorType::get({2}, b.getI16Type()), input,
+                                          ValueRange{rows[row], mulIndex(b, k, 2)});
+      pair = vector::BitCastOp::create(b, VectorType::get({1}, b.getI32Type()), pair);
+      return vector::ExtractOp::create(b, pair, ArrayRef<int64_t>{0});
+    }
     return memref::LoadOp::create(b, extended ? extended : input, ValueRange{rows[row], k});
   };
   auto right = [&](Value k, int64_t v) -> Value {
-    return vector::LoadOp::create(b, tile.type(b), packed,
+    return vector::LoadOp::create(b, packedType, packed,
                                   ValueRange{slot, k, index(v * tile.lanes)});
   };
-  SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.inner), left, right);
+  SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.steps()), left, right);
   for (int64_t i = 0; i < tile.rows; ++i) {
     for (int64_t v = 0; v < tile.vectors; ++v) {
       vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums,
@@ -378,7 +404,9 @@ FailureOr<Kernel> cpu::generateContract(dispatch::ContractOp op, ModuleOp module
   ArrayRef<int64_t> weight = cast<RankedTensorType>(op.getWeight().getType()).getShape();
   int64_t inner = weight[op.getByInput() ? 0 : 1], columns = weight[op.getByInput() ? 1 : 0];
   int64_t rows = op.getDomain().getLaunchRows();
-  ContractSchedule schedule(target, rows, inner, columns);
+  auto isHalf = [](Value tensor) { return getElementTypeOrSelf(tensor.getType()).isBF16(); };
+  bool pairs = target.bf16Dots && isHalf(op.getInput()) && isHalf(op.getWeight()) && inner % 2 == 0;
+  ContractSchedule schedule(target, rows, inner, columns, pairs);
   ContractEmitter emitter(op, module, name, target, schedule);
   if (failed(emitter.emit())) {
     return failure();

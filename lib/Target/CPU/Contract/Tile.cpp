@@ -5,11 +5,25 @@
 #include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
+
+Value cpu::emitMultiplyAdd(ImplicitLocOpBuilder &b, Value x, Value y, Value sum) {
+  auto type = cast<VectorType>(sum.getType());
+  if (getElementTypeOrSelf(x.getType()).isF32()) {
+    return vector::FMAOp::create(b, x, y, sum);
+  }
+  auto pairs = VectorType::get({2 * type.getDimSize(0)}, b.getBF16Type());
+  SmallVector<Value> operands{sum, vector::BitCastOp::create(b, pairs, x),
+                              vector::BitCastOp::create(b, pairs, y)};
+  return LLVM::CallIntrinsicOp::create(b, type, b.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
+                                       operands)
+      .getResult(0);
+}
 
 /// Computes sums += left(k, row) * right(k, vector), one step of K.
 static void addStep(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value k, LoadLeft left,
@@ -19,10 +33,10 @@ static void addStep(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value k, 
     rights.push_back(right(k, v));
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
-    Value factor = vector::BroadcastOp::create(b, tile.type(b), left(k, row));
+    Value factor = vector::BroadcastOp::create(b, rights.front().getType(), left(k, row));
     for (int64_t v = 0; v < tile.vectors; ++v) {
       Value &sum = sums[row * tile.vectors + v];
-      sum = vector::FMAOp::create(b, factor, rights[v], sum);
+      sum = emitMultiplyAdd(b, factor, rights[v], sum);
     }
   }
 }
@@ -62,6 +76,24 @@ SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Registe
   Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
   sums = addSteps(b, tile, zero, even, 2, left, right, sums);
   return addSteps(b, tile, even, steps, 1, left, right, sums);
+}
+
+Value cpu::emitPairs(ImplicitLocOpBuilder &b, Value low, Value high) {
+  auto word = cast<VectorType>(low.getType()).clone(b.getI32Type());
+  Value shift = arith::ConstantOp::create(b, SplatElementsAttr::get(word, b.getI32IntegerAttr(16)));
+  Value upper = arith::ShLIOp::create(b, arith::ExtUIOp::create(b, word, high), shift);
+  return arith::OrIOp::create(b, arith::ExtUIOp::create(b, word, low), upper);
+}
+
+std::pair<Value, Value> cpu::emitSplitPairs(ImplicitLocOpBuilder &b, Value pairs) {
+  auto words = cast<VectorType>(pairs.getType());
+  auto splat = [&](int32_t value) -> Value {
+    return arith::ConstantOp::create(b, SplatElementsAttr::get(words, b.getI32IntegerAttr(value)));
+  };
+  auto numbers = words.clone(b.getF32Type());
+  Value low = arith::ShLIOp::create(b, pairs, splat(16));
+  Value high = arith::AndIOp::create(b, pairs, splat(int32_t(0xffff0000)));
+  return {arith::BitcastOp::create(b, numbers, low), arith::BitcastOp::create(b, numbers, high)};
 }
 
 /// Returns lanes `select(i)` of the two vectors; lanes of the second are counted from `lanes`.

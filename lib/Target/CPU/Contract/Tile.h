@@ -30,11 +30,24 @@ using LoadLeft = llvm::function_ref<mlir::Value(mlir::Value k, int64_t row)>;
 using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>;
 
 /// Computes the sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and
-/// vector of `tile`, row by row. Accumulators start at zero, or at `initial`.
+/// vector of `tile`, row by row. Accumulators start at zero, or at `initial`. The factors are f32,
+/// or i32: pairs of bf16, whose products are both added.
 llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b,
                                                  const RegisterTile &tile, mlir::Value steps,
                                                  LoadLeft left, LoadRight right,
                                                  llvm::ArrayRef<mlir::Value> initial = {});
+
+/// Returns sum + x * y, f32. Factors of i32 are pairs of bf16 that are multiplied by vdpbf16ps: it
+/// takes subnormal numbers as zeros, and adds both products with roundings of their own.
+mlir::Value emitMultiplyAdd(mlir::ImplicitLocOpBuilder &b, mlir::Value x, mlir::Value y,
+                            mlir::Value sum);
+
+/// Returns vectors of i32: the i16 of `low` and `high` side by side.
+mlir::Value emitPairs(mlir::ImplicitLocOpBuilder &b, mlir::Value low, mlir::Value high);
+
+/// Returns both bf16 of pairs, as vectors of f32.
+std::pair<mlir::Value, mlir::Value> emitSplitPairs(mlir::ImplicitLocOpBuilder &b,
+                                                   mlir::Value pairs);
 
 /// Transposes n vectors of n lanes in registers, n = 4, 8 or 16.
 llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,

@@ -4,7 +4,8 @@
 // Sums over valid rows of outer products. An item is a block of the result. It iterates over blocks
 // of rows, copies the columns of valid rows of both factors to the thread's scratch (so that the
 // inner loop sees neither invalid rows nor long strides), and adds each block's products to sums in
-// scratch. One item adds its rows in order, so the result depends on shapes only.
+// scratch. One item adds its rows in order, so the result depends on shapes only. Where the target
+// multiplies pairs of bf16, two consecutive valid rows are packed by pairs.
 #include "../../Common/Storage.h"
 #include "Contract.h"
 #include "Tile.h"
@@ -23,7 +24,10 @@ struct WeightSchedule {
   int64_t height, width;     ///< M, N; N is 0 if only the bias is computed
   int64_t blockRowPanels;    ///< panels of tile rows per item
   int64_t blockColumnPanels; ///< panels of tile columns per item
-  int64_t blockSteps;        ///< rows of the domain summed at a time
+  int64_t blockSteps;        ///< steps of the inner loop at a time
+  bool pairs;                ///< a step is two rows of the domain, pairs of bf16
+
+  int64_t blockDomainRows() const { return blockSteps * (pairs ? 2 : 1); }
 
   int64_t rowPanels() const { return llvm::divideCeil(height, tile.rows); }
   int64_t columnPanels() const { return llvm::divideCeil(width, tile.columns()); }
@@ -40,14 +44,14 @@ struct WeightSchedule {
     return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
-  WeightSchedule(const Target &target, int64_t height, int64_t width);
+  WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs);
 };
 
 /// Copying costs (1 / height + 1 / width) of a block's work, so blocks are large and as square as
 /// eight items allow, or four if eight would be smaller than 64 by 64; packed factors and sums
 /// together stay within L2.
-WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t width)
-    : tile(RegisterTile::of(target)), height(height), width(width) {
+WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs)
+    : tile(RegisterTile::of(target)), height(height), width(width), pairs(pairs) {
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
@@ -73,7 +77,9 @@ public:
   WeightEmitter(dispatch::WeightGradientOp op, ModuleOp module, StringRef name,
                 const Target &target, const WeightSchedule &schedule)
       : op(op), domain(op.getDomain()), s(schedule), frame(op, module, name, target),
-        b(frame.builder()), type(schedule.tile.type(b)) {}
+        b(frame.builder()), type(schedule.tile.type(b)),
+        packedType(schedule.pairs ? VectorType::get({schedule.tile.lanes}, b.getI32Type()) : type) {
+  }
 
   void emit();
   func::FuncOp function() { return frame.function(); }
@@ -111,7 +117,7 @@ private:
   const WeightSchedule &s;
   Frame frame;
   ImplicitLocOpBuilder &b;
-  VectorType type;
+  VectorType type, packedType; ///< a vector of sums, and of packed factors
   Value left, right, initWeight, initBias, weight, bias;
   Value packedLeft, packedRight, sums, biasSums;
   Value height0, panelRow0, panel0, rowPanels, columnPanels, ownsBias, validRows;
@@ -119,6 +125,30 @@ private:
 };
 
 } // namespace
+
+/// Stores a row's vector as step `slot`, or as one half of step `slot` / 2: rows come in order, and
+/// the first of a pair stores zeros for the second.
+static void storeStep(ImplicitLocOpBuilder &b, Value vector, Value slot, Value packed,
+                      function_ref<SmallVector<Value>(Value)> at) {
+  auto type = cast<VectorType>(vector.getType());
+  if (type.getElementType().isF32()) {
+    vector::StoreOp::create(b, vector, packed, at(slot));
+    return;
+  }
+  Value two = arith::ConstantIndexOp::create(b, 2), none = arith::ConstantIndexOp::create(b, 0);
+  SmallVector<Value> place = at(arith::DivUIOp::create(b, slot, two));
+  Value half = arith::RemUIOp::create(b, slot, two);
+  Value isSecond = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, half, none);
+  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  auto branch = scf::IfOp::create(b, isSecond, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value first = vector::LoadOp::create(b, type.clone(b.getI32Type()), packed, place);
+  Value pair = arith::OrIOp::create(b, first, emitPairs(b, zero, vector));
+  vector::StoreOp::create(b, pair, packed, place);
+  b.setInsertionPointToStart(branch.elseBlock());
+  vector::StoreOp::create(b, emitPairs(b, vector, zero), packed, place);
+}
 
 void WeightEmitter::makeBuffers() {
   unsigned next = 2;
@@ -129,10 +159,11 @@ void WeightEmitter::makeBuffers() {
   weight = op.getWeight() ? frame.buffer(next++) : Value();
   bias = op.getBias() ? frame.buffer(next++) : Value();
   Type f32 = b.getF32Type();
-  packedLeft = frame.scratch(MemRefType::get({s.blockRowPanels * s.leftPanel()}, f32));
+  Type packed = packedType.getElementType();
+  packedLeft = frame.scratch(MemRefType::get({s.blockRowPanels * s.leftPanel()}, packed));
   if (weight) {
-    packedRight =
-        frame.scratch(MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, f32));
+    packedRight = frame.scratch(
+        MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, packed));
     sums = frame.scratch(MemRefType::get(
         {s.blockRowPanels, s.blockColumnPanels, s.tile.rows, s.tile.columns()}, f32));
   }
@@ -162,9 +193,12 @@ void WeightEmitter::emit() {
   locateItem();
   clearSums();
   Value last = index(domain.getLaunchRows());
-  emitLoop(b, index(0), last, index(s.blockSteps), [&](Value first) {
-    Value end = minIndex(b, addIndex(b, first, index(s.blockSteps)), last);
+  emitLoop(b, index(0), last, index(s.blockDomainRows()), [&](Value first) {
+    Value end = minIndex(b, addIndex(b, first, index(s.blockDomainRows())), last);
     Value count = packRows(first, end);
+    if (s.pairs) { // an odd last row is paired with zeros
+      count = arith::DivUIOp::create(b, addIndex(b, count, index(1)), index(2));
+    }
     emitIf(b, below(index(0), count), [&] {
       if (weight) {
         addProducts(count, end, last);
@@ -229,7 +263,8 @@ void WeightEmitter::copyRow(Value row, Value slot) {
   int64_t lanes = s.tile.lanes;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
     Value column = addIndex(b, height0, index(panel * s.tile.rows));
-    vector::StoreOp::create(b, loadLeft(row, column), packedLeft, leftAt(index(panel), slot));
+    storeStep(b, loadLeft(row, column), slot, packedLeft,
+              [&](Value step) { return SmallVector<Value>{leftAt(index(panel), step)}; });
   }
   if (!weight) {
     return;
@@ -239,8 +274,9 @@ void WeightEmitter::copyRow(Value row, Value slot) {
     Value column = mulIndex(b, addIndex(b, panel0, panel), s.tile.columns());
     for (int64_t v = 0; v < s.tile.vectors; ++v) {
       Value from = minIndex(b, addIndex(b, column, index(v * lanes)), index(rightStride - lanes));
-      Value value = loadVector(b, lanes, right, {row, from});
-      vector::StoreOp::create(b, value, packedRight, ValueRange{panel, slot, index(v * lanes)});
+      storeStep(b, (s.pairs ? loadBits : loadVector)(b, lanes, right, {row, from}, {}), slot,
+                packedRight,
+                [&](Value step) { return SmallVector<Value>{panel, step, index(v * lanes)}; });
     }
   });
 }
@@ -250,8 +286,8 @@ void WeightEmitter::copyRow(Value row, Value slot) {
 Value WeightEmitter::loadLeft(Value row, Value column) {
   int64_t lanes = s.tile.lanes;
   Value mask = emitColumnMask(b, lanes, column, index(s.height));
-  if (!isHalfMemory(left)) {
-    return loadVector(b, lanes, left, {row, column}, mask);
+  if (!isHalfMemory(left) || s.pairs) {
+    return (s.pairs ? loadBits : loadVector)(b, lanes, left, {row, column}, mask);
   }
   Value end = addIndex(b, column, index(lanes));
   Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, end, index(s.height));
@@ -306,10 +342,14 @@ void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
     memref::PrefetchOp::create(b, buffer, ValueRange{row, minIndex(b, column, index(stride - 1))},
                                /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
   };
-  Value row =
-      minIndex(b, addIndex(b, ahead.next, k), arith::SubIOp::create(b, ahead.last, index(1)));
-  touch(left, row, height0, s.blockHeight());
-  touch(right, row, mulIndex(b, panel0, s.tile.columns()), s.blockColumnPanels * s.tile.columns());
+  Value lastRow = arith::SubIOp::create(b, ahead.last, index(1));
+  for (int64_t i = 0; i < (s.pairs ? 2 : 1); ++i) {
+    Value row = addIndex(b, ahead.next, s.pairs ? mulIndex(b, k, 2) : k);
+    row = minIndex(b, addIndex(b, row, index(i)), lastRow);
+    touch(left, row, height0, s.blockHeight());
+    touch(right, row, mulIndex(b, panel0, s.tile.columns()),
+          s.blockColumnPanels * s.tile.columns());
+  }
 }
 
 /// Computes sums[m, n] += packed left panel m, transposed, times packed right panel n.
@@ -329,7 +369,8 @@ void WeightEmitter::addTile(Value m, Value n, const RegisterTile &tile, Value co
     if (ahead && v == 0) {
       prefetch(k, *ahead);
     }
-    return vector::LoadOp::create(b, type, packedRight, ValueRange{n, k, index(v * tile.lanes)});
+    return vector::LoadOp::create(b, packedType, packedRight,
+                                  ValueRange{n, k, index(v * tile.lanes)});
   };
   SmallVector<Value> result = emitOuterProducts(b, tile, count, loadLeft, loadRight, initial);
   for (auto [i, value] : llvm::enumerate(result)) {
@@ -347,9 +388,15 @@ void WeightEmitter::addBias(Value count) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     SmallVector<Value> next;
-    for (auto [panel, sum] : llvm::enumerate(loop.getRegionIterArgs())) {
+    for (auto [panel, argument] : llvm::enumerate(loop.getRegionIterArgs())) {
+      Value sum = argument;
       Value at = leftAt(index(panel), loop.getInductionVar());
-      Value step = vector::LoadOp::create(b, type, packedLeft, ValueRange{at});
+      Value step = vector::LoadOp::create(b, packedType, packedLeft, ValueRange{at});
+      if (s.pairs) {
+        auto [first, second] = emitSplitPairs(b, step);
+        sum = arith::AddFOp::create(b, sum, first);
+        step = second;
+      }
       next.push_back(arith::AddFOp::create(b, sum, step));
     }
     scf::YieldOp::create(b, next);
@@ -410,7 +457,9 @@ FailureOr<Kernel> cpu::generateWeightGradient(dispatch::WeightGradientOp op, Mod
   auto left = cast<RankedTensorType>(op.getLeft().getType());
   int64_t height = left.getShape().back();
   int64_t width = cast<RankedTensorType>(op.getRight().getType()).getShape().back();
-  WeightSchedule schedule(target, height, op.getWeight() ? width : 0);
+  auto isHalf = [](Value tensor) { return getElementTypeOrSelf(tensor.getType()).isBF16(); };
+  bool pairs = target.bf16Dots && isHalf(op.getLeft()) && isHalf(op.getRight());
+  WeightSchedule schedule(target, height, op.getWeight() ? width : 0, pairs);
   WeightEmitter emitter(op, module, name, target, schedule);
   emitter.emit();
   double rows = op.getDomain().getLaunchRows();
