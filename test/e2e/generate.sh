@@ -224,6 +224,11 @@ holds "of the requested rows and positions" \
      math.isclose(f[0]["fraction_of_bandwidth"],
        f[0]["step_bytes"] * f[0]["cached_tokens_per_s"] / 3 / 1e9 / f[0]["read_gbytes_per_s"], rel_tol=1e-9))' \
   "$work/bench.json" "$work/inspect.json"
+holds "the times of stages add up to those of kernels" \
+  'all(math.isclose(sum(s["ms"] for s in f[0][stages]), sum(k["ms"] for k in f[0][kernels]), rel_tol=1e-9) and
+       math.isclose(sum(s["share"] for s in f[0][stages]), 1, rel_tol=1e-9) and
+       all(math.isclose(s["ms"], s["forward_ms"] + s["backward_ms"] + s["update_ms"], rel_tol=1e-9) for s in f[0][stages])
+       for stages, kernels in (("stages", "kernels"), ("step_stages", "step_kernels")))' "$work/bench.json"
 succeeds "and the docs name its keys, all of them" python3 - "$root/docs/running.md" "$work/bench.json" << 'PYTHON'
 import json, re, sys
 section = re.search(r"^## Measuring\n(.*?)^## ", open(sys.argv[1]).read(), re.S | re.M).group(1)
