@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares exported models with PyTorch: trial_export.py PROGRAM SPEC... (scripts/trial-export.sh describes it)."""
+import copy
 import importlib.util
 import json
 import keyword
@@ -149,8 +150,24 @@ class Trial:
         location = importlib.util.spec_from_file_location("model", out / "model.py")
         module = importlib.util.module_from_spec(location)
         location.loader.exec_module(module)
-        self.is_bf16 = "def bf16" in (out / "model.py").read_text()
+        self.module, self.is_bf16 = module, hasattr(module, "bf16")
         return module.load()
+
+    def find_buckets(self, model, tokens):
+        """Returns the argument with the buckets of LSH attention, which the model computes in f64; {} without them."""
+        if not hasattr(self.module, "hashed_buckets"):
+            return {}
+        compute, found = self.module.hashed_buckets, {}
+
+        def record(x, rotations, hashes, stage, _):
+            found[stage] = compute(x, rotations, hashes, stage, None)
+            return found[stage]
+
+        self.module.hashed_buckets = record
+        with torch.no_grad():
+            copy.deepcopy(model).double().hidden(tokens)
+        self.module.hashed_buckets = compute
+        return {"buckets": found}
 
     def logits(self, data, *flags):
         out = self.folder / "logits.npy"
@@ -218,8 +235,8 @@ class Trial:
             targets = {key: torch.from_numpy(array[None, :-1]) for key, array in arrays.items() if array.ndim == 2}
             with torch.no_grad():
                 if has_logits and size <= context:
-                    self.note("logits", model(tokens)[0], self.logits(data))
-                _, means = model.losses(tokens, **targets)
+                    self.note("logits", model(tokens, **self.find_buckets(model, tokens))[0], self.logits(data))
+                _, means = model.losses(tokens, **targets, **self.find_buckets(model, tokens[:, :-1]))
             stride = self.compare_losses(means, "--data", data, *(flag for key in targets for flag in flags[key]))
         if not has_logits:
             self.compare_batch(text, stride)
@@ -250,7 +267,8 @@ class Trial:
         start = mix((mix(seed ^ mix(0)) + 1) & MASK) % (context + 1)  # docs/running.md, the order of the data
         rows = [list(text[start + i * context : start + (i + 1) * context + 1]) for i in range(batch)]
         model = self.load("initial")
-        objective, _ = model.losses(torch.tensor(rows))
+        rows = torch.tensor(rows)
+        objective, _ = model.losses(rows, **self.find_buckets(model, rows[:, :-1]))
         objective.backward()
         moments = load_file(self.folder / "one/checkpoints/1/optimizer.safetensors")
         beta = self.spec["training"].get("betas", [0.9, 0.95])[0]
