@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 BOUND = 1e-5  # of the largest logit or gradient, or of a loss; sums of f32 in another order
 BF16_BOUND = 2.0**-6  # a sum that rounds the other way changes a factor by 2^-8, in every layer
@@ -190,7 +190,22 @@ class Trial:
         return all(value <= bound for value in self.worst.values())
 
     def train(self, run, steps, *flags):
+        flags = [*flags, *self.give_frozen()]
         self.sluice("train", self.folder / "a.sla", "--out", self.folder / run, "--steps", steps, "--seed", 1, *flags)
+
+    def give_frozen(self):
+        """Returns flags that give frozen stages random weights, which no training initializes."""
+        stages = [f"stages.{i}." for i, stage in enumerate(self.spec["stages"]) if stage.get("frozen")]
+        if not stages:
+            return []
+        draw, weights = torch.Generator().manual_seed(1), {}
+        for entry in json.loads(self.sluice("inspect", self.folder / "a.sla", "--json"))["tensors"]:
+            if entry["name"].startswith(tuple(stages)):
+                gain = float(len(entry["shape"]) == 1)
+                weights[entry["name"]] = gain + 0.3 * torch.randn(entry["shape"], generator=draw)
+        save_file(weights, self.folder / "frozen.safetensors")
+        globs = [flag for stage in stages if any(name.startswith(stage) for name in weights) for flag in ("--match", stage + "*")]
+        return ["--weights", self.folder / "frozen.safetensors", *globs]
 
     def compare_lines(self):
         lines = Lines(self.spec, self.folder, "train", 40, 1)
@@ -272,7 +287,7 @@ class Trial:
         objective.backward()
         moments = load_file(self.folder / "one/checkpoints/1/optimizer.safetensors")
         beta = self.spec["training"].get("betas", [0.9, 0.95])[0]
-        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in model.named_parameters()}
+        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in model.named_parameters() if weight.requires_grad}
         wanted = {name: moments[f"{name}.adam.m"] / (1 - beta) for name in gradients}
         self.note("gradients", *(torch.cat([part[name].flatten() for name in sorted(wanted)]) for part in (gradients, wanted)))
 
