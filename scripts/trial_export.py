@@ -287,7 +287,8 @@ class Trial:
         objective.backward()
         moments = load_file(self.folder / "one/checkpoints/1/optimizer.safetensors")
         beta = self.spec["training"].get("betas", [0.9, 0.95])[0]
-        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in model.named_parameters() if weight.requires_grad}
+        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in weights.items()}
         wanted = {name: moments[f"{name}.adam.m"] / (1 - beta) for name in gradients}
         self.note("gradients", *(torch.cat([part[name].flatten() for name in sorted(wanted)]) for part in (gradients, wanted)))
 
