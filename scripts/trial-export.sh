@@ -24,6 +24,9 @@ if [[ ${#specs[@]} = 0 ]]; then
     "$python" "$root/scripts/shrink-spec.py" "$spec" > "$name"
     specs+=("$name")
   done
+  name=$work/contrast-lines.json # the lines of the comparison are one batch, which has the candidates
+  sed 's/"vocabulary": [0-9]*/"vocabulary": 256/g; s/"batch": 4/"batch": 9/; s/, "extra_batches": 1//' "$root/test/golden/contrast-lines.json" > "$name"
+  specs+=("$name")
   for expand in linear nearest; do # with graph attention
     name=$work/umst-$expand.json
     sed "s/\"edges\": \"links\"/&, \"intra\": \"gat\", \"inter\": \"gat\", \"expand\": \"$expand\"/" "$root/models/tiny/umst.json" > "$name"

@@ -177,8 +177,8 @@ class Trial:
     def compare_losses(self, means, *flags):
         """Compares means by name with `sluice eval`, and returns the stride of its windows."""
         result = json.loads(self.sluice("eval", self.folder / "a.sla", "--weights", self.folder / "run", "--json", *flags))
-        counts = result.get("chunks", {"next": result["tokens"]})
-        wanted = {"next": result["nats"] / counts["next"], **result.get("losses", {})}
+        count = result.get("chunks", {}).get("next", result["tokens"])  # of a model that ends in a contrast
+        wanted = {"next": result["nats"] / count, **result.get("losses", {})}
         for name, mean in means.items():
             self.note("loss", mean, wanted[name])
         return result["stride"]

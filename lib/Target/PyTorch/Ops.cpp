@@ -185,15 +185,12 @@ static void print(MethodBody &body, ObjectiveOp op) {
 }
 
 static void print(MethodBody &body, CountedRowsOp op) {
-  if (op.getPadded()) {
-    body.reject(op, " with padding");
-    return;
-  }
   body.use("counted_rows");
   body.define(op.getResult(),
               "counted_rows(" + body.getBatch() + ", " + body.getLength(op.getResult()) + ", " +
                   std::to_string(op.getFirst()) + ", " + std::to_string(op.getEvery()) + ", " +
-                  std::to_string(op.getParts()) + ", tokens.device)");
+                  std::to_string(op.getParts()) + ", tokens.device)" +
+                  (op.getPadded() ? " * (tokens[:, 1:] >= 0)" : ""));
 }
 
 static void print(MethodBody &body, ContrastOp op) {
