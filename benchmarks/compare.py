@@ -8,7 +8,10 @@ each peer takes a checkpoint of Sluice, makes three steps, and must find the los
 take turns; a round times a few steps of each. The ratio is that of the medians, so it divides the milliseconds that are printed. Its
 range is that of the ratios within a round, where what else the machine does meets all alike. All are bound to the same processors, one a core, of the fastest kind of core. Wants an idle machine.
 
-Usage: benchmarks/compare.py [--quick] [--model SPEC] [--threads N] ...     (--help)
+The models of benchmarks/peers are written for speed, with fused attention. For specs that they do not have, --pytorch exported takes the
+file that `sluice export` prints, whose attention scores all pairs of rows. Numbers that move during training have their last value there.
+
+Usage: benchmarks/compare.py [--quick] [--model SPEC] [--threads N] [--pytorch exported] ...     (--help)
 The peers are installed with pip into a folder of their own, build/peers; PyTorch for Linux comes with its CUDA libraries, about
 3 GB. Prints a table and writes build/benchmarks/compare.json.
 """
@@ -26,6 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ["torch>=2.6", "jax>=0.5", "numpy", "safetensors"]
 PEERS = {"PyTorch, eager": ("torch_peer.py", False), "PyTorch, torch.compile": ("torch_peer.py", True), "JAX, jit": ("jax_peer.py", False)}
+EXPORTED = {"exported, eager": ("torch_peer.py", False), "exported, torch.compile": ("torch_peer.py", True)}
 OURS = "Sluice"
 CHECKED = 3  # steps whose losses must agree
 # Two right f32 programs differ by rounding alone: some 1e-7 of a loss, which a few steps of Adam enlarge.
@@ -84,8 +88,9 @@ class Peer:
     """A peer's process, which waits on its input between its turns."""
 
     def __init__(self, name, python, settings):
-        script, compiled = PEERS[name]
+        script, compiled = (PEERS | EXPORTED)[name]
         self.name = name
+        settings = settings | {"exported": settings["exported"] if name in EXPORTED else ""}
         self.process = subprocess.Popen([python, ROOT / "benchmarks" / "peers" / script, json.dumps(settings | {"compile": compiled})],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=os.environ | {"OMP_NUM_THREADS": str(settings["threads"]), "JAX_PLATFORMS": "cpu"})
@@ -110,10 +115,11 @@ class Peer:
         self.process.wait()
 
 
-def peers_of(spec):
+def choose_peers(spec, kind):
     """JAX has plain stacks and hourglasses of averages alone (peers/model.py)."""
     is_family = spec["stages"][1]["op"] != "hourglass" or "relative" in spec["defaults"]
-    return [peer for peer in PEERS if not (is_family and peer.startswith("JAX"))]
+    written = [peer for peer in PEERS if not (is_family and peer.startswith("JAX"))]
+    return {"written": written, "exported": list(EXPORTED), "both": written + list(EXPORTED)}[kind]
 
 
 def check_losses(peer, expected):
@@ -134,6 +140,9 @@ def prepare(arguments, folder, threads):
              "1", "--keep", str(CHECKED + 1), "--threads", str(threads)]
     peak = run_measured(list(map(str, train)))
     losses = [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    if arguments.pytorch != "written":
+        subprocess.run([arguments.sluice, "export", artifact, "--weights", run / "checkpoints" / "1", "-o", folder / "exported"], check=True,
+                       stderr=subprocess.DEVNULL)
     return artifact, run / "checkpoints" / "1", losses[1:], peak
 
 
@@ -193,6 +202,8 @@ def parse():
     parser.add_argument("--model", type=Path, default=ROOT / "models/small/hourglass.json")
     parser.add_argument("--data", type=Path, help="one file of bytes to train on (default: the text of docs/)")
     parser.add_argument("--forced-factor", type=int, default=0, help="segments of so many tokens: white space at every such byte alone")
+    parser.add_argument("--pytorch", choices=["written", "exported", "both"], default="written",
+                        help="the models of benchmarks/peers, which are written for speed; the file of sluice export, for specs without one; or both")
     parser.add_argument("--threads", type=int, default=0, help="default: one a core of the fastest kind")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--steps", type=int, help="steps of a round")
@@ -225,8 +236,8 @@ def main():
         say("Sluice: compiling, and the steps whose losses the peers must find")
         artifact, checkpoint, losses, our_peak = prepare(arguments, folder, threads)
         settings = {"spec": str(arguments.model), "data": str(arguments.data), "checkpoint": str(checkpoint), "threads": threads, "step": 1,
-                    "forced_factor": arguments.forced_factor}
-        peers = [Peer(peer, python, settings) for peer in peers_of(spec)]
+                    "forced_factor": arguments.forced_factor, "exported": str(folder / "exported/model.py")}
+        peers = [Peer(peer, python, settings) for peer in choose_peers(spec, arguments.pytorch)]
         differences = {peer.name: check_losses(peer, losses) for peer in peers}
         seconds = measure(arguments, artifact, peers, threads)
         for peer in peers:

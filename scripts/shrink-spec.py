@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Prints a spec of models/successors at width 64 and context 128, with one layer a level: shrink-spec.py SPEC."""
+"""Prints a spec at width 64 and context 128, with one layer a level: shrink-spec.py SPEC.
+
+SPEC is of models/successors, or one of models/papers with LSH attention, which then has chunks that end within the context."""
 import json
+import re
 import sys
+
+HASHES = {"buckets": 6, "chunk": 8}
 
 spec = json.load(open(sys.argv[1]))
 fine = spec["width"]
@@ -10,7 +15,17 @@ spec.update(context=128, batch=4, width=64)
 spec["defaults"]["heads"] = 4
 if "feed_forward" in spec["defaults"]:
     spec["defaults"]["feed_forward"] = 128
+if "lsh" in str(spec):
+    spec["defaults"].pop("dropout", None)
+if "lsh" in spec["defaults"]:
+    spec["defaults"].update(lsh=HASHES)
 for stage in spec["stages"]:
+    if "lsh" in stage:
+        stage["lsh"] = HASHES
+    if "hierarchy" in stage:
+        stage["hierarchy"] = re.sub("[1-9][0-9]*@", "2@", stage["hierarchy"])
+    if "lsh" in str(spec):
+        stage.pop("dropout", None)
     if stage["op"] == "layers":
         stage["count"] = 1
         if "feed_forward" in stage:
@@ -28,5 +43,6 @@ for stage in spec["stages"]:
         stage["threshold"] = 0.5
     if "window" in str(stage.get("mask")):
         stage["mask"]["window"] = [0, 31]
+spec["training"].pop("accumulate", None)
 spec["training"].update(learning_rate=3e-3, schedule={"kind": "constant", "warmup": 2})
 json.dump(spec, sys.stdout)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Compares exported models with PyTorch: trial-export.sh [SPEC...], by default the models of models/tiny and the
-# successors at width 64 and context 128. Trains each model for 12 steps, exports it, and compares the logits, the losses
-# of `sluice eval` and, where training has no dropout, no smoothed labels and no extra candidates, the gradient of the
-# first step. Models with named inputs are compared on lines of different lengths. Prints the largest differences,
-# relative to the largest logit, to the loss and to the largest gradient. PYTHON names an interpreter with torch, numpy
-# and safetensors. Exit status 1 if a difference exceeds 1e-5, or 2^-6 in bf16. Takes minutes.
+# successors and the models with LSH attention at width 64 and context 128. Trains each model for 12 steps, exports it,
+# and compares the logits, the losses of `sluice eval` and, where training has no dropout, no smoothed labels and no
+# extra candidates, the gradient of the first step. Models with named inputs are compared on lines of different lengths.
+# Buckets of LSH attention come from the same model in f64. Prints the largest differences, relative to the largest
+# logit, to the loss and to the largest gradient. PYTHON names an interpreter with torch, numpy and safetensors. Exit
+# status 1 if a difference exceeds 1e-5, or 2^-6 in bf16. Takes minutes.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
@@ -18,11 +19,14 @@ trap 'rm -rf "$work"' EXIT
 specs=("$@")
 if [[ ${#specs[@]} = 0 ]]; then
   specs=("$root"/models/tiny/*.json)
-  for spec in "$root"/models/successors/*.json; do
+  for spec in "$root"/models/successors/*.json "$root"/models/papers/lsh-*.json; do
     name=$work/$(basename "$spec")
     "$python" "$root/scripts/shrink-spec.py" "$spec" > "$name"
     specs+=("$name")
   done
+  name=$work/contrast-lines.json # the lines of the comparison are one batch, which has the candidates
+  sed 's/"vocabulary": [0-9]*/"vocabulary": 256/g; s/"batch": 4/"batch": 9/; s/, "extra_batches": 1//' "$root/test/golden/contrast-lines.json" > "$name"
+  specs+=("$name")
   for expand in linear nearest; do # with graph attention
     name=$work/umst-$expand.json
     sed "s/\"edges\": \"links\"/&, \"intra\": \"gat\", \"inter\": \"gat\", \"expand\": \"$expand\"/" "$root/models/tiny/umst.json" > "$name"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares exported models with PyTorch: trial_export.py PROGRAM SPEC... (scripts/trial-export.sh describes it)."""
+import copy
 import importlib.util
 import json
 import keyword
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 BOUND = 1e-5  # of the largest logit or gradient, or of a loss; sums of f32 in another order
 BF16_BOUND = 2.0**-6  # a sum that rounds the other way changes a factor by 2^-8, in every layer
@@ -149,8 +150,24 @@ class Trial:
         location = importlib.util.spec_from_file_location("model", out / "model.py")
         module = importlib.util.module_from_spec(location)
         location.loader.exec_module(module)
-        self.is_bf16 = "def bf16" in (out / "model.py").read_text()
+        self.module, self.is_bf16 = module, hasattr(module, "bf16")
         return module.load()
+
+    def find_buckets(self, model, tokens):
+        """Returns the argument with the buckets of LSH attention, which the model computes in f64; {} without them."""
+        if not hasattr(self.module, "hashed_buckets"):
+            return {}
+        compute, found = self.module.hashed_buckets, {}
+
+        def record(x, rotations, hashes, stage, _):
+            found[stage] = compute(x, rotations, hashes, stage, None)
+            return found[stage]
+
+        self.module.hashed_buckets = record
+        with torch.no_grad():
+            copy.deepcopy(model).double().hidden(tokens)
+        self.module.hashed_buckets = compute
+        return {"buckets": found}
 
     def logits(self, data, *flags):
         out = self.folder / "logits.npy"
@@ -160,8 +177,8 @@ class Trial:
     def compare_losses(self, means, *flags):
         """Compares means by name with `sluice eval`, and returns the stride of its windows."""
         result = json.loads(self.sluice("eval", self.folder / "a.sla", "--weights", self.folder / "run", "--json", *flags))
-        counts = result.get("chunks", {"next": result["tokens"]})
-        wanted = {"next": result["nats"] / counts["next"], **result.get("losses", {})}
+        count = result.get("chunks", {}).get("next", result["tokens"])  # of a model that ends in a contrast
+        wanted = {"next": result["nats"] / count, **result.get("losses", {})}
         for name, mean in means.items():
             self.note("loss", mean, wanted[name])
         return result["stride"]
@@ -173,7 +190,22 @@ class Trial:
         return all(value <= bound for value in self.worst.values())
 
     def train(self, run, steps, *flags):
+        flags = [*flags, *self.give_frozen()]
         self.sluice("train", self.folder / "a.sla", "--out", self.folder / run, "--steps", steps, "--seed", 1, *flags)
+
+    def give_frozen(self):
+        """Returns flags that give frozen stages random weights, which no training initializes."""
+        stages = [f"stages.{i}." for i, stage in enumerate(self.spec["stages"]) if stage.get("frozen")]
+        if not stages:
+            return []
+        draw, weights = torch.Generator().manual_seed(1), {}
+        for entry in json.loads(self.sluice("inspect", self.folder / "a.sla", "--json"))["tensors"]:
+            if entry["name"].startswith(tuple(stages)):
+                gain = float(len(entry["shape"]) == 1)
+                weights[entry["name"]] = gain + 0.3 * torch.randn(entry["shape"], generator=draw)
+        save_file(weights, self.folder / "frozen.safetensors")
+        globs = [flag for stage in stages if any(name.startswith(stage) for name in weights) for flag in ("--match", stage + "*")]
+        return ["--weights", self.folder / "frozen.safetensors", *globs]
 
     def compare_lines(self):
         lines = Lines(self.spec, self.folder, "train", 40, 1)
@@ -218,8 +250,8 @@ class Trial:
             targets = {key: torch.from_numpy(array[None, :-1]) for key, array in arrays.items() if array.ndim == 2}
             with torch.no_grad():
                 if has_logits and size <= context:
-                    self.note("logits", model(tokens)[0], self.logits(data))
-                _, means = model.losses(tokens, **targets)
+                    self.note("logits", model(tokens, **self.find_buckets(model, tokens))[0], self.logits(data))
+                _, means = model.losses(tokens, **targets, **self.find_buckets(model, tokens[:, :-1]))
             stride = self.compare_losses(means, "--data", data, *(flag for key in targets for flag in flags[key]))
         if not has_logits:
             self.compare_batch(text, stride)
@@ -250,11 +282,13 @@ class Trial:
         start = mix((mix(seed ^ mix(0)) + 1) & MASK) % (context + 1)  # docs/running.md, the order of the data
         rows = [list(text[start + i * context : start + (i + 1) * context + 1]) for i in range(batch)]
         model = self.load("initial")
-        objective, _ = model.losses(torch.tensor(rows))
+        rows = torch.tensor(rows)
+        objective, _ = model.losses(rows, **self.find_buckets(model, rows[:, :-1]))
         objective.backward()
         moments = load_file(self.folder / "one/checkpoints/1/optimizer.safetensors")
         beta = self.spec["training"].get("betas", [0.9, 0.95])[0]
-        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in model.named_parameters()}
+        weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        gradients = {name: weight.grad if weight.grad is not None else torch.zeros_like(weight) for name, weight in weights.items()}
         wanted = {name: moments[f"{name}.adam.m"] / (1 - beta) for name in gradients}
         self.note("gradients", *(torch.cat([part[name].flatten() for name in sorted(wanted)]) for part in (gradients, wanted)))
 

@@ -40,7 +40,7 @@ class Families:
                  all(set(norm) == {"op"} and norm["op"] == "norm" for norm in norms), "precision" not in spec,
                  body.get("shorten", "attention") == body.get("upsample", "attention") == "attention"]
         if not all(plain):
-            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/families.py")
+            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/families.py, or compare with --pytorch exported")
         self.spec, self.body, self.norms = spec, body, len(norms)
         self.width, self.heads = spec["width"], self.settings["heads"]
         self.size = self.width // self.heads

@@ -37,7 +37,7 @@ class Model:
 
     def __init__(self, spec):
         if not is_plain(spec):
-            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/model.py")
+            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/model.py, or compare with --pytorch exported")
         body, settings = spec["stages"][1], spec["defaults"]
         self.spec, self.width, self.heads = spec, spec["width"], settings["heads"]
         self.context, self.batch, self.training = spec["context"], spec["batch"], training(spec)
@@ -199,7 +199,7 @@ def training(spec):
     schedule = {"kind": "cosine", "steps": 1000, "floor": 0.1} | settings.get("schedule", {})
     settings["schedule"] = {"warmup": min(100, schedule["steps"])} | schedule
     if settings["optimizer"] != "adamw" or schedule["kind"] != "cosine" or settings["clip"] <= 0:
-        raise SystemExit("the peers implement AdamW, a cosine schedule and clipping; see benchmarks/peers/model.py")
+        raise SystemExit("the peers implement AdamW, a cosine schedule and clipping; see benchmarks/peers/model.py, or compare with --pytorch exported")
     return settings
 
 

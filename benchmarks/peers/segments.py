@@ -38,7 +38,7 @@ class Segments(Families):
                       set(stages["shorten"]) == {"op", "segments"}, stages["shift"] == {"op": "shift", "by": 1, "start": "null"},
                       stages["upsample"].get("by") == 0]
         if not all(plain):
-            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/segments.py")
+            raise SystemExit("this spec uses what the peers do not implement; see benchmarks/peers/segments.py, or compare with --pytorch exported")
 
     def biases(self, w):
         return [w[f"stages.1.inside.0.attention.relative.{part}.bias"] for part in ("content", "position")]

@@ -6,6 +6,8 @@
 #include "sluice/Driver/SpecFacts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -253,6 +255,18 @@ std::optional<driver::SpecDescription> driver::describeSpec(const std::string &p
   return spec ? std::optional(describe(*spec, path)) : std::nullopt;
 }
 
+/// Returns the head size of a layer that rotates the rows of `weight`; 0 if it does not.
+static int64_t getRotatedHead(spec::LayerOp layer, StringRef weight) {
+  if (!layer.getRotary() || !weight.consume_front(layer.getPathAttr().getValue()) ||
+      !weight.consume_front(".attention.")) {
+    return 0;
+  }
+  // "query.weight", or of a group of heads "1.query.weight"
+  bool isRotated = llvm::any_of(llvm::split(weight, '.'),
+                                [](StringRef part) { return part == "query" || part == "key"; });
+  return isRotated ? *layer.getHeadSize() : 0;
+}
+
 std::optional<std::vector<driver::SpecWeight>>
 driver::listWeights(const std::string &text, const std::vector<spec::SpecOverride> &settings) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
@@ -262,10 +276,16 @@ driver::listWeights(const std::string &text, const std::vector<spec::SpecOverrid
     return std::nullopt;
   }
   ParsedSpec expanded = spec->expand(0);
+  llvm::StringMap<spec::LayerOp> layers;
+  for (auto layer : expanded.getModel().getBody().getOps<spec::LayerOp>()) {
+    layers[layer.getPathAttr().getValue()] = layer;
+  }
   std::vector<SpecWeight> weights;
   for (auto weight : expanded.getModel().getBody().getOps<spec::WeightOp>()) {
-    weights.push_back(
-        {weight.getSymName().str(), {weight.getShape().begin(), weight.getShape().end()}});
+    spec::LayerOp layer = layers.lookup(weight.getPath());
+    weights.push_back({weight.getSymName().str(),
+                       {weight.getShape().begin(), weight.getShape().end()},
+                       layer ? getRotatedHead(layer, weight.getSymName()) : 0});
   }
   return weights;
 }

@@ -54,6 +54,8 @@ private:
   void add(const ImportRule &rule, const std::string &name, const std::string &source,
            DenseTensor tensor);
   const Shape *findShape(const std::string &name) const;
+  void requireHead(const ImportRule &rule, const std::string &name, const std::string &source,
+                   int64_t found) const;
   void requireShape(const ImportRule &rule, const std::string &name, const std::string &source,
                     const Shape &found) const;
   void requireAllUsed() const;
@@ -63,6 +65,7 @@ private:
   const std::optional<ImportModel> &model;
   std::map<std::string, StateTensor> state; ///< by name without prefixes
   std::map<std::string, Shape> shapes;      ///< of the model's weights
+  std::map<std::string, int64_t> heads;     ///< sizes of rotated heads, or 0, where known
   std::map<std::string, const ImportRule *> owners;
   ImportedWeights result;
 };
@@ -76,6 +79,9 @@ Importer::Importer(const WeightMap &map, std::span<const StateFile> files,
   if (model) {
     for (const WeightShape &weight : model->weights) {
       shapes[weight.name] = weight.shape;
+      if (weight.rotatedHead) {
+        heads[weight.name] = *weight.rotatedHead;
+      }
     }
   }
 }
@@ -247,6 +253,26 @@ void Importer::requireShape(const ImportRule &rule, const std::string &name,
                   map.showPlace(rule) + remedy);
 }
 
+/// Requires that the model rotates heads of `found` rows. Heads of another size that divides the
+/// rows would be reordered without an error, and give other scores.
+void Importer::requireHead(const ImportRule &rule, const std::string &name,
+                           const std::string &source, int64_t found) const {
+  auto head = heads.find(name);
+  if (head == heads.end() || head->second == found) {
+    return;
+  }
+  std::string weight = showJson(name) + " of " + model->origin,
+              place = "\"rotate_half\" of " + map.showPlace(rule);
+  if (head->second == 0) {
+    throw UserError(source + ": expected queries or keys of a layer with \"rotary\" for " + place +
+                    ", found " + weight +
+                    "; give the spec \"rotary\" (--set), or leave \"rotate_half\" out");
+  }
+  throw UserError(source + ": expected heads of " + std::to_string(head->second) + " for " + place +
+                  ", the head size of " + weight + ", found " + std::to_string(found) +
+                  "; give the model's head size (--size), or the spec the state's heads (--set)");
+}
+
 void Importer::add(const ImportRule &rule, const std::string &name, const std::string &source,
                    DenseTensor tensor) {
   requireShape(rule, name, source, tensor.shape);
@@ -282,6 +308,7 @@ void Importer::move(const ImportRule &rule, const NameMatch &match, const std::s
     DenseTensor part = isCut ? cut(whole, rule.axis, begin, parts[i]) : std::move(whole);
     begin += isCut ? parts[i] : 0;
     if (int64_t head = rule.rotatedHeads[i]; head > 0) {
+      requireHead(rule, names[i], source, head);
       if (part.shape.empty() || part.shape[0] % head != 0) {
         throw UserError(source + ": expected rows of whole heads of " + std::to_string(head) +
                         " for \"rotate_half\" of " + map.showPlace(rule) + ", found shape " +

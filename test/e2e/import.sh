@@ -60,14 +60,14 @@ succeeds "is the identity too" cmp "$work/gpt2.safetensors" "$work/back.safetens
 rejects() {
   local name=$1 pattern=$2 status=0
   shift 2
-  "$sluice" import "$@" --map "$models/gpt2.map" -o "$work/none" > "$work/out" 2> "$work/err" || status=$?
+  "$sluice" import "$@" --map "$map" -o "$work/none" > "$work/out" 2> "$work/err" || status=$?
   if [[ $status -eq 2 && ! -e $work/none ]] && grep -qE -- "$pattern" "$work/err"; then
     pass "$name"
   else
     fail "$name" "exit status $status, expected 2 and '$pattern'" "$(tail -n 5 "$work/err")"
   fi
 }
-state=$work/gpt2.state spec=(--model "$models/gpt2.json")
+map=$models/gpt2.map state=$work/gpt2.state spec=(--model "$models/gpt2.json")
 rejects "the spec's own sizes" 'gpt2.state: tensor "transformer.wte.weight": expected shape \[50257,768\] for "stages.0.token.weight" of .*gpt2.json, found \[61,16\] by .*gpt2.map:6:5; give the spec' "$state" "${spec[@]}"
 rejects "another context" 'expected shape \[32,16\] .* found \[24,16\] .*; give the spec the state.s context: --set context=24$' "$state" "${spec[@]}" "${sizes[@]}" --set context=32
 rejects "fewer layers" 'gpt2.map:8:5: expected "to" to give names of weights of .*gpt2.json, found "stages.1.inside.1.attention.norm.bias"' "$state" "${spec[@]}" "${sizes[@]}" --set stages.1.count=1
@@ -84,5 +84,12 @@ head -c 3000 "$state" > "$work/cut.state"
 rejects "a truncated state" 'cut.state: .*may be cut short' "$work/cut.state"
 python3 -c 'import pickle, sys; pickle.dump({"a": [1.0]}, open(sys.argv[1], "wb"))' "$work/state.bin"
 rejects "a pickle" 'found a Python pickle; convert it, as in python3 -c .import torch; from safetensors.torch import save_file' "$work/state.bin"
+map=$models/llama.map
+head='q_proj.weight": expected heads of 4 for "rotate_half" of .*llama.map:9:5, the head size of "stages.1.inside.0.attention.query.weight" of '
+rejects "another head size than the spec's" "$head.*llama.json, found 2; give" "$work/llama.state" --size head_size=2 \
+  --model "$models/llama.json" "${sizes[@]}" --set defaults.feed_forward=40
+rejects "another head size than the artifact's" "$head.*llama.sla, found 2; give" "$work/llama.state" --size head_size=2 --model "$work/llama.sla"
+rejects "a spec without rotary" 'expected queries or keys of a layer with "rotary" for ' "$work/llama.state" --size head_size=4 \
+  --model "$models/llama.json" "${sizes[@]}" --set defaults.feed_forward=40 --set defaults.rotary=false
 exits 2 "replaces no file that it reads" "$sluice" import "$state" --map "$models/gpt2.map" -o "$state" --force
 finish

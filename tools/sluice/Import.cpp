@@ -48,6 +48,7 @@ std::map<std::string, int64_t> parseSizes(const std::vector<std::string> &writte
   return sizes;
 }
 
+/// Reads names and shapes of the plan. Sizes of heads come from the artifact's spec.
 ImportModel readArtifact(const std::string &path, const std::vector<std::string> &settings) {
   if (!settings.empty()) {
     throw UserError("--set " + settings.front() +
@@ -57,8 +58,15 @@ ImportModel readArtifact(const std::string &path, const std::vector<std::string>
   }
   ImportModel model{showPath(path), {}};
   std::shared_ptr<const Artifact> artifact = Artifact::loadForAnyMachine(path);
+  std::map<std::string, int64_t> heads; // empty if the artifact has model IR instead of a spec
+  auto listed = driver::listWeights(artifact->plan().model.spec, {});
+  for (const driver::SpecWeight &weight : listed.value_or(std::vector<driver::SpecWeight>())) {
+    heads[weight.name] = weight.rotatedHead;
+  }
   for (const Tensor &tensor : artifact->plan().tensors) {
-    model.weights.push_back({tensor.name, tensor.shape});
+    auto head = heads.find(tensor.name);
+    model.weights.push_back({tensor.name, tensor.shape,
+                             head == heads.end() ? std::nullopt : std::optional(head->second)});
   }
   return model;
 }
@@ -73,7 +81,7 @@ ImportModel readSpec(const std::string &path, const std::vector<std::string> &wr
   ImportModel model{showPath(path), {}};
   std::vector<driver::SpecWeight> weights = driver::listWeights(text, settings).value();
   for (driver::SpecWeight &weight : weights) {
-    model.weights.push_back({std::move(weight.name), std::move(weight.shape)});
+    model.weights.push_back({std::move(weight.name), std::move(weight.shape), weight.rotatedHead});
   }
   return model;
 }

@@ -24,6 +24,8 @@ struct SpecDescription {
 struct SpecWeight {
   std::string name;
   std::vector<int64_t> shape;
+  /// Head size, if the rows are queries or keys that `rotary` rotates; else 0.
+  int64_t rotatedHead = 0;
 };
 
 /// Returns the trained tensors of a spec in memory with `settings` applied, in the order of the

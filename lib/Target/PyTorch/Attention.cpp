@@ -1,6 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "Attention.h"
 #include "Scalar.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
+#include "sluice/Dialect/Sluice/Origin.h"
+
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -57,14 +61,10 @@ static std::string printTerms(MethodBody &body, AttentionOp op) {
   return StringRef(text).rtrim().str();
 }
 
-bool pytorch::printAttention(MethodBody &body, Operation *operation) {
-  auto op = dyn_cast<AttentionOp>(operation);
-  if (!op) {
-    return false;
-  }
+static void print(MethodBody &body, AttentionOp op) {
   if (op.getDropout().convertToDouble() != 0) {
     body.reject(op, " with dropout");
-    return true;
+    return;
   }
   body.use("attention");
   int64_t size = op.getHeadSize(), heads = op.getHeads(), keyHeads = op.getKvHeads();
@@ -98,5 +98,32 @@ bool pytorch::printAttention(MethodBody &body, Operation *operation) {
     text += ",\n            ranges=(" + body.read(range[0]) + ", " + body.read(range[1]) + ")";
   }
   body.define(op.getOutput(), text + ")");
-  return true;
+}
+
+static void print(MethodBody &body, HashedBucketsOp op) {
+  body.use("hashed_buckets");
+  body.define(op.getResult(), "hashed_buckets(" + body.read(op.getInput()) + ", " +
+                                  body.readParameter(op.getRotations()) + ", " +
+                                  std::to_string(op.getHashes()) + ", \"" +
+                                  escapeText(getOriginStage(op)) + "\", " +
+                                  body.getNames().addBuckets() + ")");
+}
+
+static void print(MethodBody &body, HashedAttentionOp op) {
+  if (op.getSorted()) {
+    body.reject(op, " of sorted rows");
+    return;
+  }
+  body.use("hashed_attention");
+  body.define(op.getOutput(), "hashed_attention(" + body.read(op.getQuery()) + ", " +
+                                  body.read(op.getValue()) + ", " + body.read(op.getBuckets()) +
+                                  ", heads=" + std::to_string(op.getHeads()) +
+                                  ", chunk=" + std::to_string(op.getChunk()) + ")");
+}
+
+bool pytorch::printAttention(MethodBody &body, Operation *operation) {
+  return TypeSwitch<Operation *, bool>(operation)
+      .Case<AttentionOp, HashedBucketsOp, HashedAttentionOp>(
+          [&](auto op) { return print(body, op), true; })
+      .Default(false);
 }

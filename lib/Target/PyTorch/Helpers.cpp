@@ -115,6 +115,33 @@ def attention(query, key, value, heads, kv_heads, mask, score, rotary=None, coun
     weights = torch.softmax(scores.masked_fill(~seen, torch.finfo(scores.dtype).min), -1) * seen
     return (weights @ value).transpose(1, 2).flatten(2)
 )"},
+    {"hashed_buckets", "", R"(
+def hashed_buckets(x, rotations, hashes, stage, given):
+    """[B, rows, hashes]: for each hash argmax [R x; -R x]; or the given buckets of the stage."""
+    if given is not None:
+        return given[stage]
+    y = (x.detach() @ rotations.T).unflatten(-1, (hashes, -1))
+    return torch.cat((y, -y), -1).argmax(-1)
+)"},
+    {"hashed_attention", "split_heads", R"(
+def hashed_attention(x, value, buckets, heads, chunk):
+    """Attention of each row of x to the earlier rows in its buckets. All pairs are scored.
+
+    The rank of a row is the number of earlier rows in its bucket. A row has the rows whose rank is
+    in its chunk of ranks or in the previous one, twice if two hashes find them; if there are none,
+    itself.
+    """
+    rows = x.shape[1]
+    same = buckets[:, :, None] == buckets[:, None]
+    same = same & torch.ones(rows, rows, dtype=torch.bool, device=x.device).tril(-1)[..., None]
+    chunks = same.sum(2) // chunk
+    near = chunks[:, :, None] - chunks[:, None] <= 1
+    found = (same & near).sum(-1)
+    found = found + torch.diag_embed((found.sum(-1) == 0).long())
+    x, value = split_heads(x, heads), split_heads(value, heads)
+    scores = x @ x.transpose(-1, -2) / math.sqrt(x.shape[-1]) + found.log()[:, None]
+    return (torch.softmax(scores, -1) @ value).transpose(1, 2).flatten(2)
+)"},
     {"take_rows", "", R"(
 def take_rows(x, index):
     """Row i is row index[b, i] of x, null where x has no such row."""
@@ -340,6 +367,27 @@ def angle_table(rows, columns, base, kind, stride=1):
     angle = torch.arange(rows, dtype=torch.float64)[:, None] * stride * base ** -power
     pair = (angle.cos(), angle.sin()) if kind == "rotary" else (angle.sin(), angle.cos())
     return torch.stack(pair, -1).flatten(1)[:, :columns].float()
+)"},
+    {"rotation_table", "", R"(
+def rotation_table(rows, columns, seed, name):
+    """Normal numbers, rounded to bfloat16: Box and Muller of Philox4x32-10 draws.
+
+    The key is the seed; the counter is the number of four draws, the FNV-1a of the name, and 0.
+    """
+    stream, low = 2166136261, 2**32 - 1
+    for byte in name.encode():
+        stream = (stream ^ byte) * 16777619 & low
+    four = torch.arange((rows * columns + 1) // 2)
+    c = [four & low, four >> 32, torch.full_like(four, stream), torch.zeros_like(four)]
+    k = [seed & low, seed >> 32]
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(b >> 32 & low) ^ c[1] ^ k[0], b & low, (a >> 32 & low) ^ c[3] ^ k[1], a & low]
+        k = [(k[0] + 0x9E3779B9) & low, (k[1] + 0xBB67AE85) & low]
+    draws = (torch.stack(c, 1).flatten() >> 8).double() * 2.0**-24
+    numbers = torch.sqrt(-2 * torch.log(1 - draws[0::2])) * torch.cos(2 * math.pi * draws[1::2])
+    part, exponent = torch.frexp(numbers[:rows * columns])  # one rounding, not first to float32
+    return torch.ldexp((part * 256).round(), exponent - 8).float().view(rows, columns)
 )"},
     {"member_table", "", R"(
 def member_table(shape, members):

@@ -24,11 +24,12 @@ std::string pytorch::toIdentifier(StringRef name) {
                StringRef(text).ends_with("_count");
   // Keywords of Python, and names that exported files use.
   static const std::set<std::string> taken{
-      "False",    "None",   "True", "and",   "as",     "assert", "break", "class",
-      "continue", "def",    "del",  "elif",  "else",   "except", "for",   "from",
-      "if",       "import", "in",   "is",    "lambda", "not",    "or",    "pass",
-      "raise",    "return", "try",  "while", "with",   "yield",  "self",  "tokens",
-      "means",    "torch",  "math", "nn",    "F",      "B",      "n",     "w"};
+      "False",      "None",     "True",     "and",    "as",     "assert", "async",  "await",
+      "break",      "class",    "continue", "def",    "del",    "elif",   "else",   "except",
+      "finally",    "for",      "from",     "global", "if",     "import", "in",     "is",
+      "lambda",     "nonlocal", "not",      "or",     "pass",   "raise",  "return", "try",
+      "while",      "with",     "yield",    "self",   "tokens", "means",  "torch",  "math",
+      "ValueError", "nn",       "F",        "B",      "n",      "w"};
   return isBad || taken.contains(text) || isHelper(text) ? "x_" + text : text;
 }
 
@@ -49,10 +50,35 @@ std::string pytorch::escapeText(StringRef text) {
   return escaped;
 }
 
-std::string MethodBody::addInput(StringRef name, StringRef what) {
-  std::string id = toIdentifier(name);
-  names.addInput(id, what.str());
+std::string FileNames::getInputId(StringRef name) {
+  std::string &id = inputIds[name];
+  if (id.empty()) {
+    std::string base = toIdentifier(name);
+    id = base;
+    for (int count = 2; !taken.insert(id).second; ++count) {
+      id = base + "_" + std::to_string(count);
+    }
+  }
   return id;
+}
+
+void FileNames::addArgument(const std::string &id, const std::string &what) {
+  if (llvm::none_of(inputs, [&](const auto &input) { return input.first == id; })) {
+    inputs.emplace_back(id, what);
+  }
+}
+
+std::string FileNames::addInput(StringRef name, const std::string &what) {
+  std::string id = getInputId(name);
+  addArgument(id, what);
+  return id;
+}
+
+std::string FileNames::addBuckets() {
+  addArgument(bucketsArgument.str(),
+              "a dict from stages to int [B, rows, hashes], the buckets of LSH attention; "
+              "computed if left out");
+  return bucketsArgument.str();
 }
 
 void MethodBody::reject(Operation *op, const std::string &what) {
@@ -197,7 +223,7 @@ std::string MethodBody::getLength(Value sequence) {
     return "1";
   }
   if (axis.getCapacity()) {
-    std::string name = toIdentifier(axis.getSymName());
+    std::string name = names.getInputId(axis.getSymName());
     return factor == 1 ? name + ".shape[1]"
                        : "-(-" + name + ".shape[1] // " + std::to_string(factor) + ")";
   }
@@ -228,7 +254,7 @@ std::string MethodBody::getCount(Value sequence) {
       }
     }
   } else {
-    std::string name = toIdentifier(axis.getSymName());
+    std::string name = names.getInputId(axis.getSymName());
     counts[name] = "(" + name + " >= 0).sum(1)";
     count = name + "_count";
   }

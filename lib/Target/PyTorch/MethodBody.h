@@ -17,6 +17,9 @@
 
 namespace sluice::pytorch {
 
+/// The argument that may have the buckets of layers with LSH attention.
+constexpr llvm::StringLiteral bucketsArgument = "buckets";
+
 /// Names that all methods of a file share.
 struct FileNames {
   std::set<std::string> helpers;
@@ -24,18 +27,21 @@ struct FileNames {
   /// Arguments of the methods in addition to tokens, in order of first use, with a description of
   /// each.
   std::vector<std::pair<std::string, std::string>> inputs;
-  std::set<std::string> taken; ///< names of arguments and variables
-  llvm::StringMap<int> uses;   ///< number of variables with a name
-  bool hasLines = false;       ///< texts are lines, whose tokens end with -1
-  std::string mistake;         ///< the first op, else the first table, that has no printer
+  std::set<std::string> taken;           ///< names of arguments and variables
+  llvm::StringMap<std::string> inputIds; ///< arguments, by the names of inputs in the spec
+  llvm::StringMap<int> uses;             ///< number of variables with a name
+  bool hasLines = false;                 ///< texts are lines, whose tokens end with -1
+  std::string mistake; ///< the first op, else the first table, that has no printer
 
-  void addInput(const std::string &name, const std::string &what) {
-    auto isSame = [&](const auto &input) { return input.first == name; };
-    if (llvm::none_of(inputs, isSame)) {
-      inputs.emplace_back(name, what);
-      taken.insert(name);
-    }
-  }
+  /// Returns the identifier of an input or a given axis, which no other one and no variable has:
+  /// "a-b" and "a_b" are `a_b` and `a_b_2`.
+  std::string getInputId(llvm::StringRef name);
+  /// Adds an argument of the methods for an input, once. Returns its identifier.
+  std::string addInput(llvm::StringRef name, const std::string &what);
+  /// Adds an argument with this identifier, once.
+  void addArgument(const std::string &id, const std::string &what);
+  /// Adds the argument that may have the buckets of layers with LSH attention. Returns its name.
+  std::string addBuckets();
 
   void reject(const std::string &text) { mistake = mistake.empty() ? text : mistake; }
 };
@@ -68,8 +74,8 @@ public:
   /// Returns the number of texts.
   std::string getBatch();
   void use(llvm::StringRef helper);
-  /// Adds an argument of the methods.
-  std::string addInput(llvm::StringRef name, llvm::StringRef what);
+  /// Returns the names that all methods share, to add arguments.
+  FileNames &getNames() { return names; }
 
   /// Prints `name = expression` for a result of an op, rounded if the result is bf16.
   void define(mlir::Value result, const std::string &expression, bool isRounded = false);
@@ -105,7 +111,8 @@ private:
   bool usesBatch = false, usesLength = false;
 };
 
-/// Returns a name as a Python identifier.
+/// Returns a name as a Python identifier that is no keyword and no name of every exported file.
+/// Different names may have one identifier.
 std::string toIdentifier(llvm::StringRef name);
 /// Returns a text with the escapes of a Python string or docstring: of backslashes, double
 /// quotes, and characters that cannot be printed.

@@ -124,8 +124,9 @@ static void print(MethodBody &body, ShortenOp op) {
 
 /// Adds the targets of a loss as an argument. Returns its name.
 static std::string addDistributions(MethodBody &body, StringRef target) {
-  return body.addInput(target, "float [B, rows, vocabulary]: the distributions \"" +
-                                   escapeText(target) + "\" that a loss is scored against");
+  return body.getNames().addInput(target, "float [B, rows, vocabulary]: the distributions \"" +
+                                              escapeText(target) +
+                                              "\" that a loss is scored against");
 }
 
 static void print(MethodBody &body, CrossEntropyOp op) {
@@ -164,7 +165,7 @@ static void print(MethodBody &body, ObjectiveOp op) {
   for (auto [i, losses] : llvm::enumerate(op.getLosses())) {
     std::string name = cast<StringAttr>(op.getNames()[i]).str(), weights;
     StringRef input = op.getWeights() ? cast<StringAttr>((*op.getWeights())[i]).getValue() : "";
-    weights = input.empty() ? "" : toIdentifier(input);
+    weights = input.empty() ? "" : body.getNames().getInputId(input);
     for (auto counted : op->getBlock()->getOps<WeightSumOp>()) {
       if (!input.empty() && counted.getName() == input) {
         weights = body.read(counted.getWeights());
@@ -184,15 +185,12 @@ static void print(MethodBody &body, ObjectiveOp op) {
 }
 
 static void print(MethodBody &body, CountedRowsOp op) {
-  if (op.getPadded()) {
-    body.reject(op, " with padding");
-    return;
-  }
   body.use("counted_rows");
   body.define(op.getResult(),
               "counted_rows(" + body.getBatch() + ", " + body.getLength(op.getResult()) + ", " +
                   std::to_string(op.getFirst()) + ", " + std::to_string(op.getEvery()) + ", " +
-                  std::to_string(op.getParts()) + ", tokens.device)");
+                  std::to_string(op.getParts()) + ", tokens.device)" +
+                  (op.getPadded() ? " * (tokens[:, 1:] >= 0)" : ""));
 }
 
 static void print(MethodBody &body, ContrastOp op) {
@@ -273,8 +271,8 @@ bool pytorch::printRows(MethodBody &body, Operation *operation) {
       })
       .Case([&](LabelsOp op) {
         std::string input =
-            body.addInput(op.getLabel(), "float [B, rows]: the numbers \"" +
-                                             escapeText(op.getLabel()) + "\" of tokens");
+            body.getNames().addInput(op.getLabel(), "float [B, rows]: the numbers \"" +
+                                                        escapeText(op.getLabel()) + "\" of tokens");
         body.define(op.getResult(), input);
         return true;
       })

@@ -5,6 +5,7 @@
 #include "Helpers.h"
 #include "MethodBody.h"
 #include "Scalar.h"
+#include "sluice/Dialect/Sluice/Hashed.h"
 
 #include "mlir/IR/OperationSupport.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -47,6 +48,7 @@ private:
 /// Names the tokens of each axis, the first argument has the predicted tokens, and takes the names
 /// of inputs that ops read, so that no variable has them.
 void FilePrinter::nameArguments(func::FuncOp function) {
+  function.walk([&](HashedBucketsOp) { names.taken.insert(bucketsArgument.str()); });
   for (BlockArgument argument : function.getArguments()) {
     auto type = cast<SequenceType>(argument.getType());
     if (argument.getArgNumber() == 0) {
@@ -54,11 +56,9 @@ void FilePrinter::nameArguments(func::FuncOp function) {
       continue;
     }
     std::optional<InputTokens> tokens = findInputTokens(argument);
-    std::string name = toIdentifier(tokens ? tokens->name : StringRef(getAxisName(function, type)));
-    names.addInput(name, "int [B, rows]: tokens of \"" +
-                             (tokens ? escapeText(tokens->name) : name) +
-                             "\", with -1 after the last token of a text");
-    names.values[argument] = name;
+    std::string name = tokens ? tokens->name.str() : getAxisName(function, type);
+    names.values[argument] = names.addInput(name, "int [B, rows]: tokens of \"" + escapeText(name) +
+                                                      "\", with -1 after the last token of a text");
     names.hasLines |= isGiven(function, type);
   }
   function.walk([&](Operation *op) {
@@ -72,7 +72,7 @@ void FilePrinter::nameArguments(func::FuncOp function) {
             })
             .Default(StringRef());
     if (!input.empty()) {
-      names.taken.insert(toIdentifier(input));
+      names.getInputId(input);
     }
   });
 }
@@ -155,6 +155,11 @@ std::string FilePrinter::printParameters() {
           members += (members.empty() ? "" : ", ") + std::to_string(member);
         }
         table = "member_table(" + shape + ", [" + members + "])";
+      } else if (initial == "rotations") {
+        addHelper(names.helpers, "rotation_table");
+        auto seed = getFact<SluiceDialect::SeedAttrHelper>(module);
+        table = "rotation_table" + shape.substr(0, shape.size() - 1) + ", " +
+                std::to_string(seed ? seed.getInt() : 0) + ", " + name + ")";
       } else if (initial == "zeros" || initial == "ones") {
         table = "torch." + initial.str() + shape;
       } else {

@@ -70,7 +70,7 @@ static std::string printEdges(MethodBody &body, StringRef edges, Value sequence)
   auto scale = SymbolTable::lookupNearestSymbolFrom<ScaleOp>(op, type.getScale());
   auto axis = SymbolTable::lookupNearestSymbolFrom<AxisOp>(op, scale.getAxisAttr());
   std::string rows = axis.getSegments() ? body.getLength(sequence) : "rows";
-  return body.addInput(
+  return body.getNames().addInput(
       edges, "bool [B, " + rows + ", " + rows + "], symmetric: the edges \"" + escapeText(edges) +
                  "\" of " + (axis.getSegments() ? "words" : "\"" + axis.getSymName().str() + "\""));
 }

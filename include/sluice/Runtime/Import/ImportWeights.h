@@ -16,6 +16,9 @@ namespace sluice::runtime {
 struct WeightShape {
   std::string name;
   std::vector<int64_t> shape;
+  /// Head size, if the rows are queries or keys that are rotated by position; 0 if they are not;
+  /// none if unknown.
+  std::optional<int64_t> rotatedHead = {};
 };
 
 /// The model that the weights are for.
@@ -51,6 +54,7 @@ struct StateFile {
 /// - each rule finds a tensor, or is optional;
 /// - each weight of the model, with its shape, is computed exactly once. Without a model, no weight
 ///   is computed twice;
+/// - heads whose rows are reordered have the model's head size, and are rotated by the model;
 /// - all numbers are finite in f32.
 ImportedWeights importWeights(const WeightMap &map, std::span<const StateFile> files,
                               const std::optional<ImportModel> &model);

@@ -280,4 +280,21 @@ TEST(Safetensors, RejectsWrongHeaders) {
   refused("{" + both + R"(,"__metadata__":[]})", "an object");
 }
 
+/// The extents of an empty tensor are limited before and after the 0: sizes of parts of it do not
+/// overflow.
+TEST(Safetensors, LimitsTheExtentsOfEmptyTensors) {
+  auto read = [](const std::string &shape) {
+    std::string header = R"({"x":{"dtype":"F32","shape":)" + shape + R"(,"data_offsets":[0,0]}})";
+    SafetensorsFile(buildFile(header, 0), "w");
+  };
+  for (const char *shape : {"[0]", "[0,268435456]", "[16384,0,16384]", "[0,0,1]"}) { // 2^30 bytes
+    EXPECT_NO_THROW(read(shape)) << shape;
+  }
+  for (const char *shape : {"[0,268435457]", "[268435457,0]", "[16384,0,16385]",
+                            "[0,4294967296,4294967296]", "[4294967296,0,4294967296]"}) {
+    std::string message = userError([&] { read(shape); });
+    EXPECT_NE(message.find("expected a shape that fits the file"), std::string::npos) << message;
+  }
+}
+
 } // namespace

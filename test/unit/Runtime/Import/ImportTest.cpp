@@ -202,6 +202,24 @@ TEST(ImportWeights, InterleavesTheHalvesOfHeads) {
   EXPECT_EQ(fused.weights[1].data, (Numbers32{4, 5, 6, 7}));
 }
 
+TEST(ImportWeights, HeadsAreHeadsOfTheModel) {
+  StateBuilder state = StateBuilder().add("w", {8});
+  const char *rule = R"({"from": "w", "to": "v", "rotate_half": "head"})"; // heads of 4
+  for (std::optional<int64_t> known : {std::optional<int64_t>(4), std::optional<int64_t>()}) {
+    EXPECT_EQ(state.import(rule, {{"v", {8}, known}}).weights[0].data,
+              (Numbers32{0, 2, 1, 3, 4, 6, 5, 7}));
+  }
+  EXPECT_EQ(
+      state.reject(rule, {{"v", {8}, 2}}),
+      "state: tensor \"w\": expected heads of 2 for \"rotate_half\" of map:2:1, the head size "
+      "of \"v\" of spec, found 4; give the model's head size (--size), or the spec the state's "
+      "heads (--set)");
+  EXPECT_EQ(state.reject(rule, {{"v", {8}, 0}}),
+            "state: tensor \"w\": expected queries or keys of a layer with \"rotary\" for "
+            "\"rotate_half\" of map:2:1, found \"v\" of spec; give the spec \"rotary\" (--set), or "
+            "leave \"rotate_half\" out");
+}
+
 TEST(ImportWeights, FillsWhatTheStateLacks) {
   ImportedWeights result =
       StateBuilder()

@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Processes/ProcessGroup.h"
+#include "ThreadMessenger.h"
 
 #include <algorithm>
 #include <array>
@@ -15,61 +15,9 @@
 
 using namespace sluice;
 using namespace sluice::runtime;
+using namespace sluice::test;
 
 namespace {
-
-/// Messages between threads.
-struct Mailboxes {
-  std::mutex mutex;
-  std::map<std::tuple<int64_t, int64_t, Messenger::Channel>, std::deque<std::vector<uint8_t>>>
-      sent; ///< by both ranks and the channel
-  int finished = 0;
-};
-
-class ThreadMessenger : public Messenger {
-public:
-  ThreadMessenger(Mailboxes &boxes, int64_t own, int64_t count)
-      : boxes(boxes), own(own), count(count) {}
-
-  int64_t rank() const override { return own; }
-  int64_t size() const override { return count; }
-  void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) override {
-    std::scoped_lock lock(boxes.mutex);
-    boxes.sent[{own, to, channel}].emplace_back(bytes.begin(), bytes.end());
-    return new Request{{}, -1, channel};
-  }
-  void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
-    return new Request{bytes, from, channel};
-  }
-  bool test(void *opaque) override {
-    auto *request = static_cast<Request *>(opaque);
-    if (request->from >= 0) {
-      std::scoped_lock lock(boxes.mutex);
-      auto &box = boxes.sent[{request->from, own, request->channel}];
-      if (box.empty()) {
-        return false;
-      }
-      EXPECT_EQ(box.front().size(), request->bytes.size());
-      std::memcpy(request->bytes.data(), box.front().data(), request->bytes.size());
-      box.pop_front();
-    }
-    delete request;
-    return true;
-  }
-  void finish() override {
-    std::scoped_lock lock(boxes.mutex);
-    ++boxes.finished;
-  }
-
-private:
-  struct Request {
-    std::span<uint8_t> bytes;
-    int64_t from;
-    Channel channel;
-  };
-  Mailboxes &boxes;
-  int64_t own, count;
-};
 
 /// Runs `job` as each of three processes. Returns how many of them ended their communication.
 int runTogether(const std::function<void(ProcessGroup &)> &job) {
