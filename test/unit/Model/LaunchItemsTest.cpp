@@ -39,7 +39,8 @@ struct Sums {
   std::span<const float> add(int64_t first, int64_t last) {
     float *sums = getFloats(*device->plan().gradientSumsOffset);
     std::fill_n(sums, count, 1.0F);
-    device->launch(*launch, sluice::runtime::ResultPart{4 * first, 4 * last, 4 * count});
+    device->launch(*launch,
+                   sluice::runtime::ResultParts{{{4 * first, 4 * (last - first)}}, 4 * count});
     return {sums, static_cast<size_t>(count)};
   }
 

@@ -1,75 +1,18 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "sluice/Runtime/Processes/ProcessGroup.h"
+#include "Mailboxes.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
-#include <deque>
 #include <gtest/gtest.h>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
 
 using namespace sluice;
 using namespace sluice::runtime;
+using namespace sluice::test;
 
 namespace {
-
-/// Messages between threads.
-struct Mailboxes {
-  std::mutex mutex;
-  std::map<std::tuple<int64_t, int64_t, Messenger::Channel>, std::deque<std::vector<uint8_t>>>
-      sent; ///< by both ranks and the channel
-  int finished = 0;
-};
-
-class ThreadMessenger : public Messenger {
-public:
-  ThreadMessenger(Mailboxes &boxes, int64_t own, int64_t count)
-      : boxes(boxes), own(own), count(count) {}
-
-  int64_t rank() const override { return own; }
-  int64_t size() const override { return count; }
-  void *send(std::span<const uint8_t> bytes, int64_t to, Channel channel) override {
-    std::scoped_lock lock(boxes.mutex);
-    boxes.sent[{own, to, channel}].emplace_back(bytes.begin(), bytes.end());
-    return new Request{{}, -1, channel};
-  }
-  void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
-    return new Request{bytes, from, channel};
-  }
-  bool test(void *opaque) override {
-    auto *request = static_cast<Request *>(opaque);
-    if (request->from >= 0) {
-      std::scoped_lock lock(boxes.mutex);
-      auto &box = boxes.sent[{request->from, own, request->channel}];
-      if (box.empty()) {
-        return false;
-      }
-      EXPECT_EQ(box.front().size(), request->bytes.size());
-      std::memcpy(request->bytes.data(), box.front().data(), request->bytes.size());
-      box.pop_front();
-    }
-    delete request;
-    return true;
-  }
-  void finish() override {
-    std::scoped_lock lock(boxes.mutex);
-    ++boxes.finished;
-  }
-
-private:
-  struct Request {
-    std::span<uint8_t> bytes;
-    int64_t from;
-    Channel channel;
-  };
-  Mailboxes &boxes;
-  int64_t own, count;
-};
 
 /// Runs `job` as each of three processes. Returns how many of them ended their communication.
 int runTogether(const std::function<void(ProcessGroup &)> &job) {
@@ -211,6 +154,37 @@ TEST(ProcessGroup, ExchangesDataWhileAProcessShowsItself) {
     for (int64_t rank = 0; rank < 3; ++rank) {
       EXPECT_EQ(data[static_cast<size_t>(rank)], (std::array<int64_t, 3>{rank, 10, 20}));
     }
+    EXPECT_EQ(group.agree(Intent::Finish).intent, Intent::Finish);
+    group.end();
+  });
+  EXPECT_EQ(finished, 3);
+}
+
+/// Two exchanges in one order overlap with other work, and an agreement follows them.
+TEST(ProcessGroup, ContinuesExchangesThatHaveBegun) {
+  int finished = runTogether([](ProcessGroup &group) {
+    std::array<std::array<int64_t, 3>, 2> data{}; // of two exchanges, by rank
+    auto own = static_cast<size_t>(group.rank());
+    for (size_t number : {0, 1}) {
+      data[number][own] = 10 * static_cast<int64_t>(number) + group.rank();
+      std::vector<ProcessGroup::Outgoing> sent;
+      std::vector<ProcessGroup::Incoming> received;
+      auto getBytes = [&](size_t rank) {
+        return std::span(reinterpret_cast<uint8_t *>(&data[number][rank]), sizeof(int64_t));
+      };
+      for (size_t other = 0; other < 3; ++other) {
+        if (other != own) {
+          sent.push_back({static_cast<int64_t>(other), getBytes(own)});
+          received.push_back({static_cast<int64_t>(other), getBytes(other)});
+        }
+      }
+      group.begin(sent, received);
+      group.progress();
+    }
+    group.complete();
+    EXPECT_EQ(data[0], (std::array<int64_t, 3>{0, 1, 2}));
+    EXPECT_EQ(data[1], (std::array<int64_t, 3>{10, 11, 12}));
+    group.complete(); // nothing has begun
     EXPECT_EQ(group.agree(Intent::Finish).intent, Intent::Finish);
     group.end();
   });
