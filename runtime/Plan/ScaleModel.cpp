@@ -206,18 +206,19 @@ ScalePoint ScaleModel::predict(int64_t processes) const {
   int64_t rounds = isWeak ? batches : batches / std::gcd(batches, processes);
   point.compute = rows * cost.forward + point.backward + cost.other + sumBatches(rounds, processes);
   point.update = cost.update;
-  std::vector<double> halves; // exchanges of the buckets; the gathered sums take as long again
+  std::vector<double> halves; // exchanges of the buckets
   for (const ScaleBucket &bucket : parts) {
     halves.push_back(exchange(static_cast<double>(bucket.bytes), processes));
   }
   auto repeats = static_cast<double>(rounds);
   double half = std::accumulate(halves.begin(), halves.end(), 0.0);
+  double gathering = exchange(static_cast<double>(plan.gradientsBytes), processes);
   double backward = point.backward / repeats;
   double rest = expose(halves, backward);
   double meeting = exchange(0, processes);
-  point.allReduce = (repeats + 1) * half;
+  point.allReduce = repeats * half + gathering;
   point.sentBytes = (repeats + 1) * (all - 1) / all * static_cast<double>(plan.gradientsBytes);
-  point.exposed = repeats * rest + half;
+  point.exposed = repeats * rest + gathering;
   point.agreement = (repeats + 1) * meeting;
   point.step = point.compute + point.update + point.exposed + point.agreement;
   // Weights are gathered in place of the sums, and before them the squares of all gradients for
