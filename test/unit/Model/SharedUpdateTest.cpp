@@ -79,6 +79,34 @@ void runTogether(int64_t count, const std::function<void(ProcessGroup &)> &job) 
   }
 }
 
+/// The exchange of a bucket begins after the last launch that writes it, and not later unless the
+/// exchange before it does.
+TEST(SharedUpdate, BeginsExchangesEarly) {
+  SharedModel model;
+  const sluice::runtime::Plan &plan = model.artifact->plan();
+  const auto &launches = plan.entries.at("gradient");
+  size_t before = 0;
+  int64_t end = plan.gradientsBytes;
+  for (const auto &collective : plan.getCollectives("gradient")) {
+    int64_t begin = plan.buckets[static_cast<size_t>(collective.bucket)];
+    size_t last = 0;
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const auto &operands = plan.kernels[static_cast<size_t>(launches[i].kernel)].operands;
+      for (size_t j = 0; j < operands.size(); ++j) {
+        int64_t offset = launches[i].arguments[j] - plan.gradientsOffset;
+        bool isWritten = operands[j].written && offset < end && offset + operands[j].bytes > begin;
+        last = isWritten ? i + 1 : last;
+      }
+    }
+    EXPECT_GT(last, 0u);
+    EXPECT_EQ(collective.position, std::max(before, last)) << "bucket " << collective.bucket;
+    before = collective.position;
+    end = begin;
+  }
+  EXPECT_EQ(end, 0);
+  EXPECT_LT(plan.getCollectives("gradient").front().position, launches.size() * 3 / 4);
+}
+
 TEST(SharedUpdate, HasTheBitsOfOneProcess) {
   SharedModel model;
   ASSERT_GT(model.artifact->plan().buckets.size(), 3u);
