@@ -23,3 +23,19 @@ int64_t ParameterLayout::getOffsetAt(StringRef parameter) const {
   }
   return -1;
 }
+
+std::vector<int64_t> ParameterLayout::getBuckets() const {
+  constexpr int64_t rowBytes = flatRowElements * 4, mostBuckets = 8, leastRows = 4;
+  int64_t least = std::max((rows + mostBuckets - 1) / mostBuckets, leastRows);
+  std::vector<int64_t> starts;
+  int64_t end = rows;
+  for (const Entry &entry : llvm::reverse(entries)) {
+    if (end - entry.row >= least && entry.row >= leastRows) {
+      starts.push_back(entry.row * rowBytes);
+      end = entry.row;
+    }
+  }
+  starts.push_back(0);
+  std::reverse(starts.begin(), starts.end());
+  return starts;
+}

@@ -123,7 +123,7 @@ void Executor::run(const std::string &entry) {
     if (isBounded) {
       isDone = !needsMore(name, launches);
     } else {
-      device->run(name, launches);
+      runPart(name, launches, 0, launches.size());
       isDone = true;
     }
     forgetOutputs();
@@ -135,25 +135,32 @@ void Executor::run(const std::string &entry) {
   }
 }
 
-/// Runs the entry `accumulate`, for at least a range of the sums of gradients.
+/// Runs the entry `accumulate`, for at least parts of the sums of gradients.
 static void accumulate(Device &device,
                        const std::pair<const std::string, std::vector<Launch>> &entry,
-                       MemoryRange sums) {
+                       const ResultParts &sums) {
   const Plan &plan = device.plan();
-  int64_t offset = *plan.gradientSumsOffset, bytes = plan.gradientsBytes;
-  ResultPart part{sums.offset - offset, sums.offset - offset + sums.bytes, bytes};
   for (size_t i = 0; i < entry.second.size(); ++i) {
     const Launch &launch = entry.second[i];
     const std::vector<Operand> &operands =
         plan.kernels[static_cast<size_t>(launch.kernel)].operands;
     bool writesSums = !launch.guard && !operands.empty() && operands.back().written &&
-                      operands.back().bytes == bytes &&
-                      launch.arguments[operands.size() - 1] == offset;
+                      operands.back().bytes == plan.gradientsBytes &&
+                      launch.arguments[operands.size() - 1] == *plan.gradientSumsOffset;
     if (writesSums) {
-      device.launch(launch, part);
+      device.launch(launch, sums);
     } else {
       device.runPart(entry.first, entry.second, i, i + 1);
     }
+  }
+}
+
+void Executor::runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+                       size_t last) {
+  if (shared && shared->exchanges()) {
+    shared->run(entry, launches, first, last);
+  } else {
+    device->runPart(entry, launches, first, last);
   }
 }
 
@@ -224,9 +231,24 @@ findLargestGradients(Executor &executor, const SharedUpdate &shared, ProcessGrou
 
 UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                                  ProcessGroup *group) {
-  if (group) {
-    share(*group);
+  if (!group) {
+    return computeUpdate(step, fill, nullptr);
   }
+  share(*group).beginUpdate();
+  try {
+    return computeUpdate(step, fill, group);
+  } catch (const UpdateBroken &) {
+    throw; // on all processes
+  } catch (const PeerError &) {
+    throw;
+  } catch (...) {
+    shared->abandon();
+    throw;
+  }
+}
+
+UpdateReport Executor::computeUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
+                                     ProcessGroup *group) {
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
@@ -266,26 +288,31 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
       run("gradient");
       break;
     }
-    if (!shared || shared->computes(i)) {
+    if (!shared) {
+      computeGradient(i);
+      run("accumulate");
+      continue;
+    }
+    if (shared->computes(i)) {
+      shared->beginRound();
       computeGradient(i);
     }
-    if (!shared) {
-      run("accumulate");
-    } else if (shared->endsRound(i)) {
-      shared->sum(i, [&](int64_t batch) {
-        number(batch);
-        if (!device->sharesMemory()) { // a GPU runs complete kernels
-          run("accumulate");
-          return;
-        }
-        if (float loss = scalarF32("loss"); !std::isfinite(loss)) {
-          int64_t rank = batch % group->size();
-          notFinite.try_emplace(rank, UpdateBatch{rank, batch, loss});
-        }
-        accumulate(*device, find("accumulate"), shared->getOwnSums());
-        forgetOutputs();
-      });
+    if (!shared->endsRound(i)) {
+      continue;
     }
+    shared->sum(i, [&](int64_t batch) {
+      number(batch);
+      if (!device->sharesMemory()) { // a GPU runs complete kernels
+        run("accumulate");
+        return;
+      }
+      if (float loss = scalarF32("loss"); !std::isfinite(loss)) {
+        int64_t rank = batch % group->size();
+        notFinite.try_emplace(rank, UpdateBatch{rank, batch, loss});
+      }
+      accumulate(*device, find("accumulate"), shared->getOwnSums());
+      forgetOutputs();
+    });
   }
   for (const auto &[rank, batch] : notFinite) {
     report.notFinite.push_back(batch);
@@ -319,7 +346,7 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
 bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &launches) {
   size_t first = 0, before = bucket;
   for (const Plan::Count &count : plan().countsIn(launches)) {
-    device->runPart(entry, launches, first, count.launch + 1);
+    runPart(entry, launches, first, count.launch + 1);
     first = count.launch + 1;
     int64_t needed = 0;
     for (const SegmentTotals &text : readTotals(*this, *count.segments, shape().rows)) {
@@ -332,7 +359,7 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
       return true;
     }
   }
-  device->runPart(entry, launches, first, launches.size());
+  runPart(entry, launches, first, launches.size());
   return false;
 }
 

@@ -12,8 +12,8 @@ public:
 
   void reserve(int64_t bytes) override { staging.resize(static_cast<size_t>(bytes)); }
 
-  void exchange(std::span<const RangeTransfer> sent,
-                std::span<const RangeTransfer> received) override {
+  void begin(std::span<const RangeTransfer> sent,
+             std::span<const RangeTransfer> received) override {
     std::vector<ProcessGroup::Outgoing> outgoing;
     std::vector<ProcessGroup::Incoming> incoming;
     for (const RangeTransfer &each : sent) {
@@ -22,8 +22,10 @@ public:
     for (const RangeTransfer &each : received) {
       incoming.push_back({each.peer, getBytes(each.range)});
     }
-    group.exchange(outgoing, incoming);
+    group.begin(outgoing, incoming);
   }
+  void progress() override { group.progress(); }
+  void complete() override { group.complete(); }
 
   void copy(const StoredRange &from, const StoredRange &to) override {
     std::ranges::copy(getBytes(from), getBytes(to).begin());

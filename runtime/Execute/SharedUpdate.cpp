@@ -33,15 +33,31 @@ SharedUpdate::SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  stagedBytes = roundToLines(getRange(getGradients(), group.rank()).bytes) +
-                roundToLines(std::ssize(losses) * lossBytes);
+  stagedBytes = roundToLines(std::ssize(losses) * lossBytes);
+  ownSums.bytes = plan.gradientsBytes;
+  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+    StoredRange part = getPart(getSums(), bucket, group.rank());
+    ownSums.ranges.push_back({part.offset - *plan.gradientSumsOffset, part.bytes});
+    stagedParts.push_back(stagedBytes);
+    stagedBytes += roundToLines(part.bytes);
+  }
   ranges->reserve(group.size() * stagedBytes);
+  nextBucket = countBuckets() - 1;
 }
 
-StoredRange SharedUpdate::getRange(const MemoryRange &buffer, int64_t rank) const {
-  int64_t rowBytes = division ? buffer.bytes / rows : lineBytes,
-          each = (rows + group.size() - 1) / group.size() * rowBytes;
-  int64_t begin = std::min(rank * each, buffer.bytes), end = std::min(begin + each, buffer.bytes);
+/// The order of the processes alternates: a process owns the parts on both sides of the bound of
+/// two buckets, so its launches run fewer items that belong to two parts.
+StoredRange SharedUpdate::getPart(const MemoryRange &buffer, int64_t bucket, int64_t rank) const {
+  int64_t sumBytes = division ? plan.gradientsBytes / rows : lineBytes;
+  auto getRow = [&](int64_t number) {
+    return number < countBuckets() ? plan.buckets[static_cast<size_t>(number)] / sumBytes : rows;
+  };
+  int64_t place = bucket % 2 == 0 ? rank : group.size() - 1 - rank;
+  int64_t first = getRow(bucket), last = getRow(bucket + 1);
+  int64_t each = (last - first + group.size() - 1) / group.size();
+  int64_t rowBytes = division ? buffer.bytes / rows : lineBytes;
+  int64_t begin = std::min(std::min(first + place * each, last) * rowBytes, buffer.bytes);
+  int64_t end = std::min(std::min(first + (place + 1) * each, last) * rowBytes, buffer.bytes);
   return {RangeStore::Arena, buffer.offset + begin, end - begin};
 }
 
@@ -54,18 +70,88 @@ StoredRange SharedUpdate::getStagedLoss(int64_t rank, size_t index) const {
           lossBytes};
 }
 
-StoredRange SharedUpdate::getStagedGradients(int64_t rank) const {
-  return {RangeStore::Staging, rank * stagedBytes + roundToLines(std::ssize(losses) * lossBytes),
-          getRange(getGradients(), group.rank()).bytes};
+StoredRange SharedUpdate::getStagedGradients(int64_t rank, int64_t bucket) const {
+  return {RangeStore::Staging, rank * stagedBytes + stagedParts[static_cast<size_t>(bucket)],
+          ownSums.ranges[static_cast<size_t>(bucket)].bytes};
 }
 
 StoredRange SharedUpdate::getLoss(size_t index) const {
   return {RangeStore::Arena, losses[index], lossBytes};
 }
 
+void SharedUpdate::run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+                       size_t last) {
+  if (!device.sharesMemory()) { // a GPU runs graphs of launches; `finishRound` exchanges
+    device.runPart(entry, launches, first, last);
+    return;
+  }
+  std::vector<Collective> collectives = plan.getCollectives(entry);
+  auto isDue = [&](size_t launch) {
+    return nextBucket >= 0 &&
+           collectives[static_cast<size_t>(countBuckets() - 1 - nextBucket)].position <= launch;
+  };
+  for (size_t i = first; i < last; ++i) {
+    while (isDue(i)) {
+      beginBucket();
+    }
+    device.runPart(entry, launches, i, i + 1);
+    ranges->progress();
+  }
+}
+
+void SharedUpdate::beginBucket() {
+  std::vector<RangeTransfer> sent, received;
+  for (int64_t other = 0; other < group.size(); ++other) {
+    StoredRange theirs = getPart(getGradients(), nextBucket, other);
+    StoredRange own = getStagedGradients(other, nextBucket);
+    if (other != group.rank() && theirs.bytes > 0) {
+      sent.push_back({other, theirs});
+    }
+    if (other != group.rank() && own.bytes > 0) {
+      received.push_back({other, own});
+    }
+  }
+  --nextBucket;
+  ranges->begin(sent, received);
+}
+
+void SharedUpdate::finishRound() {
+  while (nextBucket >= 0) {
+    beginBucket();
+  }
+  int64_t own = group.rank();
+  for (size_t i = 0; i < losses.size(); ++i) {
+    ranges->copy(getLoss(i), getStagedLoss(own, i));
+  }
+  std::vector<RangeTransfer> sent, received;
+  for (int64_t other = 0; other < group.size(); ++other) {
+    if (other != own) {
+      sent.push_back({other, getStagedLosses(own)});
+      received.push_back({other, getStagedLosses(other)});
+    }
+  }
+  ranges->begin(sent, received);
+  ranges->complete();
+  --rounds;
+  isInRound = false;
+  nextBucket = countBuckets() - 1;
+}
+
+void SharedUpdate::abandon() noexcept {
+  if (rounds == 0 || group.isOver()) {
+    return;
+  }
+  try {
+    finishRound();
+  } catch (const std::exception &) {
+    rounds = 0; // this process reports its own failure
+  }
+}
+
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
-  bool isInterrupted = group.isInterrupted && group.isInterrupted();
   begin = std::chrono::steady_clock::now();
+  finishRound();
+  bool isInterrupted = group.isInterrupted && group.isInterrupted();
   std::string seconds = ownSeconds ? std::to_string(*ownSeconds) : "";
   ProcessGroup::Agreement agreement =
       group.agree(isInterrupted ? Intent::Break : Intent::Continue, seconds);
@@ -78,24 +164,14 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
       maximumSeconds = std::max(*maximumSeconds, std::strtod(text.c_str(), nullptr));
     }
   }
-  int64_t own = group.rank();
-  StoredRange range = getRange(getGradients(), own);
-  for (size_t i = 0; i < losses.size(); ++i) {
-    ranges->copy(getLoss(i), getStagedLoss(own, i));
+  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+    ranges->copy(getPart(getGradients(), bucket, group.rank()),
+                 getStagedGradients(group.rank(), bucket));
   }
-  ranges->copy(range, getStagedGradients(own));
-  std::vector<RangeTransfer> sent, received;
-  for (int64_t other = 0; other < group.size(); ++other) {
-    if (other != own) {
-      sent.push_back({other, getStagedLosses(own)});
-      sent.push_back({other, getRange(getGradients(), other)});
-      received.push_back({other, getStagedLosses(other)});
-      received.push_back({other, getStagedGradients(other)});
-    }
-  }
-  ranges->exchange(sent, received);
   for (int64_t rank = 0; rank < group.size(); ++rank) {
-    ranges->copy(getStagedGradients(rank), range);
+    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+      ranges->copy(getStagedGradients(rank, bucket), getPart(getGradients(), bucket, group.rank()));
+    }
     for (size_t i = 0; i < losses.size(); ++i) {
       ranges->copy(getStagedLoss(rank, i), getLoss(i));
     }
@@ -110,10 +186,16 @@ static double since(std::chrono::steady_clock::time_point start) {
 
 void SharedUpdate::gather(const MemoryRange &buffer) {
   std::vector<RangeTransfer> sent, received;
-  for (int64_t other = 0; other < group.size(); ++other) {
-    if (other != group.rank()) {
-      sent.push_back({other, getRange(buffer, group.rank())});
-      received.push_back({other, getRange(buffer, other)});
+  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+    StoredRange own = getPart(buffer, bucket, group.rank());
+    for (int64_t other = 0; other < group.size(); ++other) {
+      StoredRange theirs = getPart(buffer, bucket, other);
+      if (other != group.rank() && own.bytes > 0) {
+        sent.push_back({other, own});
+      }
+      if (other != group.rank() && theirs.bytes > 0) {
+        received.push_back({other, theirs});
+      }
     }
   }
   ranges->exchange(sent, received);
@@ -127,15 +209,13 @@ void SharedUpdate::gather() {
 void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>> &entry) {
   const auto &[name, launches] = entry;
   double seconds = since(begin);
-  StoredRange own = getRange(getSums(), group.rank());
-  int64_t first = own.offset - *plan.gradientSumsOffset;
   for (size_t i = 0; i < launches.size(); ++i) {
     if (!division->launches[i].isDivided) {
       device.runPart(name, launches, i, i + 1);
       continue;
     }
     if (isAllowed(plan, launches[i].guard, device.host())) {
-      device.launch(launches[i], ResultPart{first, first + own.bytes, plan.gradientsBytes});
+      device.launch(launches[i], ownSums);
     }
     auto start = std::chrono::steady_clock::now();
     for (const MemoryRange &buffer : division->launches[i].gathered) {
@@ -152,11 +232,15 @@ void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>
 void SharedUpdate::gatherState() {
   for (const MemoryRange &state : division->states) {
     std::vector<RangeTransfer> sent, received;
-    if (!group.isFirst()) {
-      sent.push_back({0, getRange(state, group.rank())});
-    }
-    for (int64_t other = 1; group.isFirst() && other < group.size(); ++other) {
-      received.push_back({other, getRange(state, other)});
+    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+      for (int64_t other = 1; other < group.size(); ++other) {
+        StoredRange part = getPart(state, bucket, other);
+        if (part.bytes > 0 && group.isFirst()) {
+          received.push_back({other, part});
+        } else if (part.bytes > 0 && other == group.rank()) {
+          sent.push_back({0, part});
+        }
+      }
     }
     ranges->exchange(sent, received);
   }
@@ -164,16 +248,17 @@ void SharedUpdate::gatherState() {
 
 void SharedUpdate::releaseState() {
   for (const MemoryRange &state : division->states) {
-    StoredRange own = getRange(state, group.rank());
-    int64_t end = own.offset + own.bytes;
-    releasePages({device.host() + state.offset, static_cast<size_t>(own.offset - state.offset)});
-    releasePages({device.host() + end, static_cast<size_t>(state.offset + state.bytes - end)});
+    int64_t free = state.offset;
+    auto releaseTo = [&](int64_t end) {
+      releasePages({device.host() + free, static_cast<size_t>(end - free)});
+    };
+    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+      StoredRange own = getPart(state, bucket, group.rank());
+      releaseTo(own.offset);
+      free = own.offset + own.bytes;
+    }
+    releaseTo(state.offset + state.bytes);
   }
-}
-
-MemoryRange SharedUpdate::getOwnSums() const {
-  StoredRange range = getRange(getSums(), group.rank());
-  return {range.offset, range.bytes};
 }
 
 } // namespace sluice::runtime

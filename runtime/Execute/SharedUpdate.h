@@ -15,12 +15,15 @@
 
 namespace sluice::runtime {
 
-/// Process r of P computes the batches r, r + P and on of an update. After each P batches every
-/// process sums a range of the gradients of these batches, in their order, by the entry
-/// `accumulate`, and so with the rounding of one process that computes all batches. Sums outside
-/// the range are meaningless until `gather`. With a division of the entry `update`, each process
-/// also stores the optimizer's state of its range alone, and updates its weights, which are
-/// gathered in place of the sums.
+/// Process r of P computes the batches r, r + P and on of an update. P batches are a round. Each
+/// process owns a part of each bucket of the gradients. In a round it sums its parts of the
+/// gradients of these batches, in their order, by the entry `accumulate`, and so with the rounding
+/// of one process that computes all batches. Sums of other parts are meaningless until `gather`.
+/// With a division of the entry `update`, each process also stores the optimizer's state of its
+/// parts alone, and updates its weights, which are gathered in place of the sums.
+///
+/// All processes exchange the buckets of each round in the same order, without an agreement before
+/// it. A process that fails calls `abandon`, so that the others reach their next agreement.
 class SharedUpdate {
 public:
   /// Joins the devices of the group's processes; `device` is the one of `view`, and has host memory
@@ -34,40 +37,59 @@ public:
   /// Checks for the last of P batches.
   bool endsRound(int64_t batch) const { return batch % group.size() == group.size() - 1; }
 
-  /// Exchanges the gradients and losses of P batches up to `last`, one from each process.
-  /// Calls `accumulate` for each batch, with its gradients and losses in the arena. Throws
+  /// Begins an update: none of its rounds is exchanged yet.
+  void beginUpdate() { rounds = plan.accumulate / group.size(); }
+  /// Begins to compute the own batch of a round: `run` exchanges its gradients.
+  void beginRound() { isInRound = true; }
+  /// Checks for a launch between `beginRound` and `sum`.
+  bool exchanges() const { return isInRound; }
+  /// Runs the launches [first, last) of an entry `gradient`. In host memory the exchange of each
+  /// bucket begins at its collective, and continues between launches.
+  void run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
+           size_t last);
+
+  /// Completes the exchange of the gradients and losses of P batches up to `last`, one from each
+  /// process. Calls `accumulate` for each batch, with its gradients and losses in the arena. Throws
   /// UpdateBroken if a process received a signal.
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
-  /// Collects the sums of all ranges. Not with a division.
+  /// Completes the exchange of the next round after a failure here, with meaningless numbers, so
+  /// that the others reach the agreement after it. Does nothing after the last round.
+  void abandon() noexcept;
+  /// Collects the sums of all parts. Not with a division.
   void gather();
   /// Runs the entry `update` by its division: launches of rows for the rows of this process.
-  /// Collects the weights of all ranges, and runs the entry `prepare` if they have compute copies.
+  /// Collects the weights of all parts, and runs the entry `prepare` if they have compute copies.
   void update(const std::pair<const std::string, std::vector<Launch>> &entry);
 
   /// With a division: collects the optimizer's state on rank 0; all processes call it.
   void gatherState();
-  /// With a division: returns the memory of the optimizer's state of other processes' ranges, whose
+  /// With a division: returns the memory of the optimizer's state of other processes' parts, whose
   /// contents are then undefined, to the system.
   void releaseState();
 
-  /// Returns the range of the sums of gradients that this process computes.
-  MemoryRange getOwnSums() const;
+  /// Returns the parts of the sums of gradients that this process computes.
+  const ResultParts &getOwnSums() const { return ownSums; }
   /// Returns the seconds from the end of the last backward pass to the end of the exchanges,
   /// without launches of the entry `update`: the maximum over the processes, of the update before
   /// the current one; none before the second update.
   std::optional<double> getExchangeSeconds() const { return maximumSeconds; }
 
 private:
-  /// Returns the part of a buffer with the rows of the gradients that belongs to the process
-  /// `rank`.
-  StoredRange getRange(const MemoryRange &buffer, int64_t rank) const;
+  int64_t countBuckets() const { return std::ssize(plan.buckets); }
+  /// Returns the part of a bucket that belongs to the process `rank`, in a buffer with the rows of
+  /// the gradients.
+  StoredRange getPart(const MemoryRange &buffer, int64_t bucket, int64_t rank) const;
   MemoryRange getGradients() const { return {plan.gradientsOffset, plan.gradientsBytes}; }
   MemoryRange getSums() const { return {*plan.gradientSumsOffset, plan.gradientsBytes}; }
-  /// Collects the ranges of a buffer on all processes.
+  /// Begins to exchange the next bucket of a round.
+  void beginBucket();
+  /// Exchanges the rest of a round.
+  void finishRound();
+  /// Collects the parts of a buffer on all processes.
   void gather(const MemoryRange &buffer);
-  /// Return the parts of the staging buffer for the process `rank`: its gradients of the own
-  /// range, and its losses, all of them or the one with this index.
-  StoredRange getStagedGradients(int64_t rank) const;
+  /// Return the parts of the staging buffer for the process `rank`: its gradients of the own part
+  /// of a bucket, and its losses, all of them or the one with this index.
+  StoredRange getStagedGradients(int64_t rank, int64_t bucket) const;
   StoredRange getStagedLosses(int64_t rank) const;
   StoredRange getStagedLoss(int64_t rank, size_t index) const;
   StoredRange getLoss(size_t index) const;
@@ -77,9 +99,14 @@ private:
   std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
   std::optional<UpdateDivision> division;
-  int64_t rows = 0;                            ///< of the gradients, which the processes divide
-  std::vector<int64_t> losses;                 ///< offsets of the losses of a batch, f32
-  int64_t stagedBytes = 0;                     ///< staged gradients and losses of a process
+  int64_t rows = 0;                 ///< of the gradients, which the processes divide
+  ResultParts ownSums;              ///< of this process
+  std::vector<int64_t> losses;      ///< offsets of the losses of a batch, f32
+  std::vector<int64_t> stagedParts; ///< offsets of the buckets in the staging memory of a process
+  int64_t stagedBytes = 0;          ///< staged gradients and losses of a process
+  int64_t rounds = 0;               ///< of the update, that are not exchanged yet
+  bool isInRound = false;
+  int64_t nextBucket = 0; ///< of the round; buckets are exchanged from the last
   std::chrono::steady_clock::time_point begin; ///< of the last `sum`
   std::optional<double> ownSeconds, maximumSeconds;
 };

@@ -106,7 +106,10 @@ UpdateDivision UpdateDivision::derive(const Plan &plan, const std::string &path)
   auto hasRows = [&](const MemoryRange &range) {
     return division.rows > 0 && range.bytes % division.rows == 0;
   };
-  bool hasAll = hasRows(sums) && std::ranges::all_of(division.states, hasRows);
+  bool hasAll = hasRows(sums) && std::ranges::all_of(division.states, hasRows) &&
+                std::ranges::all_of(plan.buckets, [&](int64_t start) {
+                  return start % (sums.bytes / division.rows) == 0;
+                });
   for (const Part &part : division.launches) {
     hasAll &= std::ranges::all_of(part.gathered, hasRows);
   }

@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "sluice/Runtime/Plan/Plan.h"
 
+#include "Collectives.h"
 #include "PlanFacts.h"
 #include "ProductJson.h"
 #include "sluice/Runtime/Plan/BatchShapes.h"
@@ -124,6 +125,7 @@ public:
     if (root.has("buckets")) {
       readBuckets(root.at("buckets"));
     }
+    checkCollectives(root, plan);
     if (root.has("generation")) {
       plan.generation = readGeneration(root.at("generation"));
     }
@@ -278,7 +280,13 @@ private:
     for (const auto &[name, nodes] : json.members()) {
       std::vector<Launch> &launches = plan.entries[name + variant];
       for (const StrictJson &node : nodes.array()) {
-        launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
+        node.object();
+        if (node.has("collective")) {
+          plan.collectives[name + variant].push_back(
+              readCollective(node, name, launches.size(), plan));
+        } else {
+          launches.push_back(readNode(node, static_cast<int64_t>(launches.size())));
+        }
       }
     }
   }
@@ -323,7 +331,11 @@ private:
           readLaunchMemory(launches[i], changed[i], static_cast<int64_t>(i));
           readRuns(launches[i], changed[i], bucket);
         }
-        plan.entries[entryOfBucket(name, bucket.rows)] = std::move(changed);
+        std::string bounded = entryOfBucket(name, bucket.rows);
+        plan.entries[bounded] = std::move(changed);
+        if (auto exchanged = plan.collectives.find(name); exchanged != plan.collectives.end()) {
+          plan.collectives[bounded] = exchanged->second;
+        }
       }
       plan.memoryBuckets.push_back(bucket);
     }
@@ -400,13 +412,10 @@ private:
   }
 
   Launch readNode(const StrictJson &json, int64_t index) const {
-    json.object();
     if (!json.has("launch")) {
-      std::string kind = json.has("call")         ? "a library call"
-                         : json.has("collective") ? "a collective"
-                                                  : "";
-      json.fail("a launch, the only kind of node that the CPU runs",
-                kind.empty() ? "a kind of node that this version does not know" : kind);
+      json.fail("a launch or a collective", json.has("call")
+                                                ? "a library call"
+                                                : "a kind of node that this version does not know");
     }
     json.keys({"launch", "arguments"}, {"guard", "stream", "after", "phase", "axis", "stages"});
     Launch launch;

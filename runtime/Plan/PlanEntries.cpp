@@ -73,6 +73,18 @@ std::vector<Plan::Count> Plan::countsIn(const std::vector<Launch> &launches) con
   return counts;
 }
 
+std::vector<Collective> Plan::getCollectives(const std::string &entry) const {
+  auto found = collectives.find(entry);
+  if (found != collectives.end()) {
+    return found->second;
+  }
+  std::vector<Collective> atEnd;
+  for (int64_t bucket = std::ssize(buckets); bucket-- > 0;) {
+    atEnd.push_back({entries.at(entry).size(), bucket, {}});
+  }
+  return atEnd;
+}
+
 bool Plan::isOfBucket(const std::string &entry) const {
   return std::ranges::any_of(memoryBuckets, [&](const Bucket &bucket) {
     return entry.ends_with(entryOfBucket("", bucket.rows));

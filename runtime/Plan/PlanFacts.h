@@ -336,7 +336,16 @@ protected:
     plan.gradientsBytes = json.at("bytes").integer(0, mostArenaBytes);
     plan.gradientsOffset = range(json.at("offset"), plan.gradientsBytes);
     for (const StrictJson &bucket : json.at("buckets").array()) {
-      plan.buckets.push_back(bucket.integer(0, plan.gradientsBytes));
+      constexpr int64_t alignment = 64;
+      int64_t least = plan.buckets.empty() ? 0 : plan.buckets.back() + 1;
+      int64_t most = plan.buckets.empty() ? 0 : plan.gradientsBytes - 1;
+      plan.buckets.push_back(bucket.integer(least, most));
+      if (plan.buckets.back() % alignment != 0) {
+        bucket.failType("a multiple of " + std::to_string(alignment));
+      }
+    }
+    if (plan.buckets.empty()) {
+      json.at("buckets").fail("at least one bucket", "none");
     }
     if (json.has("sums")) {
       plan.gradientSumsOffset = range(json.at("sums"), plan.gradientsBytes);

@@ -206,25 +206,25 @@ ScalePoint ScaleModel::predict(int64_t processes) const {
   int64_t rounds = isWeak ? batches : batches / std::gcd(batches, processes);
   point.compute = rows * cost.forward + point.backward + cost.other + sumBatches(rounds, processes);
   point.update = cost.update;
-  std::vector<double> halves, wholes; // of the buckets: exchanges of gradients, and with the sums
+  std::vector<double> halves; // exchanges of the buckets
   for (const ScaleBucket &bucket : parts) {
     halves.push_back(exchange(static_cast<double>(bucket.bytes), processes));
-    wholes.push_back(2 * halves.back());
   }
   auto repeats = static_cast<double>(rounds);
   double half = std::accumulate(halves.begin(), halves.end(), 0.0);
+  double gathering = exchange(static_cast<double>(plan.gradientsBytes), processes);
   double backward = point.backward / repeats;
-  double earlier = (repeats - 1) * expose(halves, backward); // of all rounds but the last
+  double rest = expose(halves, backward);
   double meeting = exchange(0, processes);
-  point.allReduce = (repeats + 1) * half;
+  point.allReduce = repeats * half + gathering;
   point.sentBytes = (repeats + 1) * (all - 1) / all * static_cast<double>(plan.gradientsBytes);
-  point.exposed = earlier + expose(wholes, backward);
+  point.exposed = repeats * rest + gathering;
   point.agreement = (repeats + 1) * meeting;
   point.step = point.compute + point.update + point.exposed + point.agreement;
-  // The gathered weights wait for the update, and the squares of all gradients for their norm are
-  // gathered first: a 1024th of the bytes, so that the latency counts.
-  point.shardedStep = point.compute + point.update / all + earlier + expose(halves, backward) +
-                      half + point.agreement + meeting;
+  // Weights are gathered in place of the sums, and before them the squares of all gradients for
+  // their norm: a 1024th of the bytes, so that the latency counts.
+  point.shardedStep =
+      point.compute + point.update / all + point.exposed + point.agreement + meeting;
   point.tokensPerSecond = all * rows * static_cast<double>(plan.model.context) / point.step;
   double alone = static_cast<double>(stepRows) * (cost.forward + cost.backward) + cost.other +
                  cost.update + sumBatches(batches, 1);

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <set>
 #include <thread>
+#include <utility>
 
 namespace sluice::runtime {
 namespace {
@@ -114,22 +115,36 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
   }
 }
 
-void ProcessGroup::exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) {
+void ProcessGroup::begin(std::span<const Outgoing> sent, std::span<const Incoming> received) {
   std::scoped_lock lock(mutex);
-  std::vector<Transfer> transfers; // receives first, so that a lost peer is named by its silence
+  // Receives first, so that a lost peer is named by its silence.
   for (const Incoming &each : received) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->receive(part, each.from, Channel::Data), each.from, {}});
+      begun.push_back({messenger->receive(part, each.from, Channel::Data), each.from, {}});
     }
   }
   for (const Outgoing &each : sent) {
     for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
       auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      transfers.push_back({messenger->send(part, each.to, Channel::Data), each.to, {}});
+      begun.push_back({messenger->send(part, each.to, Channel::Data), each.to, {}});
     }
   }
-  wait(std::move(transfers));
+}
+
+void ProcessGroup::progress() {
+  std::scoped_lock lock(mutex);
+  try {
+    std::erase_if(begun, [&](const Transfer &each) { return messenger->test(each.request); });
+  } catch (const std::exception &) {
+    over = lost = true;
+    throw;
+  }
+}
+
+void ProcessGroup::complete() {
+  std::scoped_lock lock(mutex);
+  wait(std::exchange(begun, {}));
 }
 
 ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::string &text) {

@@ -42,6 +42,9 @@ write_spec words 1 12 20 '' '{ "op": "embedding", "dropout": 0.2 }, { "op": "lay
   { "op": "boundaries", "name": "words", "predictor": 8, "prior": 0.3 }, { "op": "shorten", "segments": "words" },
   { "op": "shift", "by": 1, "start": "null" }, { "op": "layer" }, { "op": "upsample", "segments": "words", "by": 0 },
   { "op": "add", "with": "x" }, { "op": "head" }'
+succeeds "the times of processes" "$sluice" plan-scale "$work/words.sla" --processes 2 --bandwidth 1GB/s --latency 5us --flops 1Gflop/s --json
+cp "$work/out" "$work/scale.json"
+holds "gradients are exchanged in several buckets" 'len(f[0]["buckets"]) > 3 and f[0]["overlap"] == "full"' "$work/scale.json"
 succeeds "one process" train words one --steps 4
 for count in 2 3 4; do
   succeeds "$count processes" join "$count" words "words-$count" --steps 4

@@ -23,7 +23,7 @@ constexpr int64_t mostProcesses = 1 << 20, mostRows = int64_t(1) << 40, mostBuck
 
 struct PlanScaleFlags {
   std::string artifact, processes, bandwidth, latency, flops, memory;
-  std::string scaling = "strong", overlap = "none";
+  std::string scaling = "strong", overlap = "full";
   std::vector<std::string> steps;
   int64_t rows = 0, buckets = 0;
   bool json = false;
@@ -240,7 +240,7 @@ void printScale(const Json &json) {
                       json["context"].get<long long>())
             << (isWeak ? "for each process (weak scaling)"
                        : "in a step, divided among the processes (strong scaling)")
-            << "; gradients are reduced " << (overlaps ? "during" : "after")
+            << "; gradients are exchanged " << (overlaps ? "during" : "after")
             << " the backward pass\n  gradients " << showSize(json["gradient_bytes"]) << " in "
             << describeCount(std::ssize(json["buckets"]), "bucket") << ", state of the optimizer "
             << showSize(json["state_bytes"])
@@ -343,9 +343,10 @@ void registerPlanScale(CLI::App &program) {
                    "has as many")
       ->check(matchChoice({"strong", "weak"}));
   command
-      ->add_option("--overlap", flags->overlap,
-                   "none: gradients are reduced after the backward pass; full: each bucket once "
-                   "its gradients are complete, during the rest of it")
+      ->add_option(
+          "--overlap", flags->overlap,
+          "full: each bucket of the gradients is exchanged once it is complete, during the "
+          "rest of the backward pass, as on CPUs; none: all of them after it, as on GPUs")
       ->check(matchChoice({"none", "full"}));
   command
       ->add_option("--buckets", flags->buckets,

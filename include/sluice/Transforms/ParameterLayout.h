@@ -25,6 +25,11 @@ struct ParameterLayout {
   explicit ParameterLayout(mlir::ModuleOp module);
   /// Returns the byte offset in the flat arena; -1 if no trained parameter has that name.
   int64_t getOffsetAt(llvm::StringRef parameter) const;
+  /// Returns the byte offsets of the buckets of the gradients in the flat arena, ascending from 0.
+  /// Processes exchange a bucket at once. A bucket begins at a parameter, and is the smallest that
+  /// has an eighth of the bytes, and 16 KiB. The first bucket has the remainder: a backward pass
+  /// completes it last, so its exchange has the least time.
+  std::vector<int64_t> getBuckets() const;
 };
 
 } // namespace sluice

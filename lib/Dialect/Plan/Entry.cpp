@@ -51,6 +51,17 @@ int64_t getMaximum(KernelOp kernel, StringRef name) {
   return most;
 }
 
+/// An all-reduce and the number of launches before it.
+struct EntryExchange {
+  AllReduceOp op;
+  size_t launches;
+
+  EntryRange getBucket() {
+    auto begin = static_cast<int64_t>(op.getOffset());
+    return {begin, begin + static_cast<int64_t>(op.getBytes())};
+  }
+};
+
 class EntryVerifier {
 public:
   EntryVerifier(EntryOp entry, SymbolTableCollection &symbols)
@@ -67,12 +78,15 @@ private:
   LogicalResult verifyGuard(size_t index);
   LogicalResult verifyProtected(EntryLaunch &launch);
   LogicalResult addRuns(EntryLaunch &launch, size_t firstWritten);
+  LogicalResult verifyBuckets();
+  LogicalResult verifyExchange(EntryExchange &exchange);
 
   EntryOp entry;
   ModuleOp module;
   SymbolTableCollection &symbols;
   llvm::StringMap<EntryRange> buffers;
   std::vector<EntryLaunch> launches;
+  std::vector<EntryExchange> exchanges;
   std::vector<llvm::SmallBitVector> ancestors;
 };
 
@@ -283,14 +297,96 @@ LogicalResult EntryVerifier::verifyProtected(EntryLaunch &launch) {
   return success();
 }
 
+/// Verifies that the exchanged buckets are the parts of the gradients, from the last to the first.
+LogicalResult EntryVerifier::verifyBuckets() {
+  if (exchanges.empty()) {
+    return success();
+  }
+  StringRef name = entry.getSymName().take_until([](char c) { return c == '.' || c == '@'; });
+  auto gradients = buffers.find("flat:gradients");
+  if (gradients == buffers.end() || entry.getOf().value_or(name) != "gradient") {
+    return exchanges.front().op.emitOpError("P-024: expected to be in an entry of gradients, with "
+                                            "the buffer flat:gradients, found @")
+           << entry.getSymName() << (gradients == buffers.end() ? " without the buffer" : "");
+  }
+  EntryRange all = gradients->second;
+  int64_t end = all.end;
+  for (auto [i, exchange] : llvm::enumerate(exchanges)) {
+    EntryRange bucket = exchange.getBucket();
+    auto bytes = static_cast<int64_t>(exchange.op.getBytes());
+    if (bytes <= 0 || bytes % workspaceAlignment != 0 || bucket.begin < all.begin ||
+        bucket.begin > all.end - bytes) {
+      return exchange.op.emitOpError("P-023: expected a multiple of 64 bytes in flat:gradients, ")
+             << all.begin << " to " << all.end << ", found " << bytes << " bytes at "
+             << bucket.begin;
+    }
+    auto expected = static_cast<int64_t>(exchanges.size() - 1 - i);
+    bool isLast = expected == 0;
+    if (static_cast<int64_t>(exchange.op.getBucket()) != expected || bucket.end != end ||
+        (isLast && bucket.begin != all.begin)) {
+      InFlightDiagnostic error = exchange.op.emitOpError("P-024: expected bucket ")
+                                 << expected << " to end at " << end;
+      error << (isLast ? " and to begin at " + std::to_string(all.begin) : "") << ", found bucket "
+            << static_cast<int64_t>(exchange.op.getBucket()) << " from " << bucket.begin << " to "
+            << bucket.end;
+      return error;
+    }
+    end = bucket.begin;
+  }
+  return success();
+}
+
+/// Verifies that a bucket is complete where its exchange begins, and that the entry does not begin
+/// again after it.
+LogicalResult EntryVerifier::verifyExchange(EntryExchange &exchange) {
+  AllReduceOp op = exchange.op;
+  llvm::SmallBitVector before(launches.size());
+  int64_t last = -1;
+  for (int64_t named : op.getAfter()) {
+    if (named <= last || named >= static_cast<int64_t>(exchange.launches)) {
+      return op.emitOpError("P-025: expected ascending numbers of launches before this one, of ")
+             << exchange.launches << ", found " << named;
+    }
+    last = named;
+    before |= ancestors[named];
+    before.set(named);
+  }
+  for (auto [i, launch] : llvm::enumerate(launches)) {
+    bool writes = launch.writes(exchange.getBucket());
+    bool restarts =
+        i >= exchange.launches && llvm::any_of(buffers, [&](const auto &buffer) {
+          return buffer.first().starts_with("scalar:length.") && launch.writes(buffer.second);
+        });
+    if (i < exchange.launches && writes && !before.test(i)) {
+      InFlightDiagnostic error = op.emitOpError("P-025: expected to be after launch ");
+      error << i << ", which writes the bucket, found to be after [";
+      llvm::interleaveComma(op.getAfter(), error);
+      return error << "] alone";
+    }
+    if (restarts || (i >= exchange.launches && writes)) {
+      InFlightDiagnostic error = op.emitOpError("P-026: expected launch ")
+                                 << i << ", which writes "
+                                 << (writes ? "the bucket" : "the length of an axis")
+                                 << ", before this op, found it after";
+      error.attachNote(launch.op.getLoc()) << "launch " << i;
+      return error;
+    }
+  }
+  return success();
+}
+
 LogicalResult EntryVerifier::run() {
   if (failed(collectBuffers())) {
     return failure();
   }
   for (Operation &op : entry.getBody().front()) {
+    if (auto exchange = dyn_cast<AllReduceOp>(op)) {
+      exchanges.push_back({exchange, launches.size()});
+      continue;
+    }
     auto launch = dyn_cast<LaunchOp>(op);
     if (!launch) {
-      return op.emitOpError("P-007: expected launches alone in a plan.entry");
+      return op.emitOpError("P-007: expected launches and all-reduces alone in a plan.entry");
     }
     if (failed(collect(launch))) {
       return failure();
@@ -302,7 +398,11 @@ LogicalResult EntryVerifier::run() {
       return failure();
     }
   }
-  return success();
+  if (failed(verifyBuckets())) {
+    return failure();
+  }
+  return failure(llvm::any_of(
+      exchanges, [&](EntryExchange &exchange) { return failed(verifyExchange(exchange)); }));
 }
 
 } // namespace

@@ -3,6 +3,7 @@
 #include "sluice/Dialect/Dispatch/Dispatch.h"
 #include "sluice/Dialect/Dispatch/ResultDomain.h"
 #include "sluice/Dialect/Plan/Plan.h"
+#include "sluice/Transforms/ParameterLayout.h"
 
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -20,6 +21,12 @@ struct Footprint {
     bool written;
   };
   SmallVector<LaunchRange> ranges;
+
+  bool writes(int64_t begin, int64_t end) const {
+    return llvm::any_of(ranges, [&](const LaunchRange &range) {
+      return range.written && range.begin < end && begin < range.end;
+    });
+  }
 
   bool conflictsWith(const Footprint &other) const {
     return llvm::any_of(ranges, [&](const LaunchRange &a) {
@@ -96,10 +103,11 @@ Footprint computeFootprint(Operation *op, int64_t workspaceBytes, const MemoryPl
 }
 
 /// Returns the launches that must complete before each launch, without transitive dependences.
-std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints) {
+/// `ancestors` receives these with transitive dependences.
+std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints,
+                                              std::vector<llvm::SmallBitVector> &ancestors) {
   std::vector<SmallVector<int64_t>> after(footprints.size());
-  std::vector<llvm::SmallBitVector> ancestors(footprints.size(),
-                                              llvm::SmallBitVector(footprints.size()));
+  ancestors.assign(footprints.size(), llvm::SmallBitVector(footprints.size()));
   for (size_t i = 0; i < footprints.size(); ++i) {
     for (size_t j = i; j-- > 0;) {
       if (!ancestors[i].test(j) && footprints[i].conflictsWith(footprints[j])) {
@@ -121,6 +129,57 @@ StringRef getPhase(StringRef entry) {
       .Default("forward");
 }
 
+/// The exchange of a bucket of the gradients, and the launches before it.
+struct Exchange {
+  int64_t bucket, offset, bytes;
+  int64_t position = 0; ///< number of launches of the entry before it
+  SmallVector<int64_t> after = {};
+};
+
+/// Places the exchange of each bucket after the launches that write it, in the order from the last
+/// bucket to the first. An exchange also follows the launches that write the length of an axis of
+/// segments: there the entry may begin again with more memory.
+SmallVector<Exchange> placeExchanges(const ParameterLayout &layout, const MemoryPlan &memory,
+                                     ArrayRef<Footprint> footprints,
+                                     ArrayRef<llvm::SmallBitVector> ancestors) {
+  SmallVector<Exchange> exchanges;
+  auto place = memory.places.find("flat:gradients");
+  if (layout.rows == 0 || place == memory.places.end()) {
+    return exchanges;
+  }
+  int64_t earliest = 0;
+  for (const auto &[name, scalar] : memory.places) {
+    for (auto [i, footprint] : llvm::enumerate(footprints)) {
+      bool isLength = StringRef(name).starts_with("scalar:length.");
+      if (isLength && footprint.writes(scalar.offset, scalar.offset + scalar.bytes)) {
+        earliest = std::max(earliest, static_cast<int64_t>(i) + 1);
+      }
+    }
+  }
+  std::vector<int64_t> starts = layout.getBuckets();
+  int64_t end = place->second.bytes;
+  for (size_t i = starts.size(); i-- > 0;) {
+    int64_t start = starts[i];
+    Exchange exchange{static_cast<int64_t>(i), place->second.offset + start, end - start};
+    llvm::SmallBitVector before(footprints.size());
+    for (size_t j = footprints.size(); j-- > 0;) {
+      if (!footprints[j].writes(exchange.offset, exchange.offset + exchange.bytes)) {
+        continue;
+      }
+      earliest = std::max(earliest, static_cast<int64_t>(j) + 1);
+      if (!before.test(j)) {
+        exchange.after.push_back(static_cast<int64_t>(j));
+        before |= ancestors[j];
+      }
+    }
+    std::reverse(exchange.after.begin(), exchange.after.end());
+    exchange.position = earliest;
+    end = start;
+    exchanges.push_back(std::move(exchange));
+  }
+  return exchanges;
+}
+
 } // namespace
 
 void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &kernels,
@@ -138,12 +197,29 @@ void sluice::emitEntry(func::FuncOp func, const Twine &name, const KernelSet &ke
     const KernelRecord &record = kernels.records[kernels.kernelOf.lookup(op)];
     footprints.push_back(computeFootprint(op, record.workspaceBytes(), memory, bucket));
   }
-  std::vector<SmallVector<int64_t>> after = dependences(footprints);
+  std::vector<llvm::SmallBitVector> ancestors;
+  std::vector<SmallVector<int64_t>> after = dependences(footprints, ancestors);
+  SmallVector<Exchange> exchanges;
+  auto variantOf = getFact<plan::PlanDialect::OfAttrHelper>(func);
+  if ((variantOf ? variantOf.getValue() : func.getSymName()) == "gradient") {
+    ParameterLayout layout(func->getParentOfType<ModuleOp>());
+    exchanges = placeExchanges(layout, memory, footprints, ancestors);
+  }
+  ArrayRef<Exchange> left = exchanges;
+  auto emitExchanges = [&](size_t position) {
+    for (; !left.empty() && left.front().position <= static_cast<int64_t>(position);
+         left = left.drop_front()) {
+      plan::AllReduceOp::create(b, entry.getLoc(), left.front().bucket, left.front().offset,
+                                left.front().bytes, left.front().after);
+    }
+  };
   StringRef phase = getPhase(func.getSymName());
   for (auto [i, op] : llvm::enumerate(launches)) {
+    emitExchanges(i);
     plan::LaunchOp::create(b, op->getLoc(), kernels.records[kernels.kernelOf.lookup(op)].name,
                            getLaunchArguments(op, memory, bucket),
                            op.getBackward() ? "backward" : phase, after[i], op.getGuardAttr(),
                            dispatch::findSequenceAxis(op), getRunList(op, bucket));
   }
+  emitExchanges(launches.size());
 }

@@ -81,10 +81,10 @@ json::Object sluice::memoryToJson(const MemoryPlan &memory) {
   return object;
 }
 
-json::Object sluice::gradientsToJson(const MemoryPlan &memory) {
+json::Object sluice::gradientsToJson(const MemoryPlan &memory, ArrayRef<int64_t> buckets) {
   const MemoryPlace &gradients = memory.places.at("flat:gradients");
   json::Object object{
-      {"offset", gradients.offset}, {"bytes", gradients.bytes}, {"buckets", json::Array{0}}};
+      {"offset", gradients.offset}, {"bytes", gradients.bytes}, {"buckets", json::Array(buckets)}};
   if (auto sums = memory.places.find("flat:gradient_sums"); sums != memory.places.end()) {
     object["sums"] = sums->second.offset;
   }

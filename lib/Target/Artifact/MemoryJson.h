@@ -10,6 +10,7 @@ namespace sluice {
 llvm::json::Object memoryToJson(const MemoryPlan &memory);
 
 /// Returns the places of the gradients and, if an update has several batches, of their sums.
-llvm::json::Object gradientsToJson(const MemoryPlan &memory);
+/// `buckets` are byte offsets in the gradients.
+llvm::json::Object gradientsToJson(const MemoryPlan &memory, llvm::ArrayRef<int64_t> buckets);
 
 } // namespace sluice

@@ -94,7 +94,14 @@ static json::Array stagesToJson(plan::LaunchOp launch) {
 
 static json::Array entryToJson(plan::EntryOp entry, const llvm::StringMap<int64_t> &numbers) {
   json::Array nodes;
-  for (auto launch : entry.getOps<plan::LaunchOp>()) {
+  for (Operation &op : entry.getBody().front()) {
+    if (auto exchange = dyn_cast<plan::AllReduceOp>(op)) {
+      nodes.push_back(json::Object{{"collective", "all_reduce"},
+                                   {"bucket", static_cast<int64_t>(exchange.getBucket())},
+                                   {"after", json::Array(exchange.getAfter())}});
+      continue;
+    }
+    auto launch = cast<plan::LaunchOp>(op);
     json::Object node{{"launch", numbers.lookup(launch.getKernel())},
                       {"arguments", json::Array(launch.getArguments())},
                       {"stream", 0},
@@ -501,7 +508,7 @@ json::Value sluice::planToJson(ModuleOp module, const KernelSet &kernels, const 
                     {"inputs", placesToJson(memory, "input:")},
                     {"outputs", placesToJson(memory, "output:")},
                     {"tensors", tensorsToJson(module, memory)},
-                    {"gradients", gradientsToJson(memory)},
+                    {"gradients", gradientsToJson(memory, ParameterLayout(module).getBuckets())},
                     {"kernels", std::move(kernelList)},
                     {"entries", std::move(entries)},
                     {"buffers", buffersToJson(memory)}};

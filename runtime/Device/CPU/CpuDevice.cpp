@@ -37,13 +37,21 @@ public:
 
   /// An item computes q bytes, where n q >= `bytes` > (n - 1) q for n items. So byte x belongs to
   /// an item from x (n - 1) / `bytes` to x n / `bytes`.
-  void launch(const Launch &node, const std::optional<ResultPart> &part) override {
+  void launch(const Launch &node, const std::optional<ResultParts> &parts) override {
     const LoadedKernel &kernel = loaded->kernels()[static_cast<size_t>(node.kernel)];
-    if (!part || kernel.phases != 1 || part->bytes <= 0) {
+    if (!parts || kernel.phases != 1 || parts->bytes <= 0) {
       runItems(node, 0, kernel.items / kernel.phases);
-    } else if (part->first < part->last) {
-      runItems(node, part->first * (kernel.items - 1) / part->bytes,
-               std::min(kernel.items, (part->last * kernel.items + part->bytes - 1) / part->bytes));
+      return;
+    }
+    int64_t next = 0; // an item with parts of two ranges runs once
+    for (const MemoryRange &range : parts->ranges) {
+      int64_t end = range.offset + range.bytes;
+      int64_t first = std::max(next, range.offset * (kernel.items - 1) / parts->bytes);
+      int64_t last = std::min(kernel.items, (end * kernel.items + parts->bytes - 1) / parts->bytes);
+      if (range.bytes > 0 && first < last) {
+        runItems(node, first, last);
+        next = last;
+      }
     }
   }
 

@@ -134,7 +134,7 @@ public:
     }
   }
 
-  void launch(const Launch &launch, const std::optional<ResultPart> &) override {
+  void launch(const Launch &launch, const std::optional<ResultParts> &) override {
     enter();
     makeRoom(plan().memory.arenaBytes); // for any entry
     launchOne(launch, stream.get());

@@ -32,7 +32,7 @@ public:
     Stream made = nullptr;
     driver.check(driver.streamCreate(&made, streamNonBlocking, device.priority), "create a stream");
     stream = {made, driver.streamDestroy};
-    begin = makeEvent();
+    ready = makeEvent();
     end = makeEvent();
     join(group);
   }
@@ -57,12 +57,15 @@ public:
     staging = {memory, driver.memoryFree};
   }
 
-  void exchange(std::span<const RangeTransfer> sent,
-                std::span<const RangeTransfer> received) override {
+  void begin(std::span<const RangeTransfer> sent,
+             std::span<const RangeTransfer> received) override {
+    if (!communicator) {
+      throw JobError("--device cuda: expected to exchange gradients, found that NCCL has failed; "
+                     "look at the first message");
+    }
     device.enter();
-    driver.check(driver.eventRecord(begin.get(), device.main), "record an event");
-    driver.check(driver.streamWaitEvent(stream.get(), begin.get(), 0), "wait for an event");
-    peers.clear();
+    driver.check(driver.eventRecord(ready.get(), device.main), "record an event");
+    driver.check(driver.streamWaitEvent(stream.get(), ready.get(), 0), "wait for an event");
     // The group must end even if one of its calls fails.
     nccl::NcclResult first = library.groupStart();
     auto keep = [&](nccl::NcclResult result) {
@@ -82,6 +85,10 @@ public:
     keep(library.groupEnd());
     check(first, "exchange gradients");
     wait("exchange gradients", [&] { return true; }); // until the transfers are in the stream
+  }
+
+  void complete() override {
+    device.enter();
     driver.check(driver.eventRecord(end.get(), stream.get()), "record an event");
     wait("exchange gradients", [&] {
       Result state = driver.eventQuery(end.get());
@@ -90,6 +97,7 @@ public:
       }
       return state == success;
     });
+    peers.clear();
   }
 
   void copy(const StoredRange &from, const StoredRange &to) override {
@@ -131,6 +139,7 @@ private:
                            &config),
           "join the GPUs");
     wait("join the GPUs", [] { return true; });
+    peers.clear();
   }
 
   Owned<Event> makeEvent() const {
@@ -199,7 +208,7 @@ private:
   const std::chrono::seconds limit;
   Owned<Address> staging;
   Owned<Stream> stream;
-  Owned<Event> begin, end;
+  Owned<Event> ready, end; ///< of earlier launches, and of the transfers
   nccl::Communicator communicator = nullptr;
   std::set<int64_t> peers; ///< of the current transfers
 };

@@ -96,7 +96,7 @@ public:
   std::string target() const override { return chosen; }
   std::string describe() const override { return "emulated"; }
 
-  void launch(const Launch &node, const std::optional<ResultPart> &) override {
+  void launch(const Launch &node, const std::optional<ResultParts> &) override {
     auto start = Clock::now();
     std::vector<std::vector<uint8_t>> before = getOperandRecords(node);
     runStages(node);

@@ -63,7 +63,7 @@ plan.kernel @k {bytes = 1.0 : f64, flops = 1.0 : f64, kind = "row", variants = {
 // -----
 
 plan.entry @evaluate.plan {
-  // expected-error@+1 {{'plan.bind' op P-007: expected launches alone in a plan.entry}}
+  // expected-error@+1 {{'plan.bind' op P-007: expected launches and all-reduces alone in a plan.entry}}
   %w = plan.bind "parameter:w" : tensor<8xf32>
 }
 

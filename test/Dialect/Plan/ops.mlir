@@ -55,4 +55,18 @@ plan.entry @step.plan of "step" factor 3 {
   plan.launch @draw ([256, 0, 8, 16, 24, 32, 7, 0]) phase "forward" after [2]
 }
 
+plan.buffer "flat:gradients" at 512 bytes 256 device 0
+
+// Each bucket of the gradients is exchanged after the launches that write it. Indices count launches alone.
+// CHECK-LABEL: plan.entry @gradient.plan
+plan.entry @gradient.plan {
+  plan.launch @add ([64, 640, 0, 8, 16, 24, 0, 0]) phase "backward" after []
+  // CHECK: plan.all_reduce 1 at 640 bytes 128 after [0]
+  plan.all_reduce 1 at 640 bytes 128 after [0]
+  plan.launch @add ([640, 256, 0, 8, 16, 24, 0, 0]) phase "backward" after [0]
+  plan.launch @add ([256, 512, 0, 8, 16, 24, 0, 0]) phase "backward" after [1]
+  // CHECK: plan.all_reduce 0 at 512 bytes 128 after [2]
+  plan.all_reduce 0 at 512 bytes 128 after [2]
+}
+
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <vector>
 
 using namespace sluice::testing;
 using sluice::runtime::Artifact;
@@ -37,9 +38,17 @@ struct Sums {
 
   /// Adds the gradients, 2, to sums of 1 for at least the floats [first, last).
   std::span<const float> add(int64_t first, int64_t last) {
+    return add(std::vector<std::pair<int64_t, int64_t>>{{first, last}});
+  }
+  /// Adds them for at least all of these ranges of floats.
+  std::span<const float> add(const std::vector<std::pair<int64_t, int64_t>> &ranges) {
     float *sums = getFloats(*device->plan().gradientSumsOffset);
     std::fill_n(sums, count, 1.0F);
-    device->launch(*launch, sluice::runtime::ResultPart{4 * first, 4 * last, 4 * count});
+    sluice::runtime::ResultParts parts{{}, 4 * count};
+    for (auto [first, last] : ranges) {
+      parts.ranges.push_back({4 * first, 4 * (last - first)});
+    }
+    device->launch(*launch, parts);
     return {sums, static_cast<size_t>(count)};
   }
 
@@ -69,6 +78,25 @@ TEST(LaunchItems, ComputesTheRangeAndLittleMore) {
       }
     }
     EXPECT_EQ(std::ranges::count(sums.add(0, 0), 1.0F), sums.count) << "an empty range";
+  }
+}
+
+/// The optimizer and the sums are in place: an item that ran twice would be wrong.
+TEST(LaunchItems, RunsAnItemOfSeveralRangesOnce) {
+  Sums sums(300);
+  int64_t each = sums.count / sums.items, few = each / 8;
+  ASSERT_GT(few, 0);
+  // Two ranges of one item, none, and ranges on both sides of the bound of two items.
+  std::vector<std::pair<int64_t, int64_t>> ranges = {{few, 2 * few},
+                                                     {4 * few, 5 * few},
+                                                     {6 * few, 6 * few},
+                                                     {3 * each - few, 3 * each},
+                                                     {3 * each, 3 * each + few}};
+  std::span<const float> found = sums.add(ranges);
+  EXPECT_EQ(std::ranges::count(found, 3.0F) + std::ranges::count(found, 1.0F), sums.count);
+  for (auto [first, last] : ranges) {
+    auto range = found.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first));
+    EXPECT_EQ(std::ranges::count(range, 3.0F), last - first) << first;
   }
 }
 

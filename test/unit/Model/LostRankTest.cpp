@@ -1,7 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // A process that is lost while an interrupted training is saved. Threads replace processes.
-#include "../Runtime/Processes/ThreadMessenger.h"
+#include "../Runtime/Processes/Mailboxes.h"
 #include "Harness.h"
 
 #include "sluice/Runtime/Plan/Artifact.h"

@@ -180,7 +180,7 @@ def Plan_EntryOp : Plan_Op<"entry", [Symbol, HasParent<"::mlir::ModuleOp">, NoTe
     ```
 
     Constraints:
-    - P-007: the body holds launches alone.
+    - P-007: the body holds launches and all-reduces alone.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$of,
                    OptionalAttr<I64Attr>:$factor, OptionalAttr<I64Attr>:$shape);
@@ -246,6 +246,55 @@ def Plan_LaunchOp : Plan_Op<"launch", [HasParent<"EntryOp">]> {
                            OptionalAttr<StrAttr>:$axis,
                        OptionalAttr<DenseI64ArrayAttr>:$runs);
   let assemblyFormat = "$kernel `(` $arguments `)` `phase` $phase `after` $after attr-dict";
+}
+
+def Plan_AllReduceOp : Plan_Op<"all_reduce", [HasParent<"EntryOp">]> {
+  let summary = "Sums a bucket of the gradients over processes";
+  let description = [{
+    The place in a backward pass where a bucket, a range of flat:gradients, is complete. Processes
+    that compute the batches of one update begin to exchange it here, while later launches run. Its
+    sum, in the order of the processes, is complete before the entry `update` needs it. One process
+    does nothing here.
+
+    `offset` and `bytes` are the bucket's place in the arena. `after` lists launches of this entry
+    that must complete before, by ascending index. Indices count launches only.
+
+    Processes may run different variants of an entry for one update. So all entries exchange the
+    buckets in one order, from the last to the first: a backward pass completes gradients in about
+    this order.
+
+    Example:
+
+    ```mlir
+    module attributes {plan.arena_bytes = 384 : i64} {
+      plan.buffer "scalar:length" at 0 bytes 8 device 0
+      plan.buffer "scalar:rows" at 8 bytes 8 device 0
+      plan.buffer "scalar:step" at 16 bytes 8 device 0
+      plan.buffer "scalar:seed" at 24 bytes 8 device 0
+      plan.buffer "flat:gradients" at 256 bytes 128 device 0
+      plan.kernel @sums {bytes = 128.0 : f64, flops = 64.0 : f64, kind = "row", variants = {},
+          operand_bytes = array<i64: 64, 64>, written = 1 : i64}
+      plan.entry @gradient {
+        plan.launch @sums([64, 320, 0, 8, 16, 24, 0, 0]) phase "backward" after []
+        plan.all_reduce 1 at 320 bytes 64 after [0]
+        plan.launch @sums([320, 256, 0, 8, 16, 24, 0, 0]) phase "backward" after [0]
+        plan.all_reduce 0 at 256 bytes 64 after [1]
+      }
+    }
+    ```
+
+    Constraints:
+    - P-023: the bucket has a multiple of 64 bytes, at least one, within flat:gradients.
+    - P-024: the all-reduces of an entry have the buckets from the last to 0, adjacent in memory,
+      and cover flat:gradients. The entry is `gradient` or a variant of it.
+    - P-025: `after` holds ascending numbers of earlier launches, and orders the op after each one
+      that writes the bucket.
+    - P-026: no later launch writes the bucket, or the length of an axis of segments: an entry may
+      begin again, with more memory, after a launch that writes a length.
+  }];
+  let arguments = (ins I64Attr:$bucket, I64Attr:$offset, I64Attr:$bytes,
+                       DenseI64ArrayAttr:$after);
+  let assemblyFormat = "$bucket `at` $offset `bytes` $bytes `after` $after attr-dict";
 }
 
 #endif

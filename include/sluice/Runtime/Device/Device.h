@@ -38,11 +38,11 @@ struct MemoryRange {
   int64_t offset = 0, bytes = 0;
 };
 
-/// The bytes [first, last) of the result of a launch. The items of its kernel compute consecutive
-/// parts of the result, all equal but the last, which may be smaller.
-struct ResultPart {
-  int64_t first = 0, last = 0;
-  int64_t bytes = 0; ///< of the complete result
+/// Ranges of the result of a launch, ascending and disjoint. The items of its kernel compute
+/// consecutive parts of the result, all equal but the last, which may be smaller.
+struct ResultParts {
+  std::vector<MemoryRange> ranges; ///< offsets are from the start of the result
+  int64_t bytes = 0;               ///< of the complete result
 };
 
 /// Holds an arena, which is zeroed except for the constants, and runs launches on it. Not
@@ -89,8 +89,9 @@ public:
   virtual void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                        size_t last) = 0;
   /// Runs one of the plan's launches, regardless of its guard. May return before it finishes.
-  /// With `part`, at least the items that compute this part of the result; others may run too.
-  virtual void launch(const Launch &launch, const std::optional<ResultPart> &part = {}) = 0;
+  /// With `parts`, at least the items that compute these parts of the result, each once; others may
+  /// run too.
+  virtual void launch(const Launch &launch, const std::optional<ResultParts> &parts = {}) = 0;
   /// Waits until all launches have finished.
   virtual void synchronize() {}
 

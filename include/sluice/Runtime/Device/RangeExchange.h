@@ -37,18 +37,28 @@ struct RangeTransfer {
   StoredRange range;
 };
 
-/// Transfers ranges between the arenas and staging buffers of the processes of a group. All
-/// functions take effect after earlier launches and before later ones. Not thread-safe.
+/// Transfers ranges between the arenas and staging buffers of the processes of a group. Except for
+/// `begin`, functions take effect after earlier launches and before later ones. Not thread-safe.
 class RangeExchange {
 public:
   virtual ~RangeExchange() = default;
 
   /// Allocates the staging buffer, once, before other calls.
   virtual void reserve(int64_t bytes) = 0;
-  /// Sends and receives until all is complete. Transfers between two processes match in order and
-  /// size. Throws LostPeerError if a process is silent.
-  virtual void exchange(std::span<const RangeTransfer> sent,
-                        std::span<const RangeTransfer> received) = 0;
+  /// Begins to send and receive, after earlier launches. Later launches may run before `complete`
+  /// if they neither write the ranges nor read the received ones. Transfers between two processes
+  /// match in order and size.
+  virtual void begin(std::span<const RangeTransfer> sent,
+                     std::span<const RangeTransfer> received) = 0;
+  /// Continues what has begun, without waiting.
+  virtual void progress() {}
+  /// Waits until all that has begun is complete. Throws LostPeerError if a process is silent.
+  virtual void complete() = 0;
+  /// Sends and receives until all is complete.
+  void exchange(std::span<const RangeTransfer> sent, std::span<const RangeTransfer> received) {
+    begin(sent, received);
+    complete();
+  }
   /// Copies a range to another one of the same size.
   virtual void copy(const StoredRange &from, const StoredRange &to) = 0;
 };

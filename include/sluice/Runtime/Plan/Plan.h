@@ -166,7 +166,7 @@ struct Runs {
   int64_t count = 1, stride = 0, bytes = 0;
 };
 
-/// One launch. The parser rejects calls and collectives, for which this runtime has no routine.
+/// One launch. The parser rejects calls, for which this runtime has no routine.
 struct Launch {
   int64_t kernel = 0, stream = 0;
   std::vector<int64_t> arguments, after;
@@ -179,6 +179,14 @@ struct Launch {
   /// Stages of the spec whose ops the launch computes, the one it is formed around first; empty
   /// without a stage, and in artifacts of earlier versions.
   std::vector<std::string> stages;
+};
+
+/// The place in an entry where a bucket of the gradients is complete, and its exchange between the
+/// processes of an update may begin.
+struct Collective {
+  size_t position = 0;        ///< number of launches before it
+  int64_t bucket = 0;         ///< index in `Plan::buckets`
+  std::vector<int64_t> after; ///< launches that must be complete
 };
 
 /// Number of rows of a value by the step, or by the number of closed segments.
@@ -328,9 +336,13 @@ struct Plan {
   /// Sums of the gradients of an update's batches, of the same size; absent for an update of one
   /// batch and in artifacts of earlier versions.
   std::optional<int64_t> gradientSumsOffset;
+  /// Offsets of the buckets in the gradients, ascending from 0.
   std::vector<int64_t> buckets;
   std::vector<PlanKernel> kernels;
   std::map<std::string, std::vector<Launch>> entries;
+  /// Collectives of the entries `gradient`, from the last bucket to the first; empty in artifacts
+  /// of earlier versions.
+  std::map<std::string, std::vector<Collective>> collectives;
   /// Factors that steps draw from. The first is the main factor, whose entries have plain names;
   /// the others are ascending, and `entryOfFactor` names their entries `gradient`, `evaluate` and
   /// `predict`.
@@ -365,6 +377,9 @@ struct Plan {
     const SegmentFacts *segments = nullptr;
   };
   std::vector<Count> countsIn(const std::vector<Launch> &launches) const;
+  /// Returns the collectives of an entry `gradient`; if the plan has none, they are after all
+  /// launches.
+  std::vector<Collective> getCollectives(const std::string &entry) const;
   /// Returns the name of the scalar, i64 [batch], with the number of rows of each text on an axis.
   std::string lengthName(const std::string &axis) const;
   /// Checks for the name of a bucket's entry.

@@ -28,7 +28,7 @@ struct ScaleOptions {
   /// Rows of a step: of all processes together, or of each one if `isWeak`. 0: the plan's.
   int64_t rows = 0;
   bool isWeak = false;
-  bool overlaps = false; ///< each bucket is reduced during the rest of the backward pass
+  bool overlaps = false; ///< each bucket is exchanged during the rest of the backward pass
   int64_t buckets = 0;   ///< equal parts of the gradients; 0: the plan's buckets
   std::vector<MeasuredStep> steps;
 };

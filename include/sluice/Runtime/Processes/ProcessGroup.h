@@ -64,10 +64,10 @@ enum class Intent : int64_t {
 };
 
 /// A group of processes with the ranks 0 to size - 1. All of them call `agree` in the same order,
-/// and `exchange` only after they agreed to continue. So a failure before an `exchange` leaves no
-/// process waiting; after a failure between two that follow one agreement, both sides wait for the
-/// time limit. One thread uses a group, in addition to the thread of a `Presence`; any thread
-/// may call the functions that are const.
+/// and begin the same exchanges between two agreements. A process that fails before an exchange
+/// that others begin without an agreement leaves them waiting for the time limit, unless it begins
+/// the exchange too, with any contents. One thread uses a group, in addition to the thread of a
+/// `Presence`; any thread may call the functions that are const.
 class ProcessGroup {
 public:
   /// Each wait for other processes ends if none of them shows itself for `limit`.
@@ -111,8 +111,18 @@ public:
     int64_t from;
     std::span<uint8_t> bytes;
   };
+  /// Begins to send and receive. The memory must stay valid, and must not be written, until
+  /// `complete`.
+  void begin(std::span<const Outgoing> sent, std::span<const Incoming> received);
+  /// Continues what has begun, without waiting: MPI moves data in calls of its functions alone.
+  void progress();
+  /// Waits until all that has begun is complete. Throws LostPeerError.
+  void complete();
   /// Sends and receives until all is complete. Throws LostPeerError.
-  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received);
+  void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) {
+    begin(sent, received);
+    complete();
+  }
 
   /// Shows the other processes that this one works while they wait in `agree`, such as for a save:
   /// a thread sends them a message four times in each time limit. While the object exists, this
@@ -145,7 +155,8 @@ private:
   const int64_t ownRank, count; ///< of the messenger, which one thread may use at a time
   std::chrono::seconds limit;
   std::atomic<bool> over = false, lost = false;
-  std::mutex mutex; ///< held by the thread of this process that uses `messenger`
+  std::mutex mutex;            ///< held by the thread of this process that uses `messenger`
+  std::vector<Transfer> begun; ///< by `begin`
   struct Shown;
   std::list<Shown> shown; ///< messages of presence that are not complete yet
   struct Intents;

@@ -372,9 +372,6 @@ const WrongPlan wrongPlans[] = {
     {"Call",
      [](Json &p) { p["entries"]["predict"][0] = {{"call", "gemm"}, {"arguments", Json::array()}}; },
      "library call"},
-    {"Collective",
-     [](Json &p) { p["entries"]["update"][0] = {{"collective", "all_reduce"}, {"bucket", 0}}; },
-     "collective"},
     {"UnknownEntry", [](Json &p) { p["entries"]["dream"] = Json::array(); }, "\"dream\""},
     {"WorkspaceOutsideTheArena",
      [](Json &p) {

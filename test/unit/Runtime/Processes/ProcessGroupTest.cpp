@@ -1,17 +1,12 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "ThreadMessenger.h"
+#include "Mailboxes.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstring>
-#include <deque>
 #include <gtest/gtest.h>
-#include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
 
 using namespace sluice;
 using namespace sluice::runtime;
@@ -159,6 +154,37 @@ TEST(ProcessGroup, ExchangesDataWhileAProcessShowsItself) {
     for (int64_t rank = 0; rank < 3; ++rank) {
       EXPECT_EQ(data[static_cast<size_t>(rank)], (std::array<int64_t, 3>{rank, 10, 20}));
     }
+    EXPECT_EQ(group.agree(Intent::Finish).intent, Intent::Finish);
+    group.end();
+  });
+  EXPECT_EQ(finished, 3);
+}
+
+/// Two exchanges in one order overlap with other work, and an agreement follows them.
+TEST(ProcessGroup, ContinuesExchangesThatHaveBegun) {
+  int finished = runTogether([](ProcessGroup &group) {
+    std::array<std::array<int64_t, 3>, 2> data{}; // of two exchanges, by rank
+    auto own = static_cast<size_t>(group.rank());
+    for (size_t number : {0, 1}) {
+      data[number][own] = 10 * static_cast<int64_t>(number) + group.rank();
+      std::vector<ProcessGroup::Outgoing> sent;
+      std::vector<ProcessGroup::Incoming> received;
+      auto getBytes = [&](size_t rank) {
+        return std::span(reinterpret_cast<uint8_t *>(&data[number][rank]), sizeof(int64_t));
+      };
+      for (size_t other = 0; other < 3; ++other) {
+        if (other != own) {
+          sent.push_back({static_cast<int64_t>(other), getBytes(own)});
+          received.push_back({static_cast<int64_t>(other), getBytes(other)});
+        }
+      }
+      group.begin(sent, received);
+      group.progress();
+    }
+    group.complete();
+    EXPECT_EQ(data[0], (std::array<int64_t, 3>{0, 1, 2}));
+    EXPECT_EQ(data[1], (std::array<int64_t, 3>{10, 11, 12}));
+    group.complete(); // nothing has begun
     EXPECT_EQ(group.agree(Intent::Finish).intent, Intent::Finish);
     group.end();
   });

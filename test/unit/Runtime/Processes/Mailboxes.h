@@ -1,5 +1,5 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Messages between threads, in place of processes.
+// Processes of a job as threads of one process, which exchange messages in memory.
 #pragma once
 
 #include "sluice/Runtime/Processes/ProcessGroup.h"
@@ -11,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <tuple>
-#include <vector>
 
 namespace sluice::test {
 
@@ -26,6 +25,7 @@ struct Mailboxes {
   std::atomic<int64_t> silent = -1; ///< a rank whose messages are lost, and which receives none
 };
 
+/// Receives match messages in the order in which they begin, as in MPI.
 class ThreadMessenger : public Messenger {
 public:
   ThreadMessenger(Mailboxes &boxes, int64_t own, int64_t count)
@@ -38,25 +38,23 @@ public:
     if (boxes.silent != own) {
       boxes.sent[{own, to, channel}].emplace_back(bytes.begin(), bytes.end());
     }
-    return new Request{{}, -1, channel};
+    return new Request{{}, {}, /*isDone=*/true};
   }
   void *receive(std::span<uint8_t> bytes, int64_t from, Channel channel) override {
-    return new Request{bytes, from, channel};
+    auto *request = new Request{bytes, {from, channel}};
+    posted[request->box].push_back(request);
+    return request;
   }
   bool test(void *opaque) override {
     auto *request = static_cast<Request *>(opaque);
-    if (request->from >= 0) {
-      std::scoped_lock lock(boxes.mutex);
-      auto &box = boxes.sent[{request->from, own, request->channel}];
-      if (box.empty() || boxes.silent == own) {
-        return false;
-      }
-      EXPECT_EQ(box.front().size(), request->bytes.size());
-      std::memcpy(request->bytes.data(), box.front().data(), request->bytes.size());
-      box.pop_front();
+    if (!request->isDone) {
+      deliver(request->box);
     }
-    delete request;
-    return true;
+    bool isDone = request->isDone;
+    if (isDone) {
+      delete request;
+    }
+    return isDone;
   }
   void finish() override {
     std::scoped_lock lock(boxes.mutex);
@@ -64,13 +62,31 @@ public:
   }
 
 private:
+  using Box = std::pair<int64_t, Channel>; ///< the sender
   struct Request {
     std::span<uint8_t> bytes;
-    int64_t from;
-    Channel channel;
+    Box box;
+    bool isDone = false;
   };
+
+  void deliver(const Box &from) {
+    std::scoped_lock lock(boxes.mutex);
+    auto &box = boxes.sent[{from.first, own, from.second}];
+    auto &waiting = posted[from];
+    while (!box.empty() && !waiting.empty() && boxes.silent != own) {
+      Request &next = *waiting.front();
+      EXPECT_EQ(box.front().size(), next.bytes.size());
+      std::memcpy(next.bytes.data(), box.front().data(),
+                  std::min(box.front().size(), next.bytes.size()));
+      next.isDone = true;
+      box.pop_front();
+      waiting.pop_front();
+    }
+  }
+
   Mailboxes &boxes;
   int64_t own, count;
+  std::map<Box, std::deque<Request *>> posted;
 };
 
 } // namespace sluice::test
