@@ -48,11 +48,11 @@ const sluice_error *sluice_last_error(void);
 /* Returns the version of the library: "0.1.0". */
 const char *sluice_version(void);
 
-/* Sets the function that evaluations, logits, activations, generators and training steps of this
- * thread call between batches. A nonzero result ends the call with SLUICE_INTERRUPTED; weights are
- * then those of the last complete step. NULL removes it. The function may call sluice_get_facts and
- * sluice_free_* for the model in use; its other calls on this model fail with SLUICE_BAD_INPUT. It
- * must not wait for another thread that uses the model. */
+/* Sets the function that evaluations, logits, activations, generators, searches and training steps
+ * of this thread call between batches. A nonzero result ends the call with SLUICE_INTERRUPTED;
+ * weights are then those of the last complete step. NULL removes it. The function may call
+ * sluice_get_facts and sluice_free_* for the model in use; its other calls on this model fail with
+ * SLUICE_BAD_INPUT. It must not wait for another thread that uses the model. */
 void sluice_set_interrupt(int (*ends)(void *data), void *data);
 
 /* A spec is a file, or a text whose name in messages is `path`. `text` is NULL for a file. */
@@ -269,6 +269,43 @@ void sluice_free_generator(sluice_generator *generator);
 sluice_status sluice_generate_line(sluice_model *model, sluice_lines *lines, int64_t line,
                                    const int32_t *prompt, int64_t count,
                                    const sluice_sampling *sampling, sluice_generator **generator);
+
+typedef struct sluice_search_options {
+  size_t size;
+  int64_t beam;   /* maximum number of hypotheses */
+  int64_t tokens; /* maximum number of tokens to write, the end included, which must fit into the
+                     context; 0: 256, or those that fit */
+  double length_penalty; /* A: a text of n tokens, the end included, has the score log p / n^A */
+  int64_t min_tokens;    /* tokens before the end, which has probability 0 until then */
+  int64_t no_repeat;     /* a token that would repeat this many written tokens has probability 0; 0:
+                            none has */
+  int64_t ids;           /* only ids below are written, at most the vocabulary; 0: all */
+  int32_t end;           /* the id that ends a text; -1: none, or the line end of lines */
+  int32_t no_cache;      /* 1: recompute the window for each token */
+} sluice_search_options;
+/* Sets the defaults of sluice generate --beam: beam 4, length_penalty 0.6, end -1, the other
+ * members 0. `size` is sizeof(sluice_search_options): no byte after it is written. */
+void sluice_init_search(sluice_search_options *options, size_t size);
+
+/* The text that a search found. */
+typedef struct sluice_found {
+  size_t size;
+  double score;
+  int64_t count;       /* of its tokens, without the end */
+  int32_t is_finished; /* 1: the end follows */
+} sluice_found;
+/* Searches the best continuation of a prompt, as sluice generate --beam does. `tokens` receives
+ * its ids, and has room for `capacity` ids, at least the maximum number of tokens. `options` may be
+ * NULL. Generators of the model then compute their texts again. */
+sluice_status sluice_search(sluice_model *model, const int32_t *prompt, int64_t count,
+                            const sluice_search_options *options, int32_t *tokens, int64_t capacity,
+                            sluice_found *found);
+/* Searches the best text for the inputs of line `line`. A line end and the prompt come first; the
+ * prompt may be empty. The line end ends the text. */
+sluice_status sluice_search_line(sluice_model *model, sluice_lines *lines, int64_t line,
+                                 const int32_t *prompt, int64_t count,
+                                 const sluice_search_options *options, int32_t *tokens,
+                                 int64_t capacity, sluice_found *found);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that continue texts.
-#include "Lines.h"
+#include "Generate.h"
 #include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Support/Error.h"
 
@@ -68,6 +68,55 @@ static SamplingOptions readSampling(const sluice_sampling &given) {
   return options;
 }
 
+void interface::requireNotNegative(
+    std::initializer_list<std::pair<const char *, int64_t>> options) {
+  for (auto [name, value] : options) {
+    if (value < 0) {
+      throw UserError(std::string(name) + ": expected a number of at least 0, found " +
+                      std::to_string(value) + "; give another");
+    }
+  }
+}
+
+int64_t interface::chooseIds(LoadedModel &state, int64_t ids) {
+  int64_t vocabulary = state.plan().model.vocabulary;
+  if (ids > vocabulary) {
+    throw UserError("ids: expected at most the vocabulary, " + std::to_string(vocabulary) +
+                    " ids, found " + std::to_string(ids) + "; 0 draws from all");
+  }
+  return ids == 0 ? vocabulary : ids;
+}
+
+std::span<const int32_t> interface::readPrompt(const int32_t *prompt, int64_t count) {
+  std::span<const int32_t> tokens = readTokens(prompt, count);
+  if (tokens.empty()) {
+    throw UserError("prompt: expected at least one token to continue, found none; give one, such "
+                    "as the id that begins a document");
+  }
+  return tokens;
+}
+
+Text interface::makeLineText(LoadedModel &state, const sluice_lines &lines, int64_t line,
+                             std::span<const int32_t> prompt) {
+  const InputLines &inputs = requireInputLines(state, &lines);
+  if (line < 0 || line >= inputs.count()) {
+    throw UserError("line: expected the number of a line from 0 to " +
+                    std::to_string(inputs.count() - 1) + ", found " + std::to_string(line) +
+                    "; number the lines from 0");
+  }
+  int64_t context = state.plan().model.context;
+  if (std::ssize(prompt) >= context) {
+    throw UserError("prompt: expected fewer tokens than the context of " + std::to_string(context) +
+                    ", which holds the line with its prompt, found " +
+                    std::to_string(prompt.size()) + "; shorten the prompt");
+  }
+  Text text{{lines.lineEnd}};
+  text.tokens.insert(text.tokens.end(), prompt.begin(), prompt.end());
+  text.given = inputs.at(line);
+  text.room = context + 1 - std::ssize(text.tokens);
+  return text;
+}
+
 /// Returns the caller's options, checked for the model.
 static sluice_sampling checkOptions(LoadedModel &state, const sluice_sampling *sampling) {
   sluice_sampling given = readOptions(sampling);
@@ -75,18 +124,8 @@ static sluice_sampling checkOptions(LoadedModel &state, const sluice_sampling *s
     sluice_init_sampling(&given, sizeof given);
   }
   checkPredicts(state.plan(), state.executor().artifact().path());
-  int64_t vocabulary = state.plan().model.vocabulary;
-  for (auto [name, value] :
-       {std::pair("tokens", given.tokens), {"ids", given.ids}, {"sample", given.sample}}) {
-    if (value < 0) {
-      throw UserError(std::string(name) + ": expected a number of at least 0, found " +
-                      std::to_string(value) + "; give another");
-    }
-  }
-  if (given.ids > vocabulary) {
-    throw UserError("ids: expected at most the vocabulary, " + std::to_string(vocabulary) +
-                    " ids, found " + std::to_string(given.ids) + "; 0 draws from all");
-  }
+  requireNotNegative({{"tokens", given.tokens}, {"ids", given.ids}, {"sample", given.sample}});
+  given.ids = chooseIds(state, given.ids);
   return given;
 }
 
@@ -101,7 +140,7 @@ static std::shared_ptr<GeneratedText> beginText(const std::shared_ptr<LoadedMode
   checkContinues(state.executor(), text.tokens, "token");
   int64_t most = given.tokens == 0 ? std::numeric_limits<int64_t>::max() : given.tokens;
   made->left = std::min(most, text.room);
-  made->ids = given.ids == 0 ? state.plan().model.vocabulary : given.ids;
+  made->ids = given.ids;
   made->text = std::move(text);
   made->seat = state.takeSeat(made->options.cached);
   made->state = model;
@@ -116,11 +155,7 @@ sluice_status sluice_generate(sluice_model *model, const int32_t *prompt, int64_
     require(generator, "generator");
     state.requireTokensAlone();
     sluice_sampling given = checkOptions(state, sampling);
-    std::span<const int32_t> tokens = readTokens(prompt, count);
-    if (tokens.empty()) {
-      throw UserError("prompt: expected at least one token to continue, found none; give one, such "
-                      "as the id that begins a document");
-    }
+    std::span<const int32_t> tokens = readPrompt(prompt, count);
     *generator = new sluice_generator{
         beginText(model->state, {{tokens.begin(), tokens.end()}, given.sample}, given)};
   });
@@ -131,24 +166,10 @@ sluice_status sluice_generate_line(sluice_model *model, sluice_lines *lines, int
                                    const sluice_sampling *sampling, sluice_generator **generator) {
   return guardModel(model, [&](LoadedModel &state) {
     require(generator, "generator");
-    const InputLines &inputs = requireInputLines(state, lines);
+    requireInputLines(state, lines);
     sluice_sampling given = checkOptions(state, sampling);
-    if (line < 0 || line >= inputs.count()) {
-      throw UserError("line: expected the number of a line from 0 to " +
-                      std::to_string(inputs.count() - 1) + ", found " + std::to_string(line) +
-                      "; number the lines from 0");
-    }
-    std::span<const int32_t> tokens = readTokens(prompt, count);
-    int64_t context = state.plan().model.context;
-    if (std::ssize(tokens) >= context) {
-      throw UserError("prompt: expected fewer tokens than the context of " +
-                      std::to_string(context) + ", which holds the line with its prompt, found " +
-                      std::to_string(tokens.size()) + "; shorten the prompt");
-    }
-    Text text{{lines->lineEnd}, given.sample};
-    text.tokens.insert(text.tokens.end(), tokens.begin(), tokens.end());
-    text.given = inputs.at(line);
-    text.room = context + 1 - std::ssize(text.tokens);
+    Text text = makeLineText(state, *lines, line, readTokens(prompt, count));
+    text.sample = given.sample;
     std::shared_ptr<GeneratedText> made = beginText(model->state, std::move(text), given);
     made->lineEnd = lines->lineEnd;
     *generator = new sluice_generator{std::move(made)};

@@ -173,12 +173,23 @@ ByteFile LoadedModel::makeText(std::span<const int32_t> tokens) const {
   return file;
 }
 
-int64_t LoadedModel::takeSeat(bool cached) {
-  std::lock_guard lock(seatMutex);
+void LoadedModel::openPredictor(bool cached) {
   if (!predictors[cached]) {
     predictors[cached] = std::make_unique<Predictor>(*main, cached);
     seats[cached].assign(static_cast<size_t>(predictors[cached]->rows()), false);
   }
+}
+
+Predictor &LoadedModel::takePredictor(bool cached) {
+  std::lock_guard lock(seatMutex);
+  openPredictor(cached);
+  noteChange();
+  return *predictors[cached];
+}
+
+int64_t LoadedModel::takeSeat(bool cached) {
+  std::lock_guard lock(seatMutex);
+  openPredictor(cached);
   std::vector<bool> &taken = seats[cached];
   auto free = std::ranges::find(taken, false);
   if (free == taken.end()) {

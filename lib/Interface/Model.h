@@ -84,6 +84,9 @@ public:
   /// Frees a row. Needs no Lock.
   void leaveSeat(bool cached, int64_t seat);
   runtime::Predictor &predictor(bool cached) { return *predictors[cached]; }
+  /// Returns a predictor whose rows may all be overwritten: each generator then computes its text
+  /// again.
+  runtime::Predictor &takePredictor(bool cached);
 
   int64_t seed = 0, step = 0; ///< of training
   uint64_t version = 0;       ///< number of changes of the weights
@@ -115,6 +118,8 @@ private:
   };
   std::map<std::string, Recompiled> copies; ///< by stage; "" returns logits
   std::unique_ptr<runtime::Predictor> predictors[2];
+  /// Creates a predictor with its seats unless it exists. `seatMutex` is locked.
+  void openPredictor(bool cached);
   std::mutex seatMutex; ///< of `seats`
   std::vector<bool> seats[2];
 };

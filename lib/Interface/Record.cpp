@@ -85,25 +85,18 @@ int64_t takeNumber(std::string &text) {
 
 /// Names of arguments, which begin the messages about them. Another name before a message is a
 /// file.
-constexpr std::string_view argumentNames[] = {"allow_leak",    "count",
-                                              "cpu_target",    "device",
-                                              "elements",      "first",
-                                              "ids",           "index",
-                                              "inputs",        "lengths",
-                                              "line",          "line_end",
-                                              "lines",         "lists",
-                                              "memory_budget", "min_p",
-                                              "name",          "no_cache",
-                                              "numbers",       "precision",
-                                              "prompt",        "repetition_penalty",
-                                              "rows",          "sample",
-                                              "seed",          "size",
-                                              "step",          "stride",
-                                              "target",        "targets",
-                                              "temperature",   "texts",
-                                              "threads",       "tokens",
-                                              "top_k",         "top_p",
-                                              "window"};
+constexpr std::string_view argumentNames[] = {
+    "allow_leak",     "beam",      "capacity",      "count",
+    "cpu_target",     "device",    "elements",      "end",
+    "first",          "ids",       "index",         "inputs",
+    "length_penalty", "lengths",   "line",          "line_end",
+    "lines",          "lists",     "memory_budget", "min_p",
+    "min_tokens",     "name",      "no_cache",      "no_repeat",
+    "numbers",        "precision", "prompt",        "repetition_penalty",
+    "rows",           "sample",    "seed",          "size",
+    "step",           "stride",    "target",        "targets",
+    "temperature",    "texts",     "threads",       "tokens",
+    "top_k",          "top_p",     "window"};
 
 } // namespace
 

@@ -360,6 +360,35 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const O
   });
 }
 
+/// Searches the best text. Returns its ids, its score, and whether the end follows.
+nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t beam,
+                 int64_t tokens, double lengthPenalty, int64_t minTokens, int64_t noRepeat,
+                 int64_t ids, int end, bool cached) {
+  sluice_search_options options;
+  sluice_init_search(&options, sizeof options);
+  options.beam = beam;
+  options.tokens = tokens;
+  options.length_penalty = lengthPenalty;
+  options.min_tokens = minTokens;
+  options.no_repeat = noRepeat;
+  options.ids = ids;
+  options.end = end;
+  options.no_cache = cached ? 0 : 1;
+  std::vector<int32_t> written(static_cast<size_t>(model.facts().context) + 1); // all that fits
+  sluice_found found{};
+  found.size = sizeof found;
+  auto count = static_cast<int64_t>(prompt.shape(0)),
+       capacity = static_cast<int64_t>(written.size());
+  run([&] {
+    return lines ? sluice_search_line(model.handle, lines->handle, /*line=*/0, prompt.data(), count,
+                                      &options, written.data(), capacity, &found)
+                 : sluice_search(model.handle, prompt.data(), count, &options, written.data(),
+                                 capacity, &found);
+  });
+  written.resize(static_cast<size_t>(found.count));
+  return nb::make_tuple(written, found.score, found.is_finished != 0);
+}
+
 } // namespace
 
 NB_MODULE(_sluice, m) {
@@ -410,5 +439,8 @@ NB_MODULE(_sluice, m) {
       .def("generate", generate, nb::arg("into"), nb::arg("prompt"), nb::arg("lines").none(),
            nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
            nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("sample"),
-           nb::arg("ids"), nb::arg("cached"));
+           nb::arg("ids"), nb::arg("cached"))
+      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("beam"),
+           nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
+           nb::arg("no_repeat"), nb::arg("ids"), nb::arg("end"), nb::arg("cached"));
 }

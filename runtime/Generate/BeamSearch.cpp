@@ -14,9 +14,10 @@ namespace {
 class Search {
 public:
   Search(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t limit,
-         const BeamOptions &options, const TextSink &sink, const TokenSpelling &spelling)
+         const BeamOptions &options, const TextSink &sink, const TokenSpelling &spelling,
+         const std::function<void()> &beforeStep)
       : executor(executor), predictor(predictor), texts(texts), limit(limit), options(options),
-        sink(sink), spelling(spelling),
+        sink(sink), spelling(spelling), beforeStep(beforeStep),
         blocks(predictor.isCached() ? predictor.rows() / options.width : 1) {}
 
   void run();
@@ -40,6 +41,7 @@ private:
   const BeamOptions &options;
   const TextSink &sink;
   const TokenSpelling &spelling;
+  const std::function<void()> &beforeStep;
   const int64_t blocks; ///< number of texts at once
   std::vector<Active> active;
   size_t waiting = 0; ///< the first text without rows
@@ -144,6 +146,9 @@ void Search::run() {
     if (active.empty()) {
       return;
     }
+    if (beforeStep) {
+      beforeStep();
+    }
     std::span<const float> logits = predict();
     for (Active &each : active) {
       size_t count = each.rows.size() * static_cast<size_t>(vocabulary);
@@ -178,7 +183,8 @@ void requireBeamRows(const Predictor &predictor, const BeamOptions &options) {
 }
 
 void searchTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t limit,
-                 const BeamOptions &options, const TextSink &sink, const TokenSpelling &spelling) {
+                 const BeamOptions &options, const TextSink &sink, const TokenSpelling &spelling,
+                 const std::function<void()> &beforeStep) {
   checkBeam(options);
   requireBeamRows(predictor, options);
   for (const Text &text : texts) {
@@ -189,7 +195,7 @@ void searchTexts(Executor &executor, Predictor &predictor, std::span<Text> texts
                       std::to_string(text.tokens.size()) + "; shorten it");
     }
   }
-  Search(executor, predictor, texts, limit, options, sink, spelling).run();
+  Search(executor, predictor, texts, limit, options, sink, spelling, beforeStep).run();
 }
 
 } // namespace sluice::runtime

@@ -1,7 +1,7 @@
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiles, trains and runs multi-scale autoregressive transformers. docs/python.md describes the package."""
 
-from typing import NamedTuple, Optional
+from typing import List, NamedTuple, Optional
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from ._data import Stream, open_source
 from ._lines import Lines, are_texts
 from ._errors import Error, InputError, InternalError, JobError, LeakError, Witness, reject
 
-__all__ = ["Error", "Evaluation", "Generator", "InputError", "InternalError", "JobError", "LeakError", "Model", "Step", "Verdict",
+__all__ = ["Error", "Evaluation", "Found", "Generator", "InputError", "InternalError", "JobError", "LeakError", "Model", "Step", "Verdict",
            "Witness", "check", "compile", "load"]
 __version__ = _sluice.version()
 
@@ -39,6 +39,14 @@ class Evaluation(NamedTuple):
     tokens: int
     window: int
     stride: int
+
+
+class Found(NamedTuple):
+    """The text that `Model.search` found: its ids without the end, its score, and whether the end follows."""
+
+    tokens: List[int]
+    score: float
+    finished: bool
 
 
 @checked
@@ -276,3 +284,22 @@ class Model:
         if tokens > 0:
             self._handle.generate(handle, start, lines, tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed, sample, ids, cached)
         return Generator(handle)
+
+    @checked
+    def search(self, prompt, beam=4, tokens=None, length_penalty=0.6, min_tokens=0, no_repeat=0, end=None, cached=True, inputs=None,
+               line_end=10):
+        """Searches the best continuation of a prompt, as `sluice generate --beam` does. Returns a Found.
+
+        `tokens` is the maximum number of tokens, the end included; None: 256, or those that fit into the context. `end` is the id that
+        ends a text. After a prompt of text or bytes, only ids of bytes are written. `inputs` are those of `generate`: the text is then
+        a line, which `line_end` ends.
+        """
+        ids = min(256, self.vocabulary) if are_texts(prompt, inputs) else 0
+        beam = _arguments.integer("beam", beam, 1)
+        tokens = 0 if tokens is None else _arguments.integer("tokens", tokens, 1)
+        length_penalty = _arguments.number("length_penalty", length_penalty)
+        min_tokens, no_repeat = _arguments.integer("min_tokens", min_tokens, 0), _arguments.integer("no_repeat", no_repeat, 0)
+        end = -1 if end is None else _arguments.integer("end", end, 0, 2**31 - 1)
+        cached, start = _arguments.flag("cached", cached), _arguments.tokens(prompt, 1, "prompt")
+        lines = None if inputs is None else Lines(self, None, inputs, line_end).single()
+        return Found(*self._handle.search(start, lines, beam, tokens, length_penalty, min_tokens, no_repeat, ids, end, cached))

@@ -52,6 +52,11 @@ class Evaluation(NamedTuple):
     window: int
     stride: int
 
+class Found(NamedTuple):
+    tokens: list[int]
+    score: float
+    finished: bool
+
 def check(spec: Spec) -> Verdict: ...
 def compile(
     spec: Spec,
@@ -119,3 +124,16 @@ class Model:
         inputs: Optional[Inputs] = None,
         line_end: int = 10,
     ) -> Generator: ...
+    def search(
+        self,
+        prompt: Tokens,
+        beam: int = 4,
+        tokens: Optional[int] = None,
+        length_penalty: float = 0.6,
+        min_tokens: int = 0,
+        no_repeat: int = 0,
+        end: Optional[int] = None,
+        cached: bool = True,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+    ) -> Found: ...

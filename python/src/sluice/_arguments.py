@@ -139,8 +139,10 @@ def to_array(value, name):
             reject(name, "characters of Unicode", describe(value), "decode the text with its encoding first")
     if isinstance(value, np.ma.MaskedArray):
         reject(name, "an array without a mask", "a masked array", "compress it, or fill its masked elements")
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if is_text(value):
         value = np.frombuffer(value, np.uint8)
+    elif isinstance(value, memoryview):
+        value = _view(value, name)
     elif not isinstance(value, np.ndarray):
         value = _convert(value, name)
     if value.dtype.kind not in "iu":
@@ -152,13 +154,31 @@ def to_array(value, name):
     return np.asarray(value, np.int32, order="C")
 
 
+def is_text(value):
+    """Checks for a text or bytes. A memoryview of other numbers is an array."""
+    try:
+        is_bytes = isinstance(value, memoryview) and value.format in ("B", "b", "c") and value.c_contiguous
+        return is_bytes or isinstance(value, (str, bytes, bytearray))
+    except ValueError:  # it is released
+        return False
+
+
+def _view(value, name):
+    """Returns the numbers of a memoryview."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # it is released, or numbers have a format without a counterpart
+        reject(name, "a memoryview of integers", f"one without an array ({error})", "give an array")
+    return array.view(np.uint8) if array.dtype == "S1" else array
+
+
 def _convert(value, name):
     """Returns an array of another library or a sequence as an array of NumPy."""
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)
         except Exception as error:  # another device, or a type without a counterpart
-            reject(name, "an array in the CPU's memory", f"{type(value).__name__} ({error})", "copy it to the CPU")
+            reject(name, "an array of integers in the CPU's memory", f"{type(value).__name__} ({error})", "convert it to int32 on the CPU")
     try:
         if any(isinstance(each, (bool, np.bool_)) for each in (value if isinstance(value, (list, tuple)) else ())):
             reject(name, "integers", "booleans", "convert them to int32")
@@ -166,5 +186,5 @@ def _convert(value, name):
     except (TypeError, ValueError, OverflowError) as error:
         if hasattr(error, "remedy"):
             raise
-        reject(name, "integers of an array or a sequence", f"{describe(value)} ({error})", "give rows of one length")
+        reject(name, "integers of an array or a sequence", f"{describe(value)} ({error})", "give an array, or a list with rows of one length")
     return value.astype(np.int32) if value.size == 0 else value

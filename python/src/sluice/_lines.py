@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from . import _sluice
-from ._arguments import describe, integer, to_array
+from ._arguments import describe, integer, is_text, to_array
 from ._errors import reject
 
 _TEXTS = (str, bytes, bytearray, memoryview)
@@ -15,7 +15,7 @@ _TEXTS = (str, bytes, bytearray, memoryview)
 def are_texts(prompt, inputs):
     """Checks for a prompt, and lines of inputs if there are any, that are texts or bytes."""
     lines = [line for each in inputs.values() if isinstance(each, (list, tuple)) for line in each] if isinstance(inputs, dict) else []
-    return isinstance(prompt, _TEXTS) and all(isinstance(line, _TEXTS) for line in lines)
+    return is_text(prompt) and all(map(is_text, lines))
 
 
 def _join(name, lines):

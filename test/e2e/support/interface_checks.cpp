@@ -208,6 +208,32 @@ void checkSizes(sluice_model *model) {
         "a spec without its size");
 }
 
+/// A search with a buffer that is too small, or without one, writes nothing.
+void searchTexts(sluice_model *model) {
+  sluice_search_options options;
+  sluice_init_search(&options, sizeof options);
+  options.tokens = 5;
+  int32_t prompt = 1, tokens[6] = {-7, -7, -7, -7, -7, -7};
+  sluice_found found{};
+  found.size = sizeof found;
+  check(sluice_search(model, &prompt, 1, &options, tokens, 4, &found) == SLUICE_BAD_INPUT &&
+            std::string(sluice_last_error()->message).starts_with("capacity: ") && tokens[0] == -7,
+        "a search without room for its tokens");
+  check(sluice_search(model, &prompt, 1, &options, nullptr, 5, &found) == SLUICE_BAD_INPUT,
+        "a search without an array");
+  check(sluice_search(model, &prompt, 1, &options, tokens, 5, &found) == SLUICE_OK &&
+            found.count == 5 && found.score < 0 && found.is_finished == 0 && tokens[4] >= 0 &&
+            tokens[5] == -7,
+        "a search");
+  options.end = tokens[0];
+  options.no_cache = 1;
+  check(sluice_search(model, &prompt, 1, &options, tokens, 5, nullptr) == SLUICE_OK,
+        "a search without its score");
+  found.size = 1;
+  check(sluice_search(model, &prompt, 1, &options, tokens, 5, &found) == SLUICE_BAD_INPUT,
+        "a search with a wrong size");
+}
+
 } // namespace
 
 int main(int, char **argv) {
@@ -217,6 +243,7 @@ int main(int, char **argv) {
   checkMemory();
   checkFree(model);
   checkSizes(model);
+  searchTexts(model);
   sluice_free_model(model);
   checkUnset(argv[1], "cpu", argv[2]);
   checkUnset(argv[1], "emulator", argv[2]);

@@ -334,6 +334,57 @@ def check_arguments():
     check("integers of NumPy are integers", len(list(model.train(bytes(1000), steps=np.int64(2)))) == 2)
 
 
+class Exporter:
+    """An array of another library, whose DLPack capsule is `capsule` or raises it."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        if isinstance(self.capsule, Exception):
+            raise self.capsule
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def check_kinds():
+    """Arrays of every kind are read as their numbers, or are errors with their parts."""
+    model = sluice.load(compile_tiny("vanilla"), threads=1)
+    model.initialize(1)
+    ids = np.arange(100, dtype=np.int32)
+    fixed = ids.copy()
+    fixed.flags.writeable = False
+    released, recursive = memoryview(b"abc"), []
+    released.release()
+    recursive.append(recursive)
+    expected = model.score(ids)
+    for name, tokens in {
+            "read-only": fixed, "a subclass": ids.view(Subclass), "big-endian": ids.astype(">i4"), "big-endian and long": ids.astype(">i8"),
+            "unsigned": ids.astype(np.uint64), "a negative stride": ids[::-1].copy()[::-1], "a stride": np.repeat(ids, 2)[::2],
+            "not aligned": np.frombuffer(b"x" + ids.tobytes(), np.uint8)[1:].view(np.int32), "an iterator": iter(ids.tolist()),
+            "a memoryview of int32": memoryview(ids), "a memoryview of int64": memoryview(ids.astype(np.int64)),
+            "a memoryview of bytes": memoryview(bytes(ids.tolist())), "a memoryview with a stride": memoryview(bytes(np.repeat(ids, 2).tolist()))[::2],
+    }.items():
+        check(f"ids: {name}", model.score(tokens) == expected)
+    for name, tokens in {
+            "objects": ids.astype(object), "no dimension": np.array(5), "a number of NumPy": np.int32(5), "a matrix": np.asmatrix(ids),
+            "complex numbers": ids.astype(complex), "half floats": ids.astype(np.float16), "dates": np.zeros(3, "datetime64[D]"),
+            "structures": np.zeros(3, [("a", int)]), "a text array": np.array(["a", "b"]), "a memoryview of floats": memoryview(np.zeros(3, np.float32)),
+            "a released memoryview": released, "a list within itself": recursive, "a capsule that fails": Exporter(RuntimeError("no")),
+            "no capsule": Exporter(None), "a number for a capsule": Exporter(3), "a dict": {1: 2},
+    }.items():
+        error = raises(f"ids: {name}", sluice.InputError, lambda tokens=tokens: model.score(tokens), "tokens: expected")
+        check("its parts", error is not None and error.expected and error.found and error.remedy, repr(error))
+    drawn = list(model.generate(memoryview(ids), tokens=20, seed=3))
+    check("ids: a prompt of a memoryview of int32", drawn == list(model.generate(ids, tokens=20, seed=3)))
+
+
 def check_leaks():
     path = ROOT / "test/causality/leaky/attention-bidirectional.json"
     for kind, spec in (("a path", path), ("a dict", json.loads(path.read_text()))):
@@ -344,4 +395,4 @@ def check_leaks():
         check("its parts", error.expected and "row 0" in error.found and error.remedy == verdict.remedy and error.line > 0, repr(vars(error)))
 
 
-PARTS = [(check_arguments, 300), (check_handlers, 300), (check_interrupt_of_c, 120), (check_writes, 120), (check_races, 300), (check_leaks, 120)]
+PARTS = [(check_arguments, 300), (check_handlers, 300), (check_interrupt_of_c, 120), (check_writes, 120), (check_races, 300), (check_kinds, 120), (check_leaks, 120)]

@@ -71,6 +71,12 @@ def compare_lines(name):
         drawn = [bytes(model.generate(b"ab", temperature=temperature, seed=6, inputs={key: [value[i]] for key, value in some.items()}))
                  for i in range(len(text))]
         check(f"{name}: generate at {temperature}", [each.decode(errors="replace") for each in drawn] == told, f"{drawn} {told}")
+    if name == "copy":
+        told = [json.loads(line) for line in run("generate", artifact, "--weights", out, *flags, "--prompt", "ab", "--beam", 3,
+                                                 "--no-echo", "--json", "-j", 2).splitlines()]
+        found = [model.search(b"ab", beam=3, inputs={key: [value[i]] for key, value in some.items()}) for i in range(len(text))]
+        check(f"{name}: search", [(bytes(each.tokens).decode(errors="replace"), each.score, each.finished) for each in found]
+              == [(line["text"], line["score"], line["stop"] == "stop") for line in told], f"{found} {told}")
     return model, lines, inputs
 
 
@@ -132,6 +138,7 @@ def check_wrong_lines():
     raises("few lines for a step", sluice.InputError, lambda: model.train_step(text, inputs={"source": text}), "expected 16 lines", "found 2")
     raises("activations", sluice.InputError, lambda: model.activations(b"abc", ["memory"]), "source", "logits")
     raises("two lines to generate", sluice.InputError, lambda: model.generate(b"", inputs={"source": text}), "one line", "2 lines")
+    raises("an end of a line", sluice.InputError, lambda: model.search(b"", end=3, inputs={"source": [b"a"]}), "end", "-1")
     raises("a long prompt", sluice.InputError, lambda: model.generate(b"a" * 16, inputs={"source": [b"a"]}), "context of 16", "16")
     for order in ("order_lines", "order_rows"):
         places = [np.empty(5, np.int64) for _ in range(2)]

@@ -58,6 +58,17 @@ def compare_model(name):
         return
     text = run("generate", artifact, *flags, "--prompt-tokens", ids, "--tokens", 20, "--seed", 3, "--no-echo")
     check(f"{name}: generate", drawn == [int(word) for word in text.split()], f"{drawn} {text}")
+    if name != "vanilla":
+        return
+    end = model.search(prompt, tokens=9).tokens[0]
+    for cached, options in ((True, {}), (True, {"beam": 2, "length_penalty": 0.0, "end": end}), (True, {"beam": 3, "length_penalty": 1.0, "min_tokens": 2, "no_repeat": 2, "end": 7}),
+                            (False, {"beam": 2})):
+        own = {"beam": 4, "tokens": 9, **options}
+        given = [text for key, value in own.items() for text in (f"--{key.replace('_', '-')}".replace("--end", "--end-token"), value)]
+        told = json.loads(run("generate", artifact, *flags, "--prompt-tokens", ids, *given, "--json", *([] if cached else ["--no-cache"])))
+        found = model.search(prompt, **own, cached=cached)
+        check(f"{name}: search with {own}", (found.tokens + [own.get("end")] * found.finished, found.score, found.finished)
+              == (told["ids"], told["score"], told["stop"] == "stop"), f"{found} {told}")
 
 
 def compare_models():
@@ -204,6 +215,14 @@ def check_hostile():
     raises("a window", sluice.InputError, lambda: model.score(np.arange(100), window=65), "window")
     raises("an empty prompt", sluice.InputError, lambda: model.generate(b""), "at least one token")
     raises("a temperature", sluice.InputError, lambda: model.generate(b"a", temperature=float("nan")), "temperature")
+    for name, options, parts in (("a wide beam", {"beam": 17}, ("at most 16", "17")), ("no beam", {"beam": 0}, ("beam", "0")),
+                                 ("a penalty", {"length_penalty": float("nan")}, ("length_penalty", "nan")),
+                                 ("an end beyond the ids", {"end": 256}, ("end", "below 256")),
+                                 ("tokens beyond the context", {"tokens": model.context + 1}, ("context", "lower it")),
+                                 ("tokens before no end", {"min_tokens": 1}, ("min_tokens", "found none")),
+                                 ("too many tokens before the end", {"min_tokens": 9, "end": 1, "tokens": 9}, ("fewer than", "9"))):
+        raises(f"search: {name}", sluice.InputError, lambda options=options: model.search(b"a", **options), *parts)
+    raises("search: an empty prompt", sluice.InputError, lambda: model.search(b""), "at least one token")
     raises("a number of tokens", sluice.InputError, lambda: model.generate(b"a", tokens=-1), "tokens")
     raises("a stream", sluice.InputError, lambda: model.activations(b"abc", ["nothing"]), "expected a stream")
     raises("a missing artifact", sluice.InputError, lambda: sluice.load(WORK / "none.sla"), "none.sla")
@@ -228,6 +247,7 @@ def check_hostile():
     raises("NaN weights: a step", sluice.JobError, lambda: model.train_step(batch), "finite")
     raises("NaN weights: evaluation", sluice.JobError, lambda: model.evaluate(np.arange(100)), "finite")
     raises("NaN weights: logits", sluice.JobError, lambda: model.logits(np.arange(10)), "finite")
+    raises("NaN weights: search", sluice.JobError, lambda: model.search(b"abc", tokens=3), "finite")
     raises("NaN weights: generation", sluice.JobError, lambda: list(model.generate(b"abc", tokens=3)), "finite")
     raises("NaN weights: saving", sluice.JobError, lambda: model.save_weights(WORK / "nan"), name)
     check("nothing was saved", not (WORK / "nan").exists())
@@ -268,6 +288,12 @@ def check_lifetimes():
         if len(mixed) % 30 == 0:
             model.score(np.arange(200) % 256)
     check("two generators and evaluations of one model", mixed == alone[0])
+    first, mixed, found = model.generate(b"water", tokens=90), [], set()
+    for token in first:
+        mixed.append(token)
+        if len(mixed) in (10, 30):
+            found.add(str(model.search(b"water", beam=16, tokens=20)))
+    check("a generator and searches of one model", mixed == alone[0] and len(found) == 1, f"{mixed} {alone[0]} {found}")
     generator = model.generate(b"water", tokens=90)
     begun = [next(generator) for _ in range(10)]
     del model
@@ -330,7 +356,8 @@ def check_interrupts():
     batch = make_batch(model)
     endless = itertools.repeat(batch)
     for name, action in (("evaluate", lambda: model.evaluate(long_text)), ("logits", lambda: model.logits(long_text[:2000000])),
-                         ("train", lambda: list(model.train(endless))), ("generate", lambda: list(model.generate(b"a", tokens=2**40)))):
+                         ("train", lambda: list(model.train(endless))), ("generate", lambda: list(model.generate(b"a", tokens=2**40))),
+                         ("search", lambda: [model.search(b"a", beam=16, no_repeat=1, cached=False) for _ in itertools.count()])):
         model.logits(long_text[:10])  # compiles
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
         try:

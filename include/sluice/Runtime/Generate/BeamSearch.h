@@ -17,9 +17,10 @@ void requireBeamRows(const Predictor &predictor, const BeamOptions &options);
 /// tokens or those that fit into the context, and sets its score. The hypotheses of a text use
 /// `options.width` rows of the predictor; other texts wait for rows. The result for a text depends
 /// only on the text, the options and the weights. `sink.write` receives a text as a whole, without
-/// the end. Throws UserError, before anything is written, if the predictor has too few rows.
+/// the end. `beforeStep` runs before each prediction, and may throw to end the search. Throws
+/// UserError, before anything is written, if the predictor has too few rows.
 void searchTexts(Executor &executor, Predictor &predictor, std::span<Text> texts, int64_t limit,
                  const BeamOptions &options, const TextSink &sink,
-                 const TokenSpelling &spelling = {});
+                 const TokenSpelling &spelling = {}, const std::function<void()> &beforeStep = {});
 
 } // namespace sluice::runtime
