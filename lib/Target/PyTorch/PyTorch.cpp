@@ -270,7 +270,13 @@ static const StringRef storage = R"(
 
     def get_weight(self, name):
         table = self._buffers.get(name.replace(".", "_"))
-        return self.get_parameter(name) if table is None else table
+        if table is not None:
+            return table
+        *path, leaf = name.split(".")
+        owner = self
+        for part in path:  # torch.compile takes no attributes that are keywords, such as "in"
+            owner = owner._modules[part]
+        return owner._parameters[leaf]
 
     def get_weights(self, stage):
         return lambda name: self.get_weight(f"{stage}.{name}")
