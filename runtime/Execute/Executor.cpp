@@ -95,6 +95,16 @@ Executor::find(const std::string &entry) const {
   return *found;
 }
 
+/// Runs the launches [first, last) of an entry, and begins the exchanges of an update among them.
+static void runPart(Device &device, SharedUpdate *shared, const std::string &entry,
+                    const std::vector<Launch> &launches, size_t first, size_t last) {
+  if (shared && shared->exchanges()) {
+    shared->run(entry, launches, first, last);
+  } else {
+    device.runPart(entry, launches, first, last);
+  }
+}
+
 /// A batch that needs more room for segments than all earlier batches runs twice: launches depend
 /// on the bucket, but the number of segments is known only after the batch was scanned. Up to that
 /// point no launch has run over rows beyond the bucket, and only results were written, which the
@@ -123,7 +133,7 @@ void Executor::run(const std::string &entry) {
     if (isBounded) {
       isDone = !needsMore(name, launches);
     } else {
-      runPart(name, launches, 0, launches.size());
+      runPart(*device, shared.get(), name, launches, 0, launches.size());
       isDone = true;
     }
     forgetOutputs();
@@ -152,15 +162,6 @@ static void accumulate(Device &device,
     } else {
       device.runPart(entry.first, entry.second, i, i + 1);
     }
-  }
-}
-
-void Executor::runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
-                       size_t last) {
-  if (shared && shared->exchanges()) {
-    shared->run(entry, launches, first, last);
-  } else {
-    device->runPart(entry, launches, first, last);
   }
 }
 
@@ -229,26 +230,30 @@ findLargestGradients(Executor &executor, const SharedUpdate &shared, ProcessGrou
   return largest;
 }
 
+namespace {
+
+/// Lets the other processes reach their next agreement if an error ends an update.
+struct RoundsLeft {
+  SharedUpdate *shared; ///< null without a group
+
+  explicit RoundsLeft(SharedUpdate *shared) : shared(shared) {}
+  RoundsLeft(const RoundsLeft &) = delete;
+  RoundsLeft &operator=(const RoundsLeft &) = delete;
+  ~RoundsLeft() {
+    if (shared) {
+      shared->abandon();
+    }
+  }
+};
+
+} // namespace
+
 UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
                                  ProcessGroup *group) {
-  if (!group) {
-    return computeUpdate(step, fill, nullptr);
+  if (group) {
+    share(*group).beginUpdate();
   }
-  share(*group).beginUpdate();
-  try {
-    return computeUpdate(step, fill, group);
-  } catch (const UpdateBroken &) {
-    throw; // on all processes
-  } catch (const PeerError &) {
-    throw;
-  } catch (...) {
-    shared->abandon();
-    throw;
-  }
-}
-
-UpdateReport Executor::computeUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                                     ProcessGroup *group) {
+  RoundsLeft rest(shared.get());
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;
@@ -346,7 +351,7 @@ std::vector<Executor::SegmentRows> Executor::segmentRows() {
 bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &launches) {
   size_t first = 0, before = bucket;
   for (const Plan::Count &count : plan().countsIn(launches)) {
-    runPart(entry, launches, first, count.launch + 1);
+    runPart(*device, shared.get(), entry, launches, first, count.launch + 1);
     first = count.launch + 1;
     int64_t needed = 0;
     for (const SegmentTotals &text : readTotals(*this, *count.segments, shape().rows)) {
@@ -359,7 +364,7 @@ bool Executor::needsMore(const std::string &entry, const std::vector<Launch> &la
       return true;
     }
   }
-  runPart(entry, launches, first, launches.size());
+  runPart(*device, shared.get(), entry, launches, first, launches.size());
   return false;
 }
 

@@ -10,17 +10,14 @@
 
 namespace sluice::runtime {
 
-constexpr int64_t lineBytes = 64, lossBytes = sizeof(float);
+constexpr int64_t lossBytes = sizeof(float);
 
-static int64_t roundToLines(int64_t bytes) {
-  return (bytes + lineBytes - 1) / lineBytes * lineBytes;
-}
+static StoredRange getLoss(int64_t offset) { return {RangeStore::Arena, offset, lossBytes}; }
 
 SharedUpdate::SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &group,
                            std::optional<UpdateDivision> division)
     : plan(view.plan()), device(device), ranges(joinDevices(device, group)), group(group),
-      division(std::move(division)),
-      rows(this->division ? this->division->rows : roundToLines(plan.gradientsBytes) / lineBytes) {
+      division(std::move(division)) {
   if (plan.accumulate % group.size() != 0 || !plan.gradientSumsOffset) {
     throw UserError(view.artifact().path() + ": expected batches that " +
                     std::to_string(group.size()) + " processes can share, found " +
@@ -33,50 +30,10 @@ SharedUpdate::SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &
   for (const std::string &name : names) {
     losses.push_back(plan.scalars.at(name).offset);
   }
-  stagedBytes = roundToLines(std::ssize(losses) * lossBytes);
-  ownSums.bytes = plan.gradientsBytes;
-  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
-    StoredRange part = getPart(getSums(), bucket, group.rank());
-    ownSums.ranges.push_back({part.offset - *plan.gradientSumsOffset, part.bytes});
-    stagedParts.push_back(stagedBytes);
-    stagedBytes += roundToLines(part.bytes);
-  }
-  ranges->reserve(group.size() * stagedBytes);
-  nextBucket = countBuckets() - 1;
-}
-
-/// The order of the processes alternates: a process owns the parts on both sides of the bound of
-/// two buckets, so its launches run fewer items that belong to two parts.
-StoredRange SharedUpdate::getPart(const MemoryRange &buffer, int64_t bucket, int64_t rank) const {
-  int64_t sumBytes = division ? plan.gradientsBytes / rows : lineBytes;
-  auto getRow = [&](int64_t number) {
-    return number < countBuckets() ? plan.buckets[static_cast<size_t>(number)] / sumBytes : rows;
-  };
-  int64_t place = bucket % 2 == 0 ? rank : group.size() - 1 - rank;
-  int64_t first = getRow(bucket), last = getRow(bucket + 1);
-  int64_t each = (last - first + group.size() - 1) / group.size();
-  int64_t rowBytes = division ? buffer.bytes / rows : lineBytes;
-  int64_t begin = std::min(std::min(first + place * each, last) * rowBytes, buffer.bytes);
-  int64_t end = std::min(std::min(first + (place + 1) * each, last) * rowBytes, buffer.bytes);
-  return {RangeStore::Arena, buffer.offset + begin, end - begin};
-}
-
-StoredRange SharedUpdate::getStagedLosses(int64_t rank) const {
-  return {RangeStore::Staging, rank * stagedBytes, std::ssize(losses) * lossBytes};
-}
-
-StoredRange SharedUpdate::getStagedLoss(int64_t rank, size_t index) const {
-  return {RangeStore::Staging, rank * stagedBytes + static_cast<int64_t>(index) * lossBytes,
-          lossBytes};
-}
-
-StoredRange SharedUpdate::getStagedGradients(int64_t rank, int64_t bucket) const {
-  return {RangeStore::Staging, rank * stagedBytes + stagedParts[static_cast<size_t>(bucket)],
-          ownSums.ranges[static_cast<size_t>(bucket)].bytes};
-}
-
-StoredRange SharedUpdate::getLoss(size_t index) const {
-  return {RangeStore::Arena, losses[index], lossBytes};
+  std::optional<int64_t> rows = this->division ? std::optional(this->division->rows) : std::nullopt;
+  parts.emplace(plan, group.rank(), group.size(), rows, losses.size());
+  ranges->reserve(parts->getStagedBytes());
+  nextBucket = parts->countBuckets() - 1;
 }
 
 void SharedUpdate::run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
@@ -88,7 +45,8 @@ void SharedUpdate::run(const std::string &entry, const std::vector<Launch> &laun
   std::vector<Collective> collectives = plan.getCollectives(entry);
   auto isDue = [&](size_t launch) {
     return nextBucket >= 0 &&
-           collectives[static_cast<size_t>(countBuckets() - 1 - nextBucket)].position <= launch;
+           collectives[static_cast<size_t>(parts->countBuckets() - 1 - nextBucket)].position <=
+               launch;
   };
   for (size_t i = first; i < last; ++i) {
     while (isDue(i)) {
@@ -102,8 +60,8 @@ void SharedUpdate::run(const std::string &entry, const std::vector<Launch> &laun
 void SharedUpdate::beginBucket() {
   std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
-    StoredRange theirs = getPart(getGradients(), nextBucket, other);
-    StoredRange own = getStagedGradients(other, nextBucket);
+    StoredRange theirs = parts->getPart(parts->getGradients(), nextBucket, other);
+    StoredRange own = parts->getStagedGradients(other, nextBucket);
     if (other != group.rank() && theirs.bytes > 0) {
       sent.push_back({other, theirs});
     }
@@ -121,20 +79,20 @@ void SharedUpdate::finishRound() {
   }
   int64_t own = group.rank();
   for (size_t i = 0; i < losses.size(); ++i) {
-    ranges->copy(getLoss(i), getStagedLoss(own, i));
+    ranges->copy(getLoss(losses[i]), parts->getStagedLoss(own, i));
   }
   std::vector<RangeTransfer> sent, received;
   for (int64_t other = 0; other < group.size(); ++other) {
     if (other != own) {
-      sent.push_back({other, getStagedLosses(own)});
-      received.push_back({other, getStagedLosses(other)});
+      sent.push_back({other, parts->getStagedLosses(own)});
+      received.push_back({other, parts->getStagedLosses(other)});
     }
   }
   ranges->begin(sent, received);
   ranges->complete();
   --rounds;
   isInRound = false;
-  nextBucket = countBuckets() - 1;
+  nextBucket = parts->countBuckets() - 1;
 }
 
 void SharedUpdate::abandon() noexcept {
@@ -156,6 +114,7 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
   ProcessGroup::Agreement agreement =
       group.agree(isInterrupted ? Intent::Break : Intent::Continue, seconds);
   if (agreement.intent == Intent::Break) {
+    rounds = 0; // on all processes
     throw UpdateBroken();
   }
   if (ownSeconds) { // all processes have one then
@@ -164,16 +123,17 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
       maximumSeconds = std::max(*maximumSeconds, std::strtod(text.c_str(), nullptr));
     }
   }
-  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
-    ranges->copy(getPart(getGradients(), bucket, group.rank()),
-                 getStagedGradients(group.rank(), bucket));
+  for (int64_t bucket = 0; bucket < parts->countBuckets(); ++bucket) {
+    ranges->copy(parts->getPart(parts->getGradients(), bucket, group.rank()),
+                 parts->getStagedGradients(group.rank(), bucket));
   }
   for (int64_t rank = 0; rank < group.size(); ++rank) {
-    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
-      ranges->copy(getStagedGradients(rank, bucket), getPart(getGradients(), bucket, group.rank()));
+    for (int64_t bucket = 0; bucket < parts->countBuckets(); ++bucket) {
+      ranges->copy(parts->getStagedGradients(rank, bucket),
+                   parts->getPart(parts->getGradients(), bucket, group.rank()));
     }
     for (size_t i = 0; i < losses.size(); ++i) {
-      ranges->copy(getStagedLoss(rank, i), getLoss(i));
+      ranges->copy(parts->getStagedLoss(rank, i), getLoss(losses[i]));
     }
     accumulate(last - group.size() + 1 + rank);
   }
@@ -186,10 +146,10 @@ static double since(std::chrono::steady_clock::time_point start) {
 
 void SharedUpdate::gather(const MemoryRange &buffer) {
   std::vector<RangeTransfer> sent, received;
-  for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
-    StoredRange own = getPart(buffer, bucket, group.rank());
+  for (int64_t bucket = 0; bucket < parts->countBuckets(); ++bucket) {
+    StoredRange own = parts->getPart(buffer, bucket, group.rank());
     for (int64_t other = 0; other < group.size(); ++other) {
-      StoredRange theirs = getPart(buffer, bucket, other);
+      StoredRange theirs = parts->getPart(buffer, bucket, other);
       if (other != group.rank() && own.bytes > 0) {
         sent.push_back({other, own});
       }
@@ -202,7 +162,7 @@ void SharedUpdate::gather(const MemoryRange &buffer) {
 }
 
 void SharedUpdate::gather() {
-  gather(getSums());
+  gather(parts->getSums());
   ownSeconds = since(begin);
 }
 
@@ -215,7 +175,7 @@ void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>
       continue;
     }
     if (isAllowed(plan, launches[i].guard, device.host())) {
-      device.launch(launches[i], ownSums);
+      device.launch(launches[i], parts->getOwnSums());
     }
     auto start = std::chrono::steady_clock::now();
     for (const MemoryRange &buffer : division->launches[i].gathered) {
@@ -232,9 +192,9 @@ void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>
 void SharedUpdate::gatherState() {
   for (const MemoryRange &state : division->states) {
     std::vector<RangeTransfer> sent, received;
-    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
+    for (int64_t bucket = 0; bucket < parts->countBuckets(); ++bucket) {
       for (int64_t other = 1; other < group.size(); ++other) {
-        StoredRange part = getPart(state, bucket, other);
+        StoredRange part = parts->getPart(state, bucket, other);
         if (part.bytes > 0 && group.isFirst()) {
           received.push_back({other, part});
         } else if (part.bytes > 0 && other == group.rank()) {
@@ -252,8 +212,8 @@ void SharedUpdate::releaseState() {
     auto releaseTo = [&](int64_t end) {
       releasePages({device.host() + free, static_cast<size_t>(end - free)});
     };
-    for (int64_t bucket = 0; bucket < countBuckets(); ++bucket) {
-      StoredRange own = getPart(state, bucket, group.rank());
+    for (int64_t bucket = 0; bucket < parts->countBuckets(); ++bucket) {
+      StoredRange own = parts->getPart(state, bucket, group.rank());
       releaseTo(own.offset);
       free = own.offset + own.bytes;
     }

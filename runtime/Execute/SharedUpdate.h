@@ -2,6 +2,7 @@
 // An update whose batches several processes compute.
 #pragma once
 
+#include "GradientParts.h"
 #include "UpdateDivision.h"
 #include "sluice/Runtime/Device/Device.h"
 #include "sluice/Runtime/Execute/InputView.h"
@@ -53,7 +54,8 @@ public:
   /// UpdateBroken if a process received a signal.
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
   /// Completes the exchange of the next round after a failure here, with meaningless numbers, so
-  /// that the others reach the agreement after it. Does nothing after the last round.
+  /// that the others reach the agreement after it. Does nothing after the last round, after
+  /// UpdateBroken, and if the group is over.
   void abandon() noexcept;
   /// Collects the sums of all parts. Not with a division.
   void gather();
@@ -68,43 +70,28 @@ public:
   void releaseState();
 
   /// Returns the parts of the sums of gradients that this process computes.
-  const ResultParts &getOwnSums() const { return ownSums; }
+  const ResultParts &getOwnSums() const { return parts->getOwnSums(); }
   /// Returns the seconds from the end of the last backward pass to the end of the exchanges,
   /// without launches of the entry `update`: the maximum over the processes, of the update before
   /// the current one; none before the second update.
   std::optional<double> getExchangeSeconds() const { return maximumSeconds; }
 
 private:
-  int64_t countBuckets() const { return std::ssize(plan.buckets); }
-  /// Returns the part of a bucket that belongs to the process `rank`, in a buffer with the rows of
-  /// the gradients.
-  StoredRange getPart(const MemoryRange &buffer, int64_t bucket, int64_t rank) const;
-  MemoryRange getGradients() const { return {plan.gradientsOffset, plan.gradientsBytes}; }
-  MemoryRange getSums() const { return {*plan.gradientSumsOffset, plan.gradientsBytes}; }
   /// Begins to exchange the next bucket of a round.
   void beginBucket();
   /// Exchanges the rest of a round.
   void finishRound();
   /// Collects the parts of a buffer on all processes.
   void gather(const MemoryRange &buffer);
-  /// Return the parts of the staging buffer for the process `rank`: its gradients of the own part
-  /// of a bucket, and its losses, all of them or the one with this index.
-  StoredRange getStagedGradients(int64_t rank, int64_t bucket) const;
-  StoredRange getStagedLosses(int64_t rank) const;
-  StoredRange getStagedLoss(int64_t rank, size_t index) const;
-  StoredRange getLoss(size_t index) const;
 
   const Plan &plan;
   Device &device;
   std::unique_ptr<RangeExchange> ranges;
   ProcessGroup &group;
   std::optional<UpdateDivision> division;
-  int64_t rows = 0;                 ///< of the gradients, which the processes divide
-  ResultParts ownSums;              ///< of this process
-  std::vector<int64_t> losses;      ///< offsets of the losses of a batch, f32
-  std::vector<int64_t> stagedParts; ///< offsets of the buckets in the staging memory of a process
-  int64_t stagedBytes = 0;          ///< staged gradients and losses of a process
-  int64_t rounds = 0;               ///< of the update, that are not exchanged yet
+  std::optional<GradientParts> parts;
+  std::vector<int64_t> losses; ///< offsets of the losses of a batch, f32
+  int64_t rounds = 0;          ///< of the update, that are not exchanged yet
   bool isInRound = false;
   int64_t nextBucket = 0; ///< of the round; buckets are exchanged from the last
   std::chrono::steady_clock::time_point begin; ///< of the last `sum`

@@ -43,8 +43,8 @@ def EmitPlan : TargetPass<"sluice-emit-plan",
   let summary = "Emits the launches of every entry point";
   let description = [{
     Before: functions of dispatches, after `sluice-build-entries`. After: `plan.buffer`,
-    `plan.kernel` and, for each function, a `plan.entry` of launches. The entries @gradient also have
-    a `plan.all_reduce` for each bucket of the gradients, after the last launch that writes it.
+    `plan.kernel` and, for each function, a `plan.entry` of launches. The entries @gradient also
+    have a `plan.all_reduce` for each bucket of the gradients, after the last launch that writes it.
     Buckets begin at parameters, and are at most eight. Kernels and memory are the cached ones of
     `sluice-generate-kernels` and `sluice-plan-memory`; without these, the pass generates the
     kernels and plans memory with their workspaces. A launch lists the earlier

@@ -50,9 +50,9 @@ public:
   /// match in order and size.
   virtual void begin(std::span<const RangeTransfer> sent,
                      std::span<const RangeTransfer> received) = 0;
-  /// Continues what has begun, without waiting.
+  /// Continues transfers, without waiting.
   virtual void progress() {}
-  /// Waits until all that has begun is complete. Throws LostPeerError if a process is silent.
+  /// Waits until all transfers are complete. Throws LostPeerError if a process is silent.
   virtual void complete() = 0;
   /// Sends and receives until all is complete.
   void exchange(std::span<const RangeTransfer> sent, std::span<const RangeTransfer> received) {

@@ -122,12 +122,6 @@ public:
 
 private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
-  /// Performs an update, as `runUpdate`, which handles its failures.
-  UpdateReport computeUpdate(int64_t step, const std::function<void(int64_t batch)> &fill,
-                             ProcessGroup *group);
-  /// Runs the launches [first, last) of an entry, and begins the exchanges of an update among them.
-  void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
-               size_t last);
   /// Runs an entry over a bucket's memory until the segments of the batch are counted, and the
   /// remaining launches if the bucket suffices. Otherwise selects a larger bucket and returns true:
   /// the entry must run again.

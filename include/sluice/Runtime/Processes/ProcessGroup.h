@@ -114,9 +114,9 @@ public:
   /// Begins to send and receive. The memory must stay valid, and must not be written, until
   /// `complete`.
   void begin(std::span<const Outgoing> sent, std::span<const Incoming> received);
-  /// Continues what has begun, without waiting: MPI moves data in calls of its functions alone.
+  /// Continues transfers, without waiting: MPI moves data in calls of its functions alone.
   void progress();
-  /// Waits until all that has begun is complete. Throws LostPeerError.
+  /// Waits until all transfers are complete. Throws LostPeerError.
   void complete();
   /// Sends and receives until all is complete. Throws LostPeerError.
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) {
