@@ -49,8 +49,9 @@ const sluice_error *sluice_last_error(void);
 const char *sluice_version(void);
 
 /* Sets the function that evaluations, logits, activations, generators, searches and training steps
- * of this thread call between batches. A nonzero result ends the call with SLUICE_INTERRUPTED;
- * weights are then those of the last complete step. NULL removes it. The function may call
+ * of this thread call between batches, and sluice_check and sluice_compile every 20 ms. A nonzero
+ * result ends the call with SLUICE_INTERRUPTED; weights are then those of the last complete step,
+ * and nothing is compiled. NULL removes it. The function may call
  * sluice_get_facts and sluice_free_* for the model in use; its other calls on this model fail with
  * SLUICE_BAD_INPUT. It must not wait for another thread that uses the model. */
 void sluice_set_interrupt(int (*ends)(void *data), void *data);

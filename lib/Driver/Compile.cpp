@@ -42,6 +42,9 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::driver;
 
+/// Outcome of a compilation that another thread cancelled.
+static const Outcome cancelled = {1, "", "the compilation was cancelled"};
+
 /// Checks the output before the compilation, which may take seconds.
 std::optional<Outcome> Compilation::checkOutput() const {
   if (!request.emit.empty() || request.inMemory) {
@@ -118,6 +121,9 @@ void Compilation::prepareReplay() {
 
 /// Writes compiler diagnostics to a reproducer next to the artifact; they never reach a user.
 Outcome Compilation::internalError(const std::string &what) {
+  if (isCancelled()) {
+    return cancelled;
+  }
   std::string path = (request.output.empty() ? request.spec : request.output) + ".reproducer.mlir";
   std::string file = "// sluice compile " + request.spec + "\n";
   for (StringRef line : llvm::split(diagnostics, '\n')) {
@@ -222,6 +228,9 @@ std::optional<Outcome> Compilation::watchPass(StringRef pass, ModuleOp lowered) 
 /// memory against the limits.
 std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
                                                AnalysisManager analyses) {
+  if (isCancelled()) {
+    return cancelled;
+  }
   if (auto failure = watchPass(pass, lowered)) {
     return failure;
   }
@@ -414,6 +423,9 @@ Outcome Compilation::writeArtifact() {
   // A compiled plan must load.
   if (std::string mistake = runtime::findPlanMistake(plan); !mistake.empty()) {
     return internalError("the runtime would reject the plan" + mistake);
+  }
+  if (isCancelled()) {
+    return cancelled;
   }
   report("linking the artifact", 1);
   llvm::Expected<std::string> artifact =

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 namespace sluice::interface {
@@ -77,7 +78,9 @@ using namespace sluice::interface;
 
 sluice_status sluice_check(const sluice_spec *given, char **verdict) {
   return guard([&] {
-    CausalVerdict proved = prove(readSpec(given));
+    sluice_spec spec = readSpec(given);
+    CausalVerdict proved;
+    runCancellable([&] { proved = prove(spec); });
     if (!proved.isProved()) {
       throw LeakFound(proved);
     }
@@ -119,9 +122,16 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
       request.memoryBudget = options.memory_budget;
     }
     request.allowLeak = options.allow_leak != 0;
-    driver::Outcome outcome = driver::compile(request);
-    if (outcome.isLeak) {
-      throw LeakFound(prove(spec));
+    driver::Outcome outcome;
+    std::optional<CausalVerdict> leak;
+    runCancellable([&] {
+      outcome = driver::compile(request);
+      if (outcome.isLeak) {
+        leak = prove(spec);
+      }
+    });
+    if (leak) {
+      throw LeakFound(*leak);
     }
     requireDone(outcome);
   });

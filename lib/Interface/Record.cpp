@@ -4,8 +4,11 @@
 #include "sluice/Support/Error.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <charconv>
+#include <chrono>
+#include <future>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -195,6 +198,28 @@ void endIfInterrupted() {
   if (interrupt.ends && interrupt.ends(interrupt.data) != 0) {
     throw Interrupted();
   }
+}
+
+void runCancellable(const std::function<void()> &job) {
+  if (!interrupt.ends) {
+    job();
+    return;
+  }
+  std::atomic<bool> isCancelled = false;
+  auto worker = std::async(std::launch::async, [&] {
+    CancelScope scope(isCancelled);
+    job();
+  });
+  try {
+    while (worker.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+      endIfInterrupted();
+    }
+  } catch (...) {
+    isCancelled = true;
+    worker.wait();
+    throw;
+  }
+  worker.get();
 }
 
 void requireSize(size_t size, size_t most) {

@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -45,6 +46,11 @@ sluice_status guard(llvm::function_ref<void()> job) noexcept;
 
 /// Throws Interrupted if the function of `sluice_set_interrupt` returns a nonzero value.
 void endIfInterrupted();
+
+/// Runs `job`, a compilation or a proof, on another thread while the function of
+/// `sluice_set_interrupt` is called on this one. Throws Interrupted when it returns a nonzero value,
+/// once the job has ended; else the job's exception.
+void runCancellable(const std::function<void()> &job);
 
 /// Throws UserError if a pointer that a function needs is null.
 void require(const void *pointer, const char *name);

@@ -4,9 +4,20 @@
 using namespace sluice;
 
 static thread_local WorkBudget *current = nullptr;
+static thread_local const std::atomic<bool> *cancellation = nullptr;
+
+CancelScope::CancelScope(const std::atomic<bool> &cancelled) : before(cancellation) {
+  cancellation = &cancelled;
+}
+
+CancelScope::~CancelScope() { cancellation = before; }
+
+const std::atomic<bool> *sluice::getCancellation() { return cancellation; }
+
+bool sluice::isCancelled() { return cancellation && *cancellation; }
 
 bool WorkBudget::spend(int64_t operations) {
-  left = operations < left ? left - operations : 0;
+  left = operations < left && !isCancelled() ? left - operations : 0;
   exhausted |= left == 0;
   bool outerHas = !outer || outer->spend(operations);
   exhausted |= !outerHas;
@@ -33,6 +44,8 @@ WorkScope::~WorkScope() {
   current = before;
 }
 
-bool sluice::spendWork(int64_t operations) { return !current || current->spend(operations); }
+bool sluice::spendWork(int64_t operations) {
+  return current ? current->spend(operations) : !isCancelled();
+}
 
-bool sluice::isWorkExhausted() { return current && current->isExhausted(); }
+bool sluice::isWorkExhausted() { return isCancelled() || (current && current->isExhausted()); }

@@ -96,7 +96,7 @@ void SharedUpdate::finishRound() {
 }
 
 void SharedUpdate::abandon() noexcept {
-  if (rounds == 0 || group.isOver()) {
+  if (rounds == 0 || group.isOver() || !device.sharesMemory()) { // the others agree next on GPUs
     return;
   }
   try {
@@ -108,7 +108,9 @@ void SharedUpdate::abandon() noexcept {
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
   begin = std::chrono::steady_clock::now();
-  finishRound();
+  if (device.sharesMemory()) {
+    finishRound();
+  }
   bool isInterrupted = group.isInterrupted && group.isInterrupted();
   std::string seconds = ownSeconds ? std::to_string(*ownSeconds) : "";
   ProcessGroup::Agreement agreement =
@@ -116,6 +118,9 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
   if (agreement.intent == Intent::Break) {
     rounds = 0; // on all processes
     throw UpdateBroken();
+  }
+  if (!device.sharesMemory()) { // nothing was begun before, and all processes have a batch now
+    finishRound();
   }
   if (ownSeconds) { // all processes have one then
     maximumSeconds = 0;

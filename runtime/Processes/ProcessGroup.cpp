@@ -117,18 +117,23 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
 
 void ProcessGroup::begin(std::span<const Outgoing> sent, std::span<const Incoming> received) {
   std::scoped_lock lock(mutex);
-  // Receives first, so that a lost peer is named by its silence.
-  for (const Incoming &each : received) {
-    for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
-      auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      begun.push_back({messenger->receive(part, each.from, Channel::Data), each.from, {}});
+  try {
+    // Receives first, so that a lost peer is named by its silence.
+    for (const Incoming &each : received) {
+      for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
+        auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
+        begun.push_back({messenger->receive(part, each.from, Channel::Data), each.from, {}});
+      }
     }
-  }
-  for (const Outgoing &each : sent) {
-    for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
-      auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
-      begun.push_back({messenger->send(part, each.to, Channel::Data), each.to, {}});
+    for (const Outgoing &each : sent) {
+      for (size_t at = 0; at < each.bytes.size(); at += mostBytes) {
+        auto part = each.bytes.subspan(at, std::min(mostBytes, each.bytes.size() - at));
+        begun.push_back({messenger->send(part, each.to, Channel::Data), each.to, {}});
+      }
     }
+  } catch (const std::exception &) {
+    over = lost = true; // the others cannot match what was begun
+    throw;
   }
 }
 

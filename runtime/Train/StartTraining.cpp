@@ -92,7 +92,7 @@ void beginTraining(TrainingContext &context) {
   context.executor.scalarI64("seed") = context.state.seed;
   context.executor.run("initialize");
   takeWeights(context);
-  context.shardState();
+  context.shareUpdates();
   if (!context.isFirst()) {
     return;
   }
@@ -213,7 +213,7 @@ void resumeTraining(TrainingContext &context) {
   bool hadData = !saved.dataHash.empty(); // a run of 0 steps has none
   TrainingState now = context.state;
   context.state = loadCheckpoint(context.options.run, context.executor, context.options.from);
-  context.shardState();
+  context.shareUpdates();
   context.watch.restore(context.state);
   context.state.specHash = now.specHash;
   context.state.tokenizer = now.tokenizer;

@@ -101,9 +101,13 @@ TrainingContext::FilledBatch TrainingContext::fillBatch(DataPosition position) c
           size ? size->tokens : rows * plan.model.context};
 }
 
-void TrainingContext::shardState() {
-  if (options.group && options.shardsOptimizer) {
-    shards = &executor.share(*options.group, /*shardsState=*/true);
+void TrainingContext::shareUpdates() {
+  if (!options.group) {
+    return;
+  }
+  SharedUpdate &shared = executor.share(*options.group, options.shardsOptimizer);
+  if (options.shardsOptimizer) {
+    shards = &shared;
     shards->releaseState();
   }
 }

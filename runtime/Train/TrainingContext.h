@@ -30,9 +30,10 @@ struct TrainingContext {
   bool isFirst() const { return !options.group || options.group->isFirst(); }
   /// Checks for several processes that still wait for one another.
   bool isShared() const { return options.group && !options.group->isOver(); }
-  /// Leaves the optimizer's state of other processes' parts to them, if it is to be sharded. All
-  /// processes have complete states before the call.
-  void shardState();
+  /// Prepares updates that several processes share, before the first, so that a lack of memory ends
+  /// all processes at their next agreement. If the optimizer's state is to be sharded, leaves other
+  /// processes' parts to them. All processes have complete states before the call.
+  void shareUpdates();
   /// Waits until all processes are here.
   void meet() const {
     if (options.group) {

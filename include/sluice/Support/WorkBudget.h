@@ -3,6 +3,7 @@
 // operations on every machine, so a budget never makes a verdict depend on the machine's speed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -50,9 +51,28 @@ private:
   WorkBudget *before;
 };
 
-/// Charges the current budget. Returns false if it is exhausted; true without a budget.
+/// Lets another thread cancel the work of this one: from when `cancelled` is true on, its budgets
+/// count as exhausted, and a compilation ends at its next pass or kernel. The caller must look at
+/// `cancelled` itself, as the outcome is then arbitrary.
+class CancelScope {
+public:
+  explicit CancelScope(const std::atomic<bool> &cancelled);
+  ~CancelScope();
+  CancelScope(const CancelScope &) = delete;
+
+private:
+  const std::atomic<bool> *before;
+};
+
+/// Returns the flag of this thread's innermost CancelScope; null outside.
+const std::atomic<bool> *getCancellation();
+/// Returns true if this thread's work is cancelled.
+bool isCancelled();
+
+/// Charges the current budget. Returns false if it is exhausted or the work is cancelled; true
+/// without a budget.
 bool spendWork(int64_t operations);
-/// Returns true if the current budget is exhausted.
+/// Returns true if the current budget is exhausted or the work is cancelled.
 bool isWorkExhausted();
 
 } // namespace sluice

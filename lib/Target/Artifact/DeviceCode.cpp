@@ -3,6 +3,7 @@
 // Compiles generated GPU kernels to the code that an artifact stores. Two steps, each with its own
 // entry in the kernel cache: LLVM compiles IR to bitcode and PTX, and ptxas assembles PTX to a
 // cubin. An updated compiler that prints the same PTX finds its cubins in the cache.
+#include "sluice/Support/WorkBudget.h"
 #include "sluice/Target/Artifact.h"
 #include "sluice/Target/CUDA/PTX/Assemble.h"
 #include "sluice/Target/CUDA/PTX/Ptxas.h"
@@ -152,8 +153,13 @@ FailureOr<std::vector<Blob>> sluice::lowerDeviceKernels(KernelSet &kernels, Kern
   // Runs the backend and ptxas, which take most of the time, on all threads.
   std::optional<cuda::Ptxas> ptxas = cuda::findPtxas();
   MLIRContext *context = kernels.deviceModules.front()->getContext();
+  const std::atomic<bool> *cancellation = getCancellation();
   parallelFor(context, 0, jobs.size(), [&](size_t i) {
     DeviceJob &job = jobs[i];
+    if (cancellation && *cancellation) {
+      job.error = "cancelled";
+      return;
+    }
     job.error = llvm::toString(compile(sources[job.variant->source], ptxas, job, cache));
   });
   cache.trim();

@@ -31,10 +31,10 @@ mlir::Value emitRound(mlir::ImplicitLocOpBuilder &b, mlir::Value number);
 /// memory. Elements outside `mask` (of i1), if given, are zeros and not accessed.
 mlir::Value loadVector(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value memory,
                        mlir::ValueRange at, mlir::Value mask = {});
-/// Stores a vector, rounded if memory is bf16; only the elements in `mask`, if given.
 /// Loads the bits of `count` elements of bf16 memory, as i16.
 mlir::Value loadBits(mlir::ImplicitLocOpBuilder &b, int64_t count, mlir::Value memory,
                      mlir::ValueRange at, mlir::Value mask = {});
+/// Stores a vector, rounded if memory is bf16; only the elements in `mask`, if given.
 void storeVector(mlir::ImplicitLocOpBuilder &b, mlir::Value vector, mlir::Value memory,
                  mlir::ValueRange at, mlir::Value mask = {});
 /// Loads one element; f32 if memory is f32 or bf16.

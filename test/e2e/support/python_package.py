@@ -349,25 +349,35 @@ def check_lifetimes():
     check("the parent of a fork", model.score(tokens) == expected[0])
 
 
+def interrupt(name, action):
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    begin = time.monotonic()
+    try:
+        timer.start()
+        action()
+        check(f"Ctrl-C: {name}", False, "finished")
+    except KeyboardInterrupt:
+        check(f"Ctrl-C: {name}", time.monotonic() - begin < 10, f"after {time.monotonic() - begin} s")
+    timer.join()
+
+
 def check_interrupts():
     model = sluice.load(compile_tiny("hourglass"), threads=2)
     model.initialize(1)
     long_text = np.tile(np.arange(256, dtype=np.int32), 20000)
     batch = make_batch(model)
     endless = itertools.repeat(batch)
-    for name, action in (("evaluate", lambda: model.evaluate(long_text)), ("logits", lambda: model.logits(long_text[:2000000])),
-                         ("train", lambda: list(model.train(endless))), ("generate", lambda: list(model.generate(b"a", tokens=2**40))),
-                         ("search", lambda: [model.search(b"a", beam=16, no_repeat=1, cached=False) for _ in itertools.count()])):
-        model.logits(long_text[:10])  # compiles
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-        try:
-            timer.start()
-            action()
-            check(f"Ctrl-C: {name}", False, "finished")
-        except KeyboardInterrupt:
-            check(f"Ctrl-C: {name}", True)
-        timer.join()
+    model.logits(long_text[:10])  # compiles
+    interrupt("evaluate", lambda: model.evaluate(long_text))
+    interrupt("logits", lambda: model.logits(long_text[:2000000]))
+    interrupt("train", lambda: list(model.train(endless)))
+    interrupt("generate", lambda: list(model.generate(b"a", tokens=2**40)))
+    interrupt("search", lambda: [model.search(b"a", beam=16, no_repeat=1, cached=False) for _ in itertools.count()])
     check("the model works after Ctrl-C", np.isfinite(model.evaluate(long_text[:1000])))
+    folder = WORK / "interrupted"
+    folder.mkdir()
+    interrupt("compile", lambda: sluice.compile(ROOT / "models/small/umst.json", folder / "never.sla"))
+    check("an interrupted compilation writes nothing", not list(folder.iterdir()))
     ticks, done = [0], threading.Event()
 
     def tick():

@@ -8,6 +8,8 @@
 #include "Optimize.h"
 #include "sluice/Target/CPU/Object/SharedBodies.h"
 
+#include "sluice/Support/WorkBudget.h"
+
 #include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/MapVector.h"
@@ -204,7 +206,11 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     NoLoopStrengthReduction scope;
     std::mutex mutex; // protects `report`
     size_t done = 0;
+    const std::atomic<bool> *cancellation = getCancellation();
     auto lower = [&](ObjectJob *job) {
+      if (cancellation && *cancellation) {
+        return failure();
+      }
       OwningOpRef<ModuleOp> module(ModuleOp::create(job->functions.front().getLoc()));
       for (func::FuncOp function : job->functions) {
         module->push_back(function.clone());
