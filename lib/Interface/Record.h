@@ -48,8 +48,8 @@ sluice_status guard(llvm::function_ref<void()> job) noexcept;
 void endIfInterrupted();
 
 /// Runs `job`, a compilation or a proof, on another thread while the function of
-/// `sluice_set_interrupt` is called on this one. Throws Interrupted when it returns a nonzero value,
-/// once the job has ended; else the job's exception.
+/// `sluice_set_interrupt` is called on this one. Throws Interrupted when it returns a nonzero
+/// value, once the job has ended; else the job's exception.
 void runCancellable(const std::function<void()> &job);
 
 /// Throws UserError if a pointer that a function needs is null.

@@ -9,7 +9,8 @@ std::vector<SharedFact> getProgramFacts(Executor &executor, const std::string &v
   bool isOnGpu = !executor.target().starts_with("cpu");
   return {{"version of sluice", version, "install one version on all machines"},
           {"instruction set", executor.target(),
-           "give --cpu-target or --gpu-target, and one that all machines have: cpu-avx2 or sm_80 at the least"},
+           "give --cpu-target or --gpu-target, and one that all machines have: cpu-avx2 or sm_80 "
+           "at the least"},
           {"GPU", isOnGpu ? executor.describeDevice() : "none",
            "start the processes on machines with one kind of GPU"},
           {"artifact (SHA-256)", sha256Hex(executor.artifact().elf()),

@@ -132,7 +132,7 @@ void ProcessGroup::begin(std::span<const Outgoing> sent, std::span<const Incomin
       }
     }
   } catch (const std::exception &) {
-    over = lost = true; // the others cannot match what was begun
+    over = lost = true; // others wait for the rest in vain
     throw;
   }
 }
