@@ -38,7 +38,8 @@ std::string compile(const Folder &folder, const std::string &source, const std::
 /// a test. CUDA kernel tests and gpu-models.slow.sh assemble each kind of kernel.
 std::string compileForEmulator(const Folder &folder, const std::string &source,
                                const std::string &target, int64_t generationRows);
-/// Targets of this machine that have code of their own for a spec.
+/// Targets of this machine that have code of their own for a spec. Where pairs of bf16 are
+/// multiplied, that target and one of the others, in turns.
 std::vector<std::string> targetsFor(const std::string &source);
 /// One artifact per target of this machine, compiled in parallel.
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
