@@ -125,6 +125,10 @@ def is_saving(run):
         return False
 
 
+# Messages of rank 1 without memory: its own, mpirun's, and the dynamic linker's, which begins before there is a rank.
+NO_MEMORY = r"rank 1|\[\[\d+,1\],1\]|error while loading shared libraries"
+
+
 def kill_during(trial, run, rank, moment, saves):
     """Kills a process of a new training after some seconds, or during the first checkpoint after them. Returns none if it ended before."""
     process = trial.start(run, "--log-every", 1)
@@ -222,7 +226,7 @@ def try_faults(trial, draw):
         limited = {1: ("bash", "-c", f'ulimit -v {megabytes << 10}; exec "$@"', "bash")}
         process = trial.start(run, ranks=limited)
         output, reason, seconds = trial.end(process)
-        if not reason and process.returncode != 0 and not re.search(r"rank 1|\[\[\d+,1\],1\]", output):  # the latter is mpirun's
+        if not reason and process.returncode != 0 and not re.search(NO_MEMORY, output):
             reason = "no message with the rank"
         trial.check(f"memory of {megabytes} MB for rank 1: {seconds:.1f} s, status {process.returncode}", reason or trial.resume(run), output)
 
