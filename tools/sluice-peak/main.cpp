@@ -25,17 +25,14 @@ volatile float sink;
 /// ten; AVX2's 16 registers hold 12 sums and the factor without a spill.
 constexpr int chains = 12;
 
-__attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
-  __m512 factor = _mm512_set1_ps(seed), sums[chains];
+__attribute__((target("avx512f"))) void beginSums(__m512 *sums) {
   for (int i = 0; i < chains; ++i) {
     sums[i] = _mm512_set1_ps(seed + static_cast<float>(i));
   }
-  for (long round = 0; round < rounds; ++round) {
-#pragma clang loop unroll(full)
-    for (int i = 0; i < chains; ++i) {
-      sums[i] = _mm512_fmadd_ps(factor, factor, sums[i]);
-    }
-  }
+}
+
+/// Uses the sums, so that their chains are not removed.
+__attribute__((target("avx512f"))) void keepSum(const __m512 *sums) {
   __m512 total = sums[0];
   for (int i = 1; i < chains; ++i) {
     total = _mm512_add_ps(total, sums[i]);
@@ -45,11 +42,21 @@ __attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
   sink = lanes[0];
 }
 
+__attribute__((target("avx512f"))) void chainsAvx512(long rounds) {
+  __m512 factor = _mm512_set1_ps(seed), sums[chains];
+  beginSums(sums);
+  for (long round = 0; round < rounds; ++round) {
+#pragma clang loop unroll(full)
+    for (int i = 0; i < chains; ++i) {
+      sums[i] = _mm512_fmadd_ps(factor, factor, sums[i]);
+    }
+  }
+  keepSum(sums);
+}
+
 __attribute__((target("avx512f,avx512bf16"))) void chainsBf16(long rounds) {
   __m512 sums[chains];
-  for (int i = 0; i < chains; ++i) {
-    sums[i] = _mm512_set1_ps(seed + static_cast<float>(i));
-  }
+  beginSums(sums);
   auto factor = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(seed));
   for (long round = 0; round < rounds; ++round) {
 #pragma clang loop unroll(full)
@@ -57,13 +64,7 @@ __attribute__((target("avx512f,avx512bf16"))) void chainsBf16(long rounds) {
       sums[i] = _mm512_dpbf16_ps(sums[i], factor, factor);
     }
   }
-  __m512 total = sums[0];
-  for (int i = 1; i < chains; ++i) {
-    total = _mm512_add_ps(total, sums[i]);
-  }
-  float lanes[16];
-  _mm512_storeu_ps(lanes, total);
-  sink = lanes[0];
+  keepSum(sums);
 }
 
 __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
