@@ -237,6 +237,13 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
   if (lowered != *module) {
     return std::nullopt; // a module of another factor
   }
+  bool needsStep = !request.weights.empty() && request.generationRows > 0;
+  if (pass == "sluice-form-dispatches" && needsStep && !lowered.lookupSymbol("step")) {
+    return badInput(input.sizesPlace +
+                    ": --weights: expected a model with a decode step, which reads fewer bytes of "
+                    "weights, found one that generates by computing whole sequences; leave out "
+                    "--weights");
+  }
   if (pass == "sluice-separate-places") {
     if (failed(mergeVariants(lowered, input.variants))) {
       return internalError("factors do not share their memory");
@@ -275,6 +282,7 @@ std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
   options.hasStep = proof.verdict == "proved" && request.generationRows > 0 && lowered == *module;
   options.operations = request.operations;
   options.generationRows = request.generationRows;
+  options.weights = request.weights;
   options.keepMaps = keepMaps;
   options.memoryBudget = request.memoryBudget.value_or(0);
   options.keepFunctions = request.emit.empty();

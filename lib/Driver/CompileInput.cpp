@@ -125,6 +125,14 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
     }
     const ImportedVariant &main = input.variants.front();
     input.facts = getSpecFacts(*spec, main.factor, *main.module);
+    if (request.weights == "bf16" && multipliesBf16(*spec)) {
+      return badInput(spec::toString(spec->getPlace("precision")) +
+                      ": --weights bf16: expected a model that computes in f32, found bf16, which "
+                      "reads weights as bf16 already; leave out --weights");
+    }
+    if (!request.weights.empty()) {
+      (*input.facts->getObject("precision"))["weights"] = request.weights;
+    }
     return std::nullopt;
   }
   if (request.emit == "spec") {

@@ -93,6 +93,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   request.inMemory = true;
   request.kernelCache = device.kernelCache;
   request.factor = request.factor ? request.factor : mainFactor(plan);
+  request.weights = plan.facts ? plan.facts->weights : "";
   if (device.device == "cpu") {
     artifact.requireCpu();
     request.targets = {artifact.target()};

@@ -47,6 +47,17 @@ Number extraAt(const TensorRows &extra, dispatch::AccessKind kind, int64_t row, 
   }
 }
 
+/// Returns the error of a number of a row that a kernel may round to whole multiples of its maximum
+/// / 32767, in f32.
+double getWholeError(const TensorRows &input, int64_t line) {
+  double most = 0x1p-100;
+  for (int64_t k = 0; k < input.width(); ++k) {
+    most = std::max(most, std::abs(input.at(line, k).value));
+  }
+  // Half a unit, and the relative errors of the scale, its inverse and a product.
+  return most / 32767 / 2 + 4 * unit * most;
+}
+
 } // namespace
 
 LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const OracleLaunch &launch,
@@ -59,6 +70,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Oracl
   }
   Body epilogue(op.getEpilogue().front(), launch);
   bool byInput = op.getByInput();
+  bool isWhole = getElementTypeOrSelf(op.getWeight().getType()).isInteger(8);
   int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
   DomainRows rows(op, launch);
   for (int64_t row = 0; row < rows.count(); ++row) {
@@ -67,10 +79,13 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Oracl
     }
     int64_t position = rows.position(row), line = getRowLine(op.getInput(), rows, row);
     std::vector<SmallVector<Number>> yields; // yielded values, by column
+    double roundedInput = isWhole ? getWholeError(input, line) : 0;
     for (int64_t column = 0; column < columns; ++column) {
       ProductSum sum;
       for (int64_t k = 0; k < inner; ++k) {
-        sum.add(input.at(line, k), byInput ? weight.at(k, column) : weight.at(column, k));
+        Number factor = input.at(line, k);
+        factor.error = roundedInput;
+        sum.add(factor, byInput ? weight.at(k, column) : weight.at(column, k));
       }
       SmallVector<Number> arguments{sum.total(launch.splits)};
       for (size_t i = 0; i < op.getArgumentExtras().size(); ++i) {

@@ -27,6 +27,7 @@ static double (*getDecoder(Type type))(const uint8_t *) {
   return type.isF32()                         ? decode<float>
          : type.isF64()                       ? decode<double>
          : type.isBF16()                      ? decodeBf16
+         : type.isInteger(8)                  ? decode<int8_t>
          : type.getIntOrFloatBitWidth() == 32 ? decode<int32_t>
                                               : decode<int64_t>;
 }
@@ -34,6 +35,7 @@ static double (*getDecoder(Type type))(const uint8_t *) {
 TensorRows::TensorRows(Value tensor, const void *data) {
   auto type = cast<RankedTensorType>(tensor.getType());
   ofBf16 = type.getElementType().isBF16();
+  ofWholes = type.getElementType().isInteger(8);
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   columnCount = type.getRank() == 0 ? 1 : type.getShape().back();
   rowCount = type.getNumElements() / std::max<int64_t>(1, columnCount);
@@ -78,7 +80,9 @@ void ValueComparison::count(double found, Number expected) {
 constexpr double leastBound = 0x1p-126; // below it numbers lose digits, or are flushed to zero
 
 void ValueComparison::check(int64_t row, int64_t column, Number expected) {
-  Number stored = memory.isBf16() ? roundedToBf16(expected) : expected;
+  Number stored = memory.isBf16()    ? roundedToBf16(expected)
+                  : memory.isWhole() ? roundedToWhole(expected)
+                                     : expected;
   double found = memory.at(row, column).value;
   count(found, expected);
   judge(row, column, stored, found, stored.error + leastBound);

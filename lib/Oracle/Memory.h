@@ -20,6 +20,8 @@ public:
   int64_t rows() const { return rowCount; }
   int64_t width() const { return columnCount; }
   bool isBf16() const { return ofBf16; }
+  /// Checks for numbers of i8.
+  bool isWhole() const { return ofWholes; }
   /// Returns a stored number; it is exact, because only computed values have errors.
   Number at(int64_t row, int64_t column) const {
     return {numbers[size_t(row * columnCount + column)], 0};
@@ -27,7 +29,7 @@ public:
 
 private:
   std::vector<double> numbers; ///< [rows][width]
-  bool ofBf16;
+  bool ofBf16, ofWholes;
   int64_t rowCount, columnCount;
 };
 
@@ -39,8 +41,8 @@ public:
   ~ValueComparison();
 
   const TensorRows &stored() const { return memory; }
-  /// Checks that element (row, column) is `expected`, with one rounding to bf16 if it is stored as
-  /// bf16.
+  /// Checks that element (row, column) is `expected`, with one rounding if it is stored as
+  /// bf16 or i8.
   void check(int64_t row, int64_t column, Number expected);
   /// Checks that the sum of a column over all rows is `expected`, in f32.
   void checkSum(int64_t column, Number expected);

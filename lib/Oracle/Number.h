@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -57,6 +58,13 @@ Number gentle(Number x, llvm::function_ref<double(double)> function);
 /// Rounds to bf16 and back, to nearest.
 inline Number roundedToBf16(Number x) {
   return {x.value, x.error + bf16Unit * (std::abs(x.value) + x.error)};
+}
+
+/// Returns a number as the nearest i8 of [-127, 127]; where the error leaves several, all of them.
+inline Number roundedToWhole(Number x) {
+  auto whole = [](double value) { return std::nearbyint(std::clamp(value, -127.0, 127.0)); };
+  double value = whole(x.value);
+  return {value, std::max(whole(x.value + x.error) - value, value - whole(x.value - x.error))};
 }
 
 /// A sum of products in f32, in any order, with `splits` partial sums added at the end.

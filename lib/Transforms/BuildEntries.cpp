@@ -491,7 +491,7 @@ struct BuildEntriesPass : sluice::impl::BuildEntriesBase<BuildEntriesPass> {
     builder.buildPrepare();
     // Moves the entries of generation to the end, so that kernels of training have the same numbers
     // in models that only train.
-    for (StringRef name : {"step", "prefill", "reset"}) {
+    for (StringRef name : {"step", "prefill", "reset", "quantize"}) {
       if (auto func = module.lookupSymbol<func::FuncOp>(name)) {
         func->moveBefore(module.getBody(), module.getBody()->end());
       }

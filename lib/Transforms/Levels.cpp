@@ -61,7 +61,8 @@ static Value viewed(Value value) {
 static bool isProtected(StringRef place) {
   return place == "flat:parameters" || place == "flat:adam.m" || place == "flat:adam.v" ||
          place == "flat:compute" || place.starts_with("parameter:") ||
-         place.starts_with("compute:");
+         place.starts_with("compute:") || place.starts_with("quantized:") ||
+         place.starts_with("scale:");
 }
 
 /// Returns the named places that a dispatch writes, by a store or as the memory of an operand.
@@ -160,7 +161,7 @@ static LogicalResult verifyGuard(dispatch::KernelInterface dispatch) {
 /// Verifies that weights are initialized without a guard, and afterwards change only under a guard
 /// that depends on loss and gradients.
 static LogicalResult verifyProtected(dispatch::KernelInterface dispatch, StringRef entry) {
-  if (entry == "initialize" || entry == "prepare") {
+  if (entry == "initialize" || entry == "prepare" || entry == "quantize") {
     return success();
   }
   auto places = placesWritten(dispatch).takeVector();

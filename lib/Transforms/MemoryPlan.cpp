@@ -69,6 +69,9 @@ public:
     }
     cursor = alignTo(cursor, pageBytes);
     layOutCopies();
+    layOut("quantized:");
+    layOut("scale:");
+    cursor = alignTo(cursor, pageBytes);
   }
 
   int64_t cursor = 0;

@@ -3,6 +3,7 @@
 // Selects results of the forward pass to store, for a memory budget.
 #include "sluice/Transforms/Recompute.h"
 #include "RepeatedDispatches.h"
+#include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Transforms/MemoryPlan.h"
 
 using namespace mlir;

@@ -45,7 +45,7 @@ public:
     scalars() = {length, rows, 2, 11};
     write();
     for (const char *entry :
-         {"prepare", "count", "gradient", "accumulate", "update", "evaluate", "predict"}) {
+         {"prepare", "quantize", "count", "gradient", "accumulate", "update", "evaluate", "predict"}) {
       runEntry(entry);
     }
     for (int64_t factor : device->plan().factors) { // the main factor has no entries of such names

@@ -41,9 +41,17 @@ Executor::Executor(std::unique_ptr<Device> device)
 Executor::~Executor() = default;
 
 void Executor::prepare() {
+  isQuantized = false;
   if (plan().entries.contains("prepare")) {
     run("prepare");
   }
+}
+
+void Executor::quantize() {
+  if (!isQuantized && plan().entries.contains("quantize")) {
+    run("quantize");
+  }
+  isQuantized = true;
 }
 
 void Executor::chooseFactor(std::optional<int64_t> factor) {
@@ -110,6 +118,11 @@ static void runPart(Device &device, SharedUpdate *shared, const std::string &ent
 /// point no launch has run over rows beyond the bucket, and only results were written, which the
 /// second run overwrites.
 void Executor::run(const std::string &entry) {
+  if (entry == "initialize" || entry == "update") {
+    isQuantized = false;
+  } else if (entry == "evaluate" || entry == "predict" || entry == "prefill" || entry == "step") {
+    quantize();
+  }
   bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // done by `runUpdate`
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
       !countsUpdate) {
@@ -254,6 +267,7 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     share(*group).beginUpdate();
   }
   RoundsLeft rest(shared.get());
+  isQuantized = false;
   chooseBatch({});
   scalarI64("step") = step;
   int64_t batches = plan().accumulate;

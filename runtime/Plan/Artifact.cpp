@@ -73,7 +73,7 @@ std::vector<std::string> machineTargets() {
               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    if (__builtin_cpu_supports("avx512bf16")) {
+    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
       targets.emplace_back("cpu-avx512-bf16");
     }
     targets.emplace_back("cpu-avx512");

@@ -260,8 +260,8 @@ private:
   }
 
   void readEntries(const StrictJson &json) {
-    json.keys({}, {"initialize", "prepare", "gradient", "count", "accumulate", "update", "evaluate",
-                   "predict", "prefill", "step", "reset"});
+    json.keys({}, {"initialize", "prepare", "quantize", "gradient", "count", "accumulate", "update",
+                   "evaluate", "predict", "prefill", "step", "reset"});
     readLaunches(json, "");
     if (json.has("accumulate") != (plan.accumulate > 1)) {
       json.fail(plan.accumulate > 1 ? "the entry \"accumulate\", as an update has " +

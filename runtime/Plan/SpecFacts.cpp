@@ -90,10 +90,13 @@ static InputFacts readInput(const StrictJson &json) {
 SpecFacts readSpecFacts(const StrictJson &json) {
   json.keys({"precision", "optimizer", "schedule", "streams", "names", "boundaries"}, {"inputs"});
   StrictJson precision = json.at("precision");
-  precision.keys({"compute", "residual"});
+  precision.keys({"compute", "residual"}, {"weights"});
   SpecFacts facts;
   facts.compute = precision.at("compute").matchChoice({"f32", "bf16"});
   facts.residual = precision.at("residual").matchChoice({"f32", "bf16"});
+  if (precision.has("weights")) {
+    facts.weights = precision.at("weights").matchChoice({"bf16", "int8"});
+  }
   facts.optimizer = readOptimizer(json.at("optimizer"));
   facts.schedule = readSchedule(json.at("schedule"));
   for (const StrictJson &stream : json.at("streams").array()) {

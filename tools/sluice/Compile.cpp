@@ -50,6 +50,12 @@ void registerCompile(CLI::App &program) {
           "with one of them a spec in f32 becomes bf16, which a line reports")
       ->check(matchChoice({"f32", "bf16"}));
   command
+      ->add_option("--weights", request->weights,
+                   "Type in which evaluation and generation read weight matrices: bf16, or int8 "
+                   "with a scale per row. A step of generation, which is bound by reading weights, "
+                   "takes less time; training is unchanged, and sluice eval measures what it costs")
+      ->check(matchChoice({"bf16", "int8"}));
+  command
       ->add_option("--generation-rows", request->generationRows,
                    "Texts that the artifact can generate at once, whatever the spec's batch")
       ->check(wholeNumber(1, mostGenerationRows));

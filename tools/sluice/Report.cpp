@@ -82,7 +82,9 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
   nlohmann::json text = nlohmann::json::parse(model.spec, nullptr, false);
   addValues(facts, text, "defaults");
   addValues(facts, text, "stages");
-  facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual);
+  const std::string &weights = spec->facts.weights;
+  facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual +
+                                      (weights.empty() ? "" : ", weights " + weights));
   addTraining(facts, spec->facts);
   if (text.is_object() && text.contains("training")) {
     addValues(facts, text["training"], "groups", "training.");

@@ -148,6 +148,38 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
                                "::mlir::math::MathDialect"];
 }
 
+def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
+  let summary = "Stores the weights that a decode step multiplies by in fewer bits";
+  let description = [{
+    A decode step is bound by reading weights. Before: functions of dispatches, with @step. After:
+    contractions of @step read the trained matrices from places `quantized:NAME`, as bf16 or as
+    whole numbers of i8. Those of i8 have a scale per row, `scale:NAME`, by which an epilogue begins
+    to multiply. @quantize computes both from the parameters: q = w / s to the nearest whole number
+    with s = max |w| / 127. @evaluate, @predict and @prefill multiply by the same weights, which a
+    dispatch converts back before a matrix is first read. Functions of training are unchanged, and
+    so are tables, biases and the weights of recurrences.
+
+    ```mlir
+    %w = plan.bind "parameter:w" : tensor<48x16xf32>
+    %y = dispatch.contract %x, %w, %schedule ... {
+    ^bb0(%sum: f32): dispatch.yield %sum : f32
+    }
+    // becomes
+    %q = plan.bind "quantized:w" : tensor<48x16xi8>
+    %s = plan.bind "scale:w" : tensor<48xf32>
+    %y = dispatch.contract %x, %q, %s, %schedule ... {
+    ^bb0(%sum: f32, %scale: f32):
+      %scaled = arith.mulf %sum, %scale : f32
+      dispatch.yield %scaled : f32
+    }
+    ```
+  }];
+  let options = [Option<"type", "type", "std::string", "\"int8\"", "Type of weights: bf16 or int8">];
+  let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
+                           "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def BuildEntries : Pass<"sluice-build-entries", "::mlir::ModuleOp"> {
   let summary = "Adds outputs, gradient norm, optimizer and initialization";
   let description = [{

@@ -86,7 +86,8 @@ Value sluice::dispatch::findSchedule(Operation *dispatch) {
 bool sluice::dispatch::isStorageType(Type element) { return element.isF32() || element.isBF16(); }
 
 Type sluice::dispatch::getBodyType(Type element) {
-  return element.isBF16() ? Float32Type::get(element.getContext()) : element;
+  bool isConverted = element.isBF16() || element.isInteger(8);
+  return isConverted ? Float32Type::get(element.getContext()) : element;
 }
 
 bool AccessAttr::isIdentity() const {
@@ -132,6 +133,21 @@ static LogicalResult verifyFactors(Operation *op, ValueRange factors) {
   return success();
 }
 
+/// Verifies the factors of a contraction. A decode step, which is bound by reading weights, reads
+/// them in fewer bits than it computes in.
+static LogicalResult verifyContractFactors(ContractOp op) {
+  Type input = getTensorElementType(op.getInput()), weight = getTensorElementType(op.getWeight());
+  if (!op.getDomain().getScheduled() || input == weight) {
+    return verifyFactors(op, {op.getInput(), op.getWeight()});
+  }
+  if (!isStorageType(input) || !(weight.isBF16() || weight.isInteger(8))) {
+    return op.emitOpError("D-013: expected rows of f32 or bf16, and a weight of their type, bf16 or "
+                          "i8, found ")
+           << input << " and " << weight;
+  }
+  return success();
+}
+
 /// Verifies results that may be stored as f32 or bf16.
 static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   for (Value value : values) {
@@ -154,7 +170,7 @@ static LogicalResult verifyF32(Operation *op, ValueRange values) {
   return success();
 }
 
-/// Bodies compute in f32: a bf16 tensor's argument or yielded value is f32.
+/// Bodies compute in f32: the argument or yielded value of a tensor of bf16 or i8 is f32.
 static LogicalResult verifyBodyTypes(Operation *op, ValueRange tensors, ValueRange inBody) {
   for (auto [tensor, value] : llvm::zip_equal(tensors, inBody)) {
     Type expected = getBodyType(getTensorElementType(tensor));
@@ -284,7 +300,7 @@ LogicalResult ContractOp::verify() {
     return emitOpError("D-006: expected input rows of ")
            << inner << " columns, found " << input.getShape().back();
   }
-  if (failed(verifyFactors(*this, {getInput(), getWeight()})) || failed(verifyRotation(*this)) ||
+  if (failed(verifyContractFactors(*this)) || failed(verifyRotation(*this)) ||
       failed(verifyBody(*this, getEpilogue(), getArgumentExtras().size() + 1, getOutputs().size(),
                         "epilogue"))) {
     return failure();

@@ -274,7 +274,7 @@ LogicalResult EntryVerifier::verifyGuard(size_t index) {
 /// guarded launch may leave unwritten must be written before.
 LogicalResult EntryVerifier::verifyProtected(EntryLaunch &launch) {
   StringRef name = entry.getSymName().take_until([](char c) { return c == '.'; });
-  bool begins = name == "initialize" || name == "prepare";
+  bool begins = name == "initialize" || name == "prepare" || name == "quantize";
   for (StringRef place : {"flat:parameters", "flat:adam.m", "flat:adam.v", "flat:compute"}) {
     auto buffer = buffers.find(place);
     if (buffer != buffers.end() && !begins && launch.writes(buffer->second) &&

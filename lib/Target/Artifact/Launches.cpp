@@ -125,7 +125,7 @@ std::vector<SmallVector<int64_t>> dependences(ArrayRef<Footprint> footprints,
 StringRef getPhase(StringRef entry) {
   return llvm::StringSwitch<StringRef>(entry)
       .Cases({"update", "accumulate"}, "update")
-      .Cases({"initialize", "prepare"}, "initialize")
+      .Cases({"initialize", "prepare", "quantize"}, "initialize")
       .Default("forward");
 }
 

@@ -39,7 +39,7 @@ static json::Array contentsToJson(const MemoryPlan &memory) {
   add(0, "weights", countBytes({"flat:parameters"}));
   add(0, "weight gradients", countBytes({"flat:gradients", "flat:gradient_sums"}));
   add(0, "moments", countBytes({"flat:adam."}));
-  add(0, "weight copies", countBytes({"flat:compute"}));
+  add(0, "weight copies", countBytes({"flat:compute", "quantized:", "scale:"}));
   add(0, "constants", memory.constantsBytes);
   add(0, "inputs and outputs", countBytes({"input:", "output:"}));
   add(0, "generation states", countBytes({"state:"}));

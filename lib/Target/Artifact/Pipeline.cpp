@@ -105,6 +105,9 @@ void sluice::buildDispatchPipeline(OpPassManager &manager, const PipelineOptions
   Targets targets = getTargets(options);
   pipeline.add(createFormDispatches({options.generationRows, /*keysApart=*/targets.gpus.empty(),
                                      targets.mostSumParts(), options.keepMaps}));
+  if (!options.weights.empty()) {
+    pipeline.add(createQuantizeWeights({options.weights}));
+  }
   pipeline.add(createBuildEntries());
   pipeline.add(createSeparatePlaces());
 }

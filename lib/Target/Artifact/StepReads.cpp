@@ -118,7 +118,8 @@ static double countBytes(RankedTensorType type, int64_t elements) {
 static double weightBytes(Operation *op, unsigned i, const StepRate &rate) {
   auto bind = op->getOperand(i).getDefiningOp<plan::BindOp>();
   auto isWeight = [&](StringRef prefix) { return bind.getPlace().starts_with(prefix); };
-  if (!bind || !(isWeight("parameter:") || isWeight("compute:") || isWeight("constant:"))) {
+  if (!bind || !(isWeight("parameter:") || isWeight("compute:") || isWeight("quantized:") ||
+                 isWeight("scale:") || isWeight("constant:"))) {
     return 0;
   }
   auto type = cast<RankedTensorType>(bind.getType());

@@ -10,7 +10,7 @@ const Target &Target::avx512Bf16() {
   static const Target target = [] {
     Target target = avx512();
     target.name = "cpu-avx512-bf16";
-    target.features = "-prefer-256-bit,+avx512bf16";
+    target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni";
     target.bf16Dots = true;
     return target;
   }();

@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Types of memory, and loads and stores of f32 and bf16 memory.
+// Types of memory, and loads and stores of f32, bf16 and i8 memory.
 #include "Storage.h"
 
 #include "sluice/Dialect/Dispatch/Dispatch.h"
@@ -78,6 +78,51 @@ Value target::emitRound(ImplicitLocOpBuilder &b, Value number) {
   return arith::TruncIOp::create(b, typeLike(number, b.getI16Type()), result);
 }
 
+Value target::emitWhole(ImplicitLocOpBuilder &b, Value number) {
+  Value wide = arith::ExtSIOp::create(b, typeLike(number, b.getI32Type()), number);
+  return arith::SIToFPOp::create(b, typeLike(number, b.getF32Type()), wide);
+}
+
+/// Adding 3 * 2^22 leaves the units in the lowest bit of the sum's mantissa.
+Value target::emitRoundToInteger(ImplicitLocOpBuilder &b, Value number, unsigned bits) {
+  TypedAttr magic = b.getF32FloatAttr(0x3p22F);
+  if (auto vector = dyn_cast<VectorType>(number.getType())) {
+    magic = DenseElementsAttr::get(vector, 0x3p22F);
+  }
+  Value sum = arith::AddFOp::create(b, number, arith::ConstantOp::create(b, magic));
+  Value word = arith::BitcastOp::create(b, typeLike(number, b.getI32Type()), sum);
+  return arith::TruncIOp::create(b, typeLike(number, b.getIntegerType(bits)), word);
+}
+
+Value target::emitRoundToWhole(ImplicitLocOpBuilder &b, Value number) {
+  auto constant = [&](float value) -> Value {
+    TypedAttr attribute = b.getF32FloatAttr(value);
+    if (auto vector = dyn_cast<VectorType>(number.getType())) {
+      attribute = DenseElementsAttr::get(vector, value);
+    }
+    return arith::ConstantOp::create(b, attribute);
+  };
+  Value bounded = arith::MaxNumFOp::create(
+      b, arith::MinNumFOp::create(b, number, constant(127)), constant(-127));
+  return emitRoundToInteger(b, bounded, 8);
+}
+
+/// Returns f32 for elements of `memory` that were loaded, if that is their type in a kernel.
+static Value emitLoaded(ImplicitLocOpBuilder &b, Value loaded, Value memory) {
+  Type element = getTensorElementType(memory);
+  return element.isInteger(16)  ? target::emitExtend(b, loaded)
+         : element.isInteger(8) ? target::emitWhole(b, loaded)
+                                : loaded;
+}
+
+/// Returns `number` in the type of `memory`.
+static Value emitStored(ImplicitLocOpBuilder &b, Value number, Value memory) {
+  Type element = getTensorElementType(memory);
+  return element.isInteger(16)  ? target::emitRound(b, number)
+         : element.isInteger(8) ? target::emitRoundToWhole(b, number)
+                                : number;
+}
+
 /// Loads a vector of the memory's elements; masked ones are zeros.
 static Value loadElements(ImplicitLocOpBuilder &b, int64_t count, Value memory, ValueRange at,
                           Value mask) {
@@ -97,13 +142,12 @@ Value target::loadBits(ImplicitLocOpBuilder &b, int64_t count, Value memory, Val
 
 Value target::loadVector(ImplicitLocOpBuilder &b, int64_t lanes, Value memory, ValueRange at,
                          Value mask) {
-  Value loaded = loadElements(b, lanes, memory, at, mask);
-  return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
+  return emitLoaded(b, loadElements(b, lanes, memory, at, mask), memory);
 }
 
 void target::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, ValueRange at,
                          Value mask) {
-  Value stored = isHalfMemory(memory) ? emitRound(b, vector) : vector;
+  Value stored = emitStored(b, vector, memory);
   if (mask) {
     vector::MaskedStoreOp::create(b, memory, at, mask, stored);
   } else {
@@ -112,10 +156,9 @@ void target::storeVector(ImplicitLocOpBuilder &b, Value vector, Value memory, Va
 }
 
 Value target::loadElement(ImplicitLocOpBuilder &b, Value memory, ValueRange at) {
-  Value loaded = memref::LoadOp::create(b, memory, at);
-  return isHalfMemory(memory) ? emitExtend(b, loaded) : loaded;
+  return emitLoaded(b, memref::LoadOp::create(b, memory, at), memory);
 }
 
 void target::storeElement(ImplicitLocOpBuilder &b, Value number, Value memory, ValueRange at) {
-  memref::StoreOp::create(b, isHalfMemory(memory) ? emitRound(b, number) : number, memory, at);
+  memref::StoreOp::create(b, emitStored(b, number, memory), memory, at);
 }

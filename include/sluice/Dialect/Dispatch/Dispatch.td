@@ -218,7 +218,9 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     element (r, n); it yields one value per result. Extra operands have access `row` [B, T, N]
     (identity map), `vector` [N], or `scalar`. Results: `row` [B, T, N]. `input` is [B, T, K]. Rows
     that are not valid may be computed or not. `input` and `weight` have one type, f32 or bf16;
-    extras and results may have either.
+    extras and results may have either. A scheduled op, which is bound by reading weights, may have
+    a weight of fewer bits: bf16, or whole numbers of i8, whose scale is an extra that the epilogue
+    multiplies by.
 
     With `rotated_columns` the last extra is the table of rotary angles, f32 [T, D] of access
     `table`. Row p has the cosine of its angle at 2i and the sine at 2i + 1, and the table is not an
@@ -240,7 +242,8 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
 
     Constraints:
     - D-006: rows of the input have the inner dimension of the weight.
-    - D-013: input and weight have one type, f32 or bf16.
+    - D-013: input and weight have one type, f32 or bf16; the weight of a scheduled op may be bf16
+      or i8 instead.
     - D-017: with `rotated_columns`, there is a result and a table of angles, of an even
       number of columns and a row per position; whole heads of the result are rotated.
     - D-019: a scheduled op is not `by_input` and draws no random number.

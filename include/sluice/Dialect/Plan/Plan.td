@@ -46,8 +46,8 @@ def Plan_BindOp : Plan_Op<"bind", [MemoryEffects<[MemRead<Plan_NamedMemory>]>]> 
   let summary = "Loads the contents of named memory, as a tensor";
   let description = [{
     Reads the place at this point: earlier stores to it are visible, later stores are not. `place`
-    is `class:name`: parameter:NAME, compute:NAME, gradient:NAME, flat:NAME, scalar:NAME,
-    constant:NAME, input:NAME, output:NAME, state:NAME.
+    is `class:name`: parameter:NAME, compute:NAME, quantized:NAME, scale:NAME, gradient:NAME,
+    flat:NAME, scalar:NAME, constant:NAME, input:NAME, output:NAME, state:NAME.
 
     Example:
 

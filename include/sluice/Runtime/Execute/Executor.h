@@ -98,6 +98,9 @@ public:
   /// Updates the values that kernels derive from tensors (entry `prepare`). Call it after the host
   /// has written tensors. Does nothing if the plan has no such entry.
   void prepare();
+  /// Stores the weights of evaluation and generation (entry `quantize`) if tensors have changed
+  /// since. Their entries do so themselves.
+  void quantize();
 
   /// Rows of an axis of segments in the last run.
   struct SegmentRows {
@@ -129,6 +132,7 @@ private:
 
   int64_t chosenFactor = 0;
   size_t shapeNumber = 0;
+  bool isQuantized = false; ///< stored weights belong to the tensors
   size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;

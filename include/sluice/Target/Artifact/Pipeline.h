@@ -37,6 +37,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
   Option<int64_t> generationRows{*this, "generation-rows",
                                  llvm::cl::desc("Number of rows that generate concurrently"),
                                  llvm::cl::init(16)};
+  Option<std::string> weights{
+      *this, "weights",
+      llvm::cl::desc("Type in which a step reads weights: bf16 or int8; empty: as training does")};
   Option<bool> keepMaps{*this, "keep-maps",
                         llvm::cl::desc("Store values that only weight gradients read"),
                         llvm::cl::init(false)};

@@ -6,12 +6,20 @@
 // rows. It reads W in a few concurrent streams, each over a run of consecutive rows. A stream is
 // sequential for kilobytes, which the hardware prefetcher recognizes. Adjacent rows of W instead
 // would be streams that end after each row.
+//
+// A weight of i8 is multiplied as it is stored: an item first rounds its rows to i16, with a scale
+// per row, and sums products of integers. Widening i8 to f32 instead takes so many instructions
+// that a weight in f32 is as fast, unless memory is slow. Whole sums are exact, so neither their
+// order nor the instruction set changes them.
 #include "../../Common/RowBody.h"
 #include "../../Common/Storage.h"
 #include "Contract.h"
 #include "Epilogue.h"
 #include "Tile.h"
 #include "sluice/Target/Common/Emitter.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
 using namespace sluice;
@@ -20,6 +28,12 @@ using namespace sluice::cpu;
 namespace {
 
 constexpr int64_t streams = 4; ///< concurrent runs of rows of W
+
+/// Greatest magnitude of a row that is rounded to i16.
+constexpr float mostWhole = 32767;
+/// Steps of a sum of products of i8 and i16 in a lane of i32, which does not overflow: a step adds
+/// two products of at most 127 * 32767.
+constexpr int64_t wholeSteps = 256;
 
 /// Division of rows and columns.
 struct Cut {
@@ -66,6 +80,7 @@ public:
         e(frame.builder(), target.lanes), epilogue(makeEpilogue(op, frame)),
         inner(getRowType(op.getInput()).getShape().back()),
         width(getRowType(op.getWeight()).getDimSize(0)),
+        isWhole(getRowType(op.getWeight()).getElementType().isInteger(8)),
         cut(target, domain.getLaunchRows(), width) {}
 
   FailureOr<Kernel> generate();
@@ -92,10 +107,15 @@ private:
   void emitGroup(Value first, Value due, int64_t rows, const SkinnyColumns &columns);
   void emitSums(Value first, int64_t count, const SkinnyColumns &columns);
   Values emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, ArrayRef<Value> later);
+  Values sumProducts(ArrayRef<Value> rows, ArrayRef<Value> outputs, ArrayRef<Value> later,
+                     int64_t begin, int64_t end);
   Values laterRows(const SkinnyColumns &columns);
   void prefetchWeights(ArrayRef<Value> later, Value k);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
+  void roundRow(Value slot);
+  Values stepWholeDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
+                       ValueRange dots);
   void emitEpilogue(Value slot, Value column);
   Value listed(Value list, Value slot) {
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(list, {slot}));
@@ -107,6 +127,7 @@ private:
   Emitter e;
   Epilogue epilogue;
   const int64_t inner, width;
+  const bool isWhole; ///< the weight is i8
   const Cut cut;
 
   Value input, weight;
@@ -115,6 +136,8 @@ private:
   Value sums;                          ///< [due rows][columns of the item]
   Value tiles; ///< [first due row][step] sums of a tile of `lanes`, by column and row
   Value begin; ///< first column of the item
+  Value lastDue;            ///< slot of the last due row
+  Value wholes, wholeScales; ///< [due rows][inner] rows in i16, and the scale of each; for i8 only
   bool failed_ = false;
 };
 
@@ -142,6 +165,12 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
     tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
   }
 
+  if (isWhole) {
+    int64_t padded = llvm::alignTo(inner, 2 * e.lanes);
+    wholes = frame.scratch(MemRefType::get({slots, padded}, e.b.getI16Type()));
+    wholeScales = frame.scratch(MemRefType::get({slots}, f32));
+  }
+
   begin = e.mul(frame.item(), cut.itemColumns());
   emitItem(listDue());
   frame.finish();
@@ -153,7 +182,8 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   auto bytesEach = [](Type type) {
     return cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
   };
-  kernel.bytes = double(inner) * double(width + launchRows) * bytesEach(op.getWeight().getType());
+  kernel.bytes = double(inner) * (double(width) * bytesEach(op.getWeight().getType()) +
+                                  double(launchRows) * bytesEach(op.getInput().getType()));
   for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()),
                                             llvm::to_vector(op->getResultTypes()))) {
     auto shaped = cast<RankedTensorType>(type);
@@ -188,6 +218,10 @@ Value SkinnyGenerator::listDue() {
 }
 
 void SkinnyGenerator::emitItem(Value due) {
+  if (isWhole) {
+    lastDue = e.add(due, -1);
+    e.loop(e.index(0), due, 1, [&](Value slot) { roundRow(slot); });
+  }
   emitFor(due, 1);
   Value end = e.min(e.add(begin, cut.itemColumns()), e.index(width));
   e.loop(begin, end, e.lanes, [&](Value column) {
@@ -267,7 +301,8 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
 void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &columns) {
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
-    rows.push_back(listed(inputRows, e.add(first, i)));
+    Value slot = e.add(first, i);
+    rows.push_back(isWhole ? e.min(slot, lastDue) : listed(inputRows, slot));
   }
   for (int64_t j = 0; j < columns.count; ++j) {
     Value output = e.add(columns.first, j * columns.apart);
@@ -298,21 +333,44 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &
 /// neither number. Prefetches later rows of W meanwhile.
 Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                  ArrayRef<Value> later) {
+  if (!isWhole) {
+    return sumProducts(rows, outputs, later, 0, inner);
+  }
+  Values sums;
+  int64_t part = wholeSteps * 2 * e.lanes;
+  for (int64_t begin = 0; begin < inner; begin += part) {
+    Values dots = sumProducts(rows, outputs, later, begin, std::min(begin + part, inner));
+    for (auto [i, dot] : llvm::enumerate(dots)) {
+      Value number = arith::SIToFPOp::create(e.b, e.floats, dot);
+      begin == 0 ? sums.push_back(number) : void(sums[i] = e.addf(sums[i], number));
+    }
+  }
+  return sums;
+}
+
+/// Computes the partial sums over the columns [begin, end) of the input.
+Values SkinnyGenerator::sumProducts(ArrayRef<Value> rows, ArrayRef<Value> outputs,
+                                    ArrayRef<Value> later, int64_t begin, int64_t end) {
   constexpr int64_t lineBytes = 64; // size of a cache line
   int64_t line = lineBytes * 8 / getRowType(op.getWeight()).getElementTypeBitWidth();
-  int64_t unroll = std::max<int64_t>(1, line / e.lanes) * e.lanes;
-  int64_t whole = inner / unroll * unroll;
-  Values dots(outputs.size() * rows.size(), e.splat(0));
-  dots = e.loop(e.index(0), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
+  int64_t each = isWhole ? 2 * e.lanes : e.lanes; // columns per step
+  int64_t unroll = std::max<int64_t>(1, line / each) * each;
+  int64_t whole = begin + (end - begin) / unroll * unroll;
+  auto step = [&](Value k, int64_t valid, ValueRange dots) {
+    return isWhole ? stepWholeDots(rows, outputs, k, valid, dots)
+                   : stepDots(rows, outputs, k, valid, dots);
+  };
+  Values dots(outputs.size() * rows.size(), isWhole ? e.splatInteger(0) : e.splat(0));
+  dots = e.loop(e.index(begin), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
     Values next(carried);
     prefetchWeights(later, k);
-    for (int64_t i = 0; i < unroll; i += e.lanes) {
-      next = stepDots(rows, outputs, e.add(k, i), e.lanes, next);
+    for (int64_t i = 0; i < unroll; i += each) {
+      next = step(e.add(k, i), each, next);
     }
     return next;
   });
-  for (int64_t k = whole; k < inner; k += e.lanes) {
-    dots = stepDots(rows, outputs, e.index(k), inner - k, dots);
+  for (int64_t k = whole; k < end; k += each) {
+    dots = step(e.index(k), end - k, dots);
   }
   return dots;
 }
@@ -361,12 +419,90 @@ Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, 
   return next;
 }
 
+/// Rounds a due row to whole numbers of i16: x = scale * q with |q| <= 32767. The scale of a row
+/// with a number that is not finite is not finite either, and so are all its results.
+void SkinnyGenerator::roundRow(Value slot) {
+  Value row = listed(inputRows, slot);
+  int64_t whole = inner / e.lanes * e.lanes, padded = llvm::alignTo(inner, 2 * e.lanes);
+  auto greater = [&](Value k, int64_t valid, Value most) -> Value {
+    Value size = math::AbsFOp::create(e.b, e.load(input, {row, k}, valid));
+    return arith::MaximumFOp::create(e.b, most, size);
+  };
+  // The least scale is a number whose inverse is finite.
+  Value least = e.splat(0x1p-100F);
+  Value most = e.loop(e.index(0), e.index(whole), e.lanes, {least}, [&](Value k, ValueRange so) {
+                  return Values{greater(k, e.lanes, so.front())};
+                }).front();
+  if (whole < inner) {
+    most = greater(e.index(whole), inner - whole, most);
+  }
+  most = vector::ReductionOp::create(e.b, vector::CombiningKind::MAXIMUMF, most);
+  auto number = [&](float value) -> Value {
+    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
+  };
+  Value inverse = e.broadcast(arith::DivFOp::create(e.b, number(mostWhole), most));
+  e.store(arith::DivFOp::create(e.b, most, number(mostWhole)), wholeScales, slot);
+  auto round = [&](Value k, int64_t valid) {
+    Value scaled = e.mulf(e.load(input, {row, k}, valid), inverse);
+    vector::StoreOp::create(e.b, emitRoundToInteger(e.b, scaled, 16), wholes, ValueRange{slot, k});
+  };
+  e.loop(e.index(0), e.index(whole), e.lanes, [&](Value k) { round(k, e.lanes); });
+  if (whole < inner) {
+    round(e.index(whole), inner - whole);
+  }
+  if (whole + e.lanes < padded || whole == inner) {
+    Value zeros = arith::ConstantOp::create(
+        e.b, e.b.getZeroAttr(VectorType::get({e.lanes}, e.b.getI16Type())));
+    for (int64_t k = llvm::alignTo(inner, e.lanes); k < padded; k += e.lanes) {
+      vector::StoreOp::create(e.b, zeros, wholes, ValueRange{slot, e.index(k)});
+    }
+  }
+}
+
+/// Adds the products of 2 * lanes elements from `k` of rounded rows with a weight of i8. Elements
+/// past the first `valid` are not read.
+Values SkinnyGenerator::stepWholeDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
+                                      int64_t valid, ValueRange dots) {
+  int64_t count = 2 * e.lanes;
+  auto bytes = VectorType::get({count}, e.b.getI8Type()), words = bytes.clone(e.b.getI16Type());
+  Values weights, next(dots);
+  for (Value output : outputs) {
+    Value loaded;
+    if (valid >= count) {
+      loaded = vector::LoadOp::create(e.b, bytes, weight, ValueRange{output, k});
+    } else {
+      Value mask = vector::CreateMaskOp::create(e.b, bytes.clone(e.b.getI1Type()), e.index(valid));
+      Value zeros = arith::ConstantOp::create(e.b, e.b.getZeroAttr(bytes));
+      loaded = vector::MaskedLoadOp::create(e.b, bytes, weight, ValueRange{output, k}, mask, zeros);
+    }
+    weights.push_back(arith::ExtSIOp::create(e.b, words, loaded));
+  }
+  // Sums of products of pairs. LLVM merges them with the addition where the target can.
+  StringAttr multiply = e.b.getStringAttr(e.lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
+                                                        : "llvm.x86.avx2.pmadd.wd");
+  for (auto [i, row] : llvm::enumerate(rows)) {
+    Value factor = vector::LoadOp::create(e.b, words, wholes, ValueRange{row, k});
+    for (auto [j, column] : llvm::enumerate(weights)) {
+      Value &dot = next[j * rows.size() + i];
+      Value pairs =
+          LLVM::CallIntrinsicOp::create(e.b, e.integers, multiply, ValueRange{factor, column})
+              .getResult(0);
+      dot = e.add(dot, pairs);
+    }
+  }
+  return next;
+}
+
 /// Processes a vector of columns from `column`, of one row.
 void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
   Value mask =
       width % e.lanes == 0 ? Value() : emitColumnMask(e.b, e.lanes, column, e.index(width));
   Value batch = listed(batches, slot), position = listed(positions, slot);
-  Values arguments{e.load(sums, {slot, e.sub(column, begin)})};
+  Value sum = e.load(sums, {slot, e.sub(column, begin)});
+  if (isWhole) {
+    sum = e.mulf(sum, e.broadcast(e.loadScalar(wholeScales, slot)));
+  }
+  Values arguments{sum};
   for (auto [n, extra] : llvm::enumerate(op.getArgumentExtras())) {
     auto access = cast<dispatch::AccessAttr>(op.getAccesses()[n]);
     if (access.getKind() == dispatch::AccessKind::Vector) {

@@ -38,7 +38,7 @@ public:
       : op(op), domain(op.getDomain()), frame(op, domain, module, name), e(frame.e),
         inner(getRowType(op.getWeight()).getDimSize(1)),
         width(getRowType(op.getWeight()).getDimSize(0)),
-        vector(getVectorElements(getRowType(op.getWeight()).getElementType(), {inner})),
+        vector(getVectorElements(getRowType(op.getInput()).getElementType(), {inner})),
         warpColumns(columnsOfWarp(width)), blockColumns(warps * warpColumns) {}
 
   FailureOr<Kernel> generate();
@@ -213,7 +213,8 @@ FailureOr<Kernel> StepContraction::generate() {
   auto countBytes = [](Value value) {
     return double(getRowType(value).getElementTypeBitWidth() / 8);
   };
-  kernel.bytes = double(inner) * (double(width) + launchRows) * countBytes(op.getWeight());
+  kernel.bytes = double(inner) * (double(width) * countBytes(op.getWeight()) +
+                                  launchRows * countBytes(op.getInput()));
   for (Value tensor : llvm::concat<Value>(llvm::to_vector(op.getExtras()),
                                           llvm::to_vector_of<Value>(op->getResults()))) {
     bool isRows = getRowType(tensor).getRank() == 3;

@@ -22,15 +22,21 @@ Value cuda::sumOfLanes(Frame &frame, Value value, int64_t lanes) {
 Values cuda::loadElements(Frame &frame, Value memory, Value row, Value column, int64_t vector) {
   ImplicitLocOpBuilder &b = frame.b;
   Type element = cast<MemRefType>(memory.getType()).getElementType();
-  int64_t bytes = vector * element.getIntOrFloatBitWidth() / 8;
-  Value loaded = vector::LoadOp::create(b, VectorType::get({vector}, element), memory,
-                                        ValueRange{row, column}, false, llvm::MaybeAlign(bytes));
-  if (!element.isF32()) {
-    loaded = arith::ExtFOp::create(b, VectorType::get({vector}, b.getF32Type()), loaded);
-  }
+  int64_t each = std::min(vector, getVectorElements(element, {vector}));
+  auto numbers = VectorType::get({each}, b.getF32Type());
   Values elements;
-  for (int64_t i = 0; i < vector; ++i) {
-    elements.push_back(vector::ExtractOp::create(b, loaded, i));
+  for (int64_t first = 0; first < vector; first += each) {
+    Value loaded = vector::LoadOp::create(
+        b, numbers.clone(element), memory, ValueRange{row, first ? frame.e.add(column, first) : column},
+        false, llvm::MaybeAlign(each * element.getIntOrFloatBitWidth() / 8));
+    if (element.isInteger(8)) {
+      loaded = arith::SIToFPOp::create(b, numbers, loaded);
+    } else if (!element.isF32()) {
+      loaded = arith::ExtFOp::create(b, numbers, loaded);
+    }
+    for (int64_t i = 0; i < each; ++i) {
+      elements.push_back(vector::ExtractOp::create(b, loaded, i));
+    }
   }
   return elements;
 }

@@ -2,6 +2,7 @@
 //
 // Loads and stores of vectors of columns: 16 bytes per access if the row allows it, else single
 // elements.
+#include "../../Common/Storage.h"
 #include "Rows.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -30,7 +31,7 @@ Value rows::makeZero(TeamRowEmitter &emitter, Type type) {
   return arith::ConstantOp::create(b, b.getZeroAttr(type));
 }
 
-/// Converts between the types of memory and of the body: bf16 and f32.
+/// Converts between the types of memory and of the body: bf16 or i8, and f32.
 Value rows::convertElements(TeamRowEmitter &emitter, Value value, Type element) {
   ImplicitLocOpBuilder &b = emitter.b;
   Type from = getElementTypeOrSelf(value.getType());
@@ -39,6 +40,12 @@ Value rows::convertElements(TeamRowEmitter &emitter, Value value, Type element) 
   }
   auto shaped = dyn_cast<ShapedType>(value.getType());
   Type to = shaped ? Type(shaped.clone(element)) : element;
+  if (from.isInteger(8)) {
+    return arith::SIToFPOp::create(b, to, value);
+  }
+  if (element.isInteger(8)) {
+    return emitRoundToWhole(b, value);
+  }
   bool widens = from.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth();
   return widens ? Value(arith::ExtFOp::create(b, to, value))
                 : Value(arith::TruncFOp::create(b, to, value));

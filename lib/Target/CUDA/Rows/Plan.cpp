@@ -57,11 +57,9 @@ static int64_t countBytes(Type element) { return element.getIntOrFloatBitWidth()
 static LogicalResult checkTensor(dispatch::RowsOp op, unsigned i) {
   Value seen = getSeenTensor(op, i);
   Type stored = getTensorType(op, i).getElementType(), body = getElementTypeOrSelf(seen.getType());
-  if (body.isBF16() || (stored != body && !(stored.isBF16() && body.isF32()))) {
+  if (body != dispatch::getBodyType(stored)) {
     return op.emitOpError("expected the body to see ")
-           << stored << " as "
-           << (stored.isBF16() ? Type(Float32Type::get(op.getContext())) : stored) << ", found "
-           << seen.getType();
+           << stored << " as " << dispatch::getBodyType(stored) << ", found " << seen.getType();
   }
   bool operand = i < op.getInputs().size();
   AccessAttr access = getTensorAccess(op, i);
