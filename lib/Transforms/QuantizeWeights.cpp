@@ -35,6 +35,16 @@ OpOperand *findWeight(Operation *op) {
   return nullptr;
 }
 
+/// Replaces the weight of an op, and erases the place that it was read from if nothing else reads
+/// that.
+void replaceWeight(OpOperand &weight, Value value) {
+  Operation *bind = weight.get().getDefiningOp();
+  weight.set(value);
+  if (bind->use_empty()) {
+    bind->erase();
+  }
+}
+
 class Quantizer {
 public:
   Quantizer(ModuleOp module, Type stored)
@@ -91,7 +101,7 @@ void Quantizer::readInStep(func::FuncOp func) {
       continue;
     }
     b.setInsertionPoint(op);
-    op.getWeightMutable().assign(bindStored(op.getLoc(), name, matrix));
+    replaceWeight(op.getWeightMutable(), bindStored(op.getLoc(), name, matrix));
     if (isWhole()) {
       scaleSums(op, bindScale(op.getLoc(), name, matrix));
     }
@@ -123,7 +133,7 @@ void Quantizer::readWhole(func::FuncOp func) {
       rows.result(number, AccessKind::Flat, matrix);
       value = rows.finish("stored weights").getResult(0);
     }
-    weight->set(value);
+    replaceWeight(*weight, value);
   }
 }
 
@@ -150,7 +160,7 @@ void Quantizer::buildQuantize() {
       size = arith::MaxNumFOp::create(rows.body, size, rows.constant(0x1p-100, f32));
       Value nothing = reduce(dispatch::ReduceKind::Add, rows.mul(weight, rows.constant(0, row)));
       Value inverse = rows.div(rows.constant(most, f32), size);
-      Value scale = rows.add(rows.mul(size, rows.constant(1 / most, f32)), nothing);
+      Value scale = rows.add(rows.div(size, rows.constant(most, f32)), nothing);
       rows.result(rows.mul(weight, rows.splat(inverse, row)), AccessKind::Flat,
                   matrix.clone(stored));
       rows.result(scale, AccessKind::Flat, RankedTensorType::get({matrix.getDimSize(0)}, f32));

@@ -141,8 +141,9 @@ static LogicalResult verifyContractFactors(ContractOp op) {
     return verifyFactors(op, {op.getInput(), op.getWeight()});
   }
   if (!isStorageType(input) || !(weight.isBF16() || weight.isInteger(8))) {
-    return op.emitOpError("D-013: expected rows of f32 or bf16, and a weight of their type, bf16 or "
-                          "i8, found ")
+    return op.emitOpError(
+               "D-013: expected rows of f32 or bf16, and a weight of their type, bf16 or "
+               "i8, found ")
            << input << " and " << weight;
   }
   return success();

@@ -22,9 +22,8 @@ void PlanDialect::initialize() {
 /// Memory planning assigns memory to these classes; a place of another class would overlap them.
 static LogicalResult verifyPlace(Operation *op, StringRef place) {
   auto [kind, name] = place.split(':');
-  constexpr StringRef kinds[] = {"parameter", "compute", "quantized", "scale",
-                                 "gradient",  "flat",    "scalar",    "constant",
-                                 "input",     "output",  "state"};
+  constexpr StringRef kinds[] = {"parameter", "compute",  "quantized", "scale",  "gradient", "flat",
+                                 "scalar",    "constant", "input",     "output", "state"};
   if (llvm::is_contained(kinds, kind) && !name.empty()) {
     return success();
   }

@@ -164,10 +164,10 @@ std::string spec::describeNumber(double number) {
 }
 
 bool spec::isPlanName(StringRef name) {
-  constexpr StringLiteral taken[] = {"tokens",     "target",     "last",    "prompt",    "text",
-                                     "take",       "evaluate",   "predict", "train",     "gradient",
-                                     "accumulate", "initialize", "prepare", "update",    "prefill",
-                                     "reset",      "step",       "count",   "sinusoidal", "quantize"};
+  constexpr StringLiteral taken[] = {
+      "tokens",  "target", "last",     "prompt",     "text",       "take",    "evaluate",
+      "predict", "train",  "gradient", "accumulate", "initialize", "prepare", "update",
+      "prefill", "reset",  "step",     "count",      "sinusoidal", "quantize"};
   auto isLower = [](char c) { return c >= 'a' && c <= 'z'; };
   auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
   bool isWord = !name.empty() && isLower(name.front()) &&

@@ -102,8 +102,8 @@ Value target::emitRoundToWhole(ImplicitLocOpBuilder &b, Value number) {
     }
     return arith::ConstantOp::create(b, attribute);
   };
-  Value bounded = arith::MaxNumFOp::create(
-      b, arith::MinNumFOp::create(b, number, constant(127)), constant(-127));
+  Value bounded = arith::MaxNumFOp::create(b, arith::MinNumFOp::create(b, number, constant(127)),
+                                           constant(-127));
   return emitRoundToInteger(b, bounded, 8);
 }
 

@@ -165,6 +165,32 @@ func.func @cross_entropy_weight_gradient(%x: tensor<2x16x8xf32>, %w: tensor<7x8x
 // -----
 
 #row = #dispatch.access<row, factor = 1>
+#step = #dispatch.domain<batch = 2, positions = 1, factor = 1, scheduled = true>
+func.func @contract_step_types(%x: tensor<2x1x8xbf16>, %w: tensor<5x8xf32>, %s: tensor<2x3xi64>) {
+  // expected-error@+1 {{D-013: expected rows of f32 or bf16, and a weight of their type, bf16 or i8, found 'bf16' and 'f32'}}
+  %y = dispatch.contract %x, %w, %s attributes {domain = #step, accesses = [], result_accesses = [#row]} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x1x8xbf16>, tensor<5x8xf32>, tensor<2x3xi64>) -> tensor<2x1x5xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, factor = 1>
+#domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
+func.func @contract_whole(%x: tensor<2x16x8xf32>, %w: tensor<5x8xi8>) {
+  // expected-error@+1 {{D-013: expected factors of one type, f32 or bf16, found 'f32' and 'i8'}}
+  %y = dispatch.contract %x, %w attributes {domain = #domain, accesses = [], result_accesses = [#row]} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x16x8xf32>, tensor<5x8xi8>) -> tensor<2x16x5xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @contract_types(%x: tensor<2x16x8xbf16>, %w: tensor<5x8xf32>) {
   // expected-error@+1 {{D-013: expected factors of one type, f32 or bf16, found 'bf16' and 'f32'}}

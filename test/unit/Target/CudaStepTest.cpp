@@ -82,6 +82,15 @@ TEST(CudaStepContract, ShapesAroundVectorsAndBlocks) {
   }
 }
 
+TEST(CudaStepContract, WeightsOfWholeNumbers) {
+  for (StepProduct c :
+       {StepProduct{1, 1, 1, 1}, StepProduct{3, 2, 36, 40}, StepProduct{8, 1, 264, 530}}) {
+    c.half = true;
+    c.weight = "i8";
+    checkProduct(c, emulated);
+  }
+}
+
 TEST(CudaStepContract, RotatesByThePositionOfTheRow) {
   checkProduct(
       {.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8, .half = true},

@@ -97,7 +97,9 @@ float EmulatedKernel::get(const uint8_t *at, const Slot &slot) const {
   int64_t integer = 0;
   if (!slot.floats) {
     std::memcpy(&integer, at, size_t(slot.bytes));
-    return slot.bytes == 4 ? float(int32_t(integer)) : float(integer);
+    return slot.bytes == 4   ? float(int32_t(integer))
+           : slot.bytes == 1 ? float(int8_t(integer))
+                             : float(integer);
   }
   float value = 0;
   std::memcpy(reinterpret_cast<uint8_t *>(&value) + (4 - slot.bytes), at, size_t(slot.bytes));

@@ -46,6 +46,7 @@ std::vector<LoadedKernel::Slot> LoadedKernel::describe(Operation *dispatch) cons
                 : element.isBF16()      ? 'h'
                 : element.isF64()       ? 'd'
                 : element.isInteger(64) ? 'l'
+                : element.isInteger(8)  ? 'b'
                                         : 'i';
     result.push_back(slot);
   }
@@ -172,6 +173,8 @@ static void store(uint8_t *at, char type, float value) {
     return put(at, double(value));
   case 'l':
     return put(at, int64_t(value));
+  case 'b':
+    return put(at, int8_t(value));
   default:
     return put(at, int32_t(value));
   }
@@ -189,6 +192,8 @@ static float load(const uint8_t *at, char type) {
     return float(get<double>(at));
   case 'l':
     return float(get<int64_t>(at));
+  case 'b':
+    return float(get<int8_t>(at));
   default:
     return float(get<int32_t>(at));
   }

@@ -85,8 +85,10 @@ private:
     std::vector<int64_t> shape; ///< logical; columns last
     int64_t stride = 0;         ///< elements from row to row
     int64_t rows = 0, width = 0;
-    char type = 'f'; ///< f: f32, h: bf16, i: i32, l: i64, d: f64
-    int64_t size() const { return type == 'l' || type == 'd' ? 8 : type == 'h' ? 2 : 4; }
+    char type = 'f'; ///< f: f32, h: bf16, i: i32, l: i64, d: f64, b: i8
+    int64_t size() const {
+      return type == 'l' || type == 'd' ? 8 : type == 'h' ? 2 : type == 'b' ? 1 : 4;
+    }
     int64_t bytes() const { return rows * stride * size(); }
   };
   void load(llvm::StringRef text, const cpu::Target &target, const KernelGenerator &generator);

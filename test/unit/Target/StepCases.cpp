@@ -159,10 +159,11 @@ void test::checkIntegers(const Make &make) {
 //===----------------------------------------------------------------------===//
 
 std::string StepProduct::text() const {
-  std::string element = half ? "bf16" : "f32", weight = tensor({columns, inner}, element),
+  std::string element = half ? "bf16" : "f32",
+              matrix = tensor({columns, inner}, weight.empty() ? element : weight),
               bias = tensor({columns}), angles = tensor({positions, head}),
               runs = tensor({batch, 3}, "i64");
-  std::vector<std::string> types{input().text(element), weight, bias, residual().text()};
+  std::vector<std::string> types{input().text(element), matrix, bias, residual().text()};
   std::string accesses =
       std::string(TextAccess{.kind = "vector"}) + ", " + std::string(TextAccess{});
   if (heads > 0) {
@@ -216,7 +217,15 @@ void test::checkProduct(const StepProduct &c, const Make &make) {
   Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
          bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
          angles = computeAngles(StepProduct::positions, c.head);
+  if (c.weight == "i8") {
+    w = randomIntegers(c.columns * c.inner, -127, 127);
+  }
   auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
+  auto storedWeight = [&](float number) {
+    return c.weight == "bf16" ? double(toBf16(number))
+           : c.weight == "i8" ? double(number)
+                              : stored(number);
+  };
   for (int64_t seed : {0, 1, 2}) {
     std::vector<Due> runs = getRunList(c.batch, c.burst, seed);
     std::vector<Floats> operands = {x, w, bias, residual};
@@ -229,15 +238,22 @@ void test::checkProduct(const StepProduct &c, const Make &make) {
     for (int64_t b = 0; b < c.batch; ++b) {
       for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
         std::vector<double> row(c.columns), bound(c.columns);
+        double most = 0;
+        for (int64_t k = 0; k < c.inner; ++k) {
+          most = std::max(most, std::abs(stored(x[c.input().at(b, p) + k])));
+        }
+        double rounding = c.weight == "i8" ? most / 32767 / 2 + 4 * unit * most : 0;
         for (int64_t n = 0; n < c.columns; ++n) {
-          double sum = 0, magnitude = 0;
+          double sum = 0, magnitude = 0, rounded = 0;
           for (int64_t k = 0; k < c.inner; ++k) {
-            double term = stored(x[c.input().at(b, p) + k]) * stored(w[n * c.inner + k]);
+            double factor = storedWeight(w[n * c.inner + k]);
+            double term = stored(x[c.input().at(b, p) + k]) * factor;
             sum += term;
             magnitude += std::abs(term);
+            rounded += std::abs(factor) * rounding;
           }
           row[n] = sum + bias[n] + residual[c.residual().at(b, p) + n];
-          bound[n] = double(c.inner + 4) * unit * (magnitude + 2);
+          bound[n] = double(c.inner + 4) * unit * (magnitude + 2) + rounded;
         }
         for (int64_t n = 0; n < c.columns; ++n) {
           double expected = row[n], limit = bound[n];
@@ -264,6 +280,46 @@ void test::checkProduct(const StepProduct &c, const Make &make) {
         ASSERT_EQ(own[at], y[at]);
       }
     }
+  }
+}
+
+void test::checkWholeProduct(const StepProduct &c, const Make &make) {
+  KernelRunner run = make(c.text());
+  ASSERT_TRUE(run);
+  // Every row has the scale 1, and sums stay below 2^24.
+  Floats x = randomIntegers(c.input().elements(), -3, 3),
+         w = randomIntegers(c.columns * c.inner, -127, 127),
+         bias = randomIntegers(c.columns, -9, 9),
+         residual = randomIntegers(c.residual().elements(), -9, 9);
+  for (int64_t row = 0; row < c.input().elements() / c.inner; ++row) {
+    x[row * c.inner + row * 5 % c.inner] = 32767;
+  }
+  std::vector<Due> runs = getRunList(c.batch, c.burst, 0);
+  Floats y = run({x, w, bias, residual, findSchedule(runs)})[0];
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
+      for (int64_t n = 0; n < c.columns; ++n) {
+        double sum = double(bias[n]) + residual[c.residual().at(b, p) + n];
+        for (int64_t k = 0; k < c.inner; ++k) {
+          sum += double(x[c.input().at(b, p) + k]) * w[n * c.inner + k];
+        }
+        ASSERT_EQ(y[c.result().at(b, p) + n], sum) << c.inner << " " << b << " " << p << " " << n;
+      }
+    }
+  }
+}
+
+void test::checkGreatestProduct(int64_t inner, const Make &make) {
+  StepProduct c{.batch = 1, .burst = 1, .inner = inner, .columns = 3, .weight = "i8"};
+  KernelRunner run = make(c.text());
+  ASSERT_TRUE(run);
+  Floats x(c.input().elements(), 2), w(3 * inner, 127), zeros(c.columns),
+      residual(c.residual().elements());
+  std::fill_n(w.begin() + inner, inner, -127.0F);
+  Floats y = run({x, w, zeros, residual, findSchedule({{0, 1, 1}})})[0];
+  for (int64_t n = 0; n < 3; ++n) {
+    double sum = (n == 1 ? -254.0 : 254.0) * double(inner);
+    EXPECT_NEAR(y[n], sum, 16 * unit * std::abs(sum)) << inner;
   }
 }
 

@@ -43,6 +43,9 @@ struct StepProduct {
   int64_t batch, burst, inner, columns;
   int64_t heads = 0, head = 8; ///< rotated
   bool half = false;
+  /// Type of the weight, if it is not that of the input. With i8, whole numbers from -127 to 127;
+  /// the bound of an element has the rounding of its row to i16.
+  std::string weight = "";
   static constexpr int64_t positions = 23;
 
   Ring input() const { return {batch, burst + 1, inner}; }
@@ -52,6 +55,10 @@ struct StepProduct {
 };
 
 void checkProduct(const StepProduct &c, const Make &make);
+/// A weight of i8 and rows of whole numbers: every result is exact.
+void checkWholeProduct(const StepProduct &c, const Make &make);
+/// A weight of i8 and rows whose numbers all have the greatest magnitude: no sum overflows.
+void checkGreatestProduct(int64_t inner, const Make &make);
 
 /// Attention of due queries.
 struct Decode {

@@ -61,6 +61,26 @@ TEST(StepContract, ShapesAroundVectorsAndTiles) {
   }
 }
 
+TEST(StepContract, WeightsOfFewerBits) {
+  for (const cpu::Target *target : targets()) {
+    for (StepProduct c :
+         {StepProduct{1, 1, 1, 1}, StepProduct{2, 1, 17, 15}, StepProduct{8, 1, 64, 530},
+          StepProduct{4, 4, 40, 31}, StepProduct{16, 1, 135, 33}}) {
+      for (const char *weight : {"i8", "bf16"}) {
+        c.weight = weight;
+        checkProduct(c, on(*target));
+      }
+      c.weight = "i8";
+      checkWholeProduct(c, on(*target));
+      c.half = true;
+      checkProduct(c, on(*target));
+    }
+    for (int64_t inner : {4096, 8200}) {
+      checkGreatestProduct(inner, on(*target));
+    }
+  }
+}
+
 TEST(StepContract, RotatesByThePositionOfTheRow) {
   for (const cpu::Target *target : targets()) {
     checkProduct({.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8},

@@ -134,9 +134,9 @@ private:
   SmallVector<Value> extras, results;
   Value batches, positions, inputRows; ///< due rows, in order
   Value sums;                          ///< [due rows][columns of the item]
-  Value tiles; ///< [first due row][step] sums of a tile of `lanes`, by column and row
-  Value begin; ///< first column of the item
-  Value lastDue;            ///< slot of the last due row
+  Value tiles;               ///< [first due row][step] sums of a tile of `lanes`, by column and row
+  Value begin;               ///< first column of the item
+  Value lastDue;             ///< slot of the last due row
   Value wholes, wholeScales; ///< [due rows][inner] rows in i16, and the scale of each; for i8 only
   bool failed_ = false;
 };
@@ -478,8 +478,8 @@ Values SkinnyGenerator::stepWholeDots(ArrayRef<Value> rows, ArrayRef<Value> outp
     weights.push_back(arith::ExtSIOp::create(e.b, words, loaded));
   }
   // Sums of products of pairs. LLVM merges them with the addition where the target can.
-  StringAttr multiply = e.b.getStringAttr(e.lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512"
-                                                        : "llvm.x86.avx2.pmadd.wd");
+  StringAttr multiply =
+      e.b.getStringAttr(e.lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd");
   for (auto [i, row] : llvm::enumerate(rows)) {
     Value factor = vector::LoadOp::create(e.b, words, wholes, ValueRange{row, k});
     for (auto [j, column] : llvm::enumerate(weights)) {

@@ -26,9 +26,10 @@ Values cuda::loadElements(Frame &frame, Value memory, Value row, Value column, i
   auto numbers = VectorType::get({each}, b.getF32Type());
   Values elements;
   for (int64_t first = 0; first < vector; first += each) {
-    Value loaded = vector::LoadOp::create(
-        b, numbers.clone(element), memory, ValueRange{row, first ? frame.e.add(column, first) : column},
-        false, llvm::MaybeAlign(each * element.getIntOrFloatBitWidth() / 8));
+    Value loaded =
+        vector::LoadOp::create(b, numbers.clone(element), memory,
+                               ValueRange{row, first ? frame.e.add(column, first) : column}, false,
+                               llvm::MaybeAlign(each * element.getIntOrFloatBitWidth() / 8));
     if (element.isInteger(8)) {
       loaded = arith::SIToFPOp::create(b, numbers, loaded);
     } else if (!element.isF32()) {
