@@ -47,11 +47,13 @@ void Executor::prepare() {
   }
 }
 
-void Executor::quantize() {
-  if (!isQuantized && plan().entries.contains("quantize")) {
+void Executor::quantizeFor(const std::string &entry) {
+  bool reads = entry == "evaluate" || entry == "predict" || entry == "prefill" || entry == "step";
+  if (reads && !isQuantized && plan().entries.contains("quantize")) {
     run("quantize");
   }
-  isQuantized = true;
+  bool changesTensors = entry == "initialize" || entry == "update";
+  isQuantized = (isQuantized || reads) && !changesTensors;
 }
 
 void Executor::chooseFactor(std::optional<int64_t> factor) {
@@ -118,11 +120,7 @@ static void runPart(Device &device, SharedUpdate *shared, const std::string &ent
 /// point no launch has run over rows beyond the bucket, and only results were written, which the
 /// second run overwrites.
 void Executor::run(const std::string &entry) {
-  if (entry == "initialize" || entry == "update") {
-    isQuantized = false;
-  } else if (entry == "evaluate" || entry == "predict" || entry == "prefill" || entry == "step") {
-    quantize();
-  }
+  quantizeFor(entry);
   bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // done by `runUpdate`
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
       !countsUpdate) {

@@ -153,8 +153,8 @@ def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
   let description = [{
     A decode step is bound by reading weights. Before: functions of dispatches, with @step. After:
     contractions of @step read the trained matrices from places `quantized:NAME`, as bf16 or as
-    whole numbers of i8. Those of i8 have a scale per row, `scale:NAME`, by which an epilogue begins
-    to multiply. @quantize computes both from the parameters: q = w / s to the nearest whole number
+    whole numbers of i8. Weights of i8 have a scale per row, `scale:NAME`, by which an epilogue
+    multiplies first. @quantize computes both from the parameters: q = w / s to the nearest whole number
     with s = max |w| / 127. @evaluate, @predict and @prefill multiply by the same weights, which a
     dispatch converts back before a matrix is first read. Functions of training are unchanged, and
     so are tables, biases and the weights of recurrences.
@@ -174,7 +174,8 @@ def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
     }
     ```
   }];
-  let options = [Option<"type", "type", "std::string", "\"int8\"", "Type of weights: bf16 or int8">];
+  let options = [Option<"type", "type", "std::string", "\"int8\"",
+                        "Type of weights: bf16 or int8">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];

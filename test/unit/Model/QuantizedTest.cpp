@@ -151,7 +151,7 @@ TEST(QuantizedSteps, OfAGpuOnTheEmulator) {
   executor.run("evaluate");
 }
 
-/// Training is the same bit for bit, and what is stored follows the weights.
+/// Training is the same bit for bit, and the stored weights follow the parameters.
 TEST(QuantizedTraining, IsUnchangedAndFollowed) {
   Folder folder;
   std::string spec = folder.write("model.json", families[1].text);

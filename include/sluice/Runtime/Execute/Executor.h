@@ -98,9 +98,6 @@ public:
   /// Updates the values that kernels derive from tensors (entry `prepare`). Call it after the host
   /// has written tensors. Does nothing if the plan has no such entry.
   void prepare();
-  /// Stores the weights of evaluation and generation (entry `quantize`) if tensors have changed
-  /// since. Their entries do so themselves.
-  void quantize();
 
   /// Rows of an axis of segments in the last run.
   struct SegmentRows {
@@ -125,6 +122,9 @@ public:
 
 private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
+  /// Runs the entry `quantize` before `entry` if `entry` reads what it stores and tensors have
+  /// changed since.
+  void quantizeFor(const std::string &entry);
   /// Runs an entry over a bucket's memory until the segments of the batch are counted, and the
   /// remaining launches if the bucket suffices. Otherwise selects a larger bucket and returns true:
   /// the entry must run again.
@@ -133,7 +133,7 @@ private:
   int64_t chosenFactor = 0;
   size_t shapeNumber = 0;
   bool isQuantized = false; ///< stored weights belong to the tensors
-  size_t bucket = 0; ///< index in the plan's buckets; their number: the full capacity
+  size_t bucket = 0;        ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
   std::unique_ptr<CountedRows> countedRows;
