@@ -42,7 +42,7 @@ SIZES = {"small": {"vocabulary": 256, "width": 256, "layers": 6, "heads": 8, "fe
          "large": {"vocabulary": 32000, "width": 768, "layers": 12, "heads": 12, "feed_forward": 3072, "epsilon": 1e-6, "base": 10000.0}}
 KEYS = {"vocabulary": "vocabulary", "width": "width", "layers": "stages.1.count", "heads": "defaults.heads",
         "feed_forward": "defaults.feed_forward", "context": "context"}  # of the spec
-# Of the largest logit. In f32 programs differ by the order of sums; with other weights a difference this large means another model.
+# Limits relative to the largest logit. In f32 programs differ by the order of sums; with other weights a difference this large means another model.
 BOUNDS = {"f32": 1e-3, "bf16": 0.1, "q8_0": 0.1}
 
 
