@@ -12,6 +12,7 @@ The models of benchmarks/peers are written for speed, with fused attention. For 
 file that `sluice export` prints, whose attention scores all pairs of rows. Numbers that move during training have their last value there.
 
 Usage: benchmarks/compare.py [--quick] [--model SPEC] [--threads N] [--pytorch exported] ...     (--help)
+       benchmarks/compare.py --generate ...     compares generation (--generate --help; compare_generation.py)
 The peers are installed with pip into a folder of their own, build/peers; PyTorch for Linux comes with its CUDA libraries, about
 3 GB. Prints a table and writes build/benchmarks/compare.json.
 """
@@ -63,14 +64,15 @@ def choose_cpus(threads):
     return cpus[: threads or len(cpus)]
 
 
-def install(folder):
-    """The peers' Python: a virtual environment of its own."""
-    python, stamp = folder / "bin" / "python", folder / "installed"
-    if read(stamp) != " ".join(PACKAGES):
-        say(f"installing {' '.join(PACKAGES)} into {folder}")
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-        stamp.write_text(" ".join(PACKAGES))
+def install(folder, packages=PACKAGES, name="installed"):
+    """Returns the peers' Python, in a virtual environment of its own, with these packages. The file `name` lists them."""
+    python, stamp = folder / "bin" / "python", folder / name
+    if read(stamp) != " ".join(packages):
+        say(f"installing {' '.join(packages)} into {folder}")
+        if not python.exists():
+            venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        stamp.write_text(" ".join(packages))
     return python
 
 
@@ -84,18 +86,15 @@ def run_measured(command):
     return usage.ru_maxrss / 1024
 
 
-class Peer:
+class Process:
     """A peer's process, which waits on its input between its turns."""
 
-    def __init__(self, name, python, settings):
-        script, compiled = (PEERS | EXPORTED)[name]
+    def __init__(self, name, python, script, settings):
         self.name = name
-        settings = settings | {"exported": settings["exported"] if name in EXPORTED else ""}
-        self.process = subprocess.Popen([python, ROOT / "benchmarks" / "peers" / script, json.dumps(settings | {"compile": compiled})],
+        self.process = subprocess.Popen([python, ROOT / "benchmarks" / "peers" / script, json.dumps(settings)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=os.environ | {"OMP_NUM_THREADS": str(settings["threads"]), "JAX_PLATFORMS": "cpu"})
         self.about = self.answer()
-        self.peak = 0.0
 
     def answer(self):
         line = self.process.stdout.readline()
@@ -103,16 +102,29 @@ class Peer:
             raise SystemExit(f"{self.name} ended early; what it printed above says why")
         return json.loads(line)
 
-    def run(self, steps):
-        self.process.stdin.write(json.dumps({"steps": steps}) + "\n")
+    def ask(self, request):
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        answer = self.answer()
-        self.peak = answer["peak_mb"]
-        return answer
+        return self.answer()
 
     def close(self):
         self.process.stdin.close()
         self.process.wait()
+
+
+class Peer(Process):
+    """A peer that trains."""
+
+    def __init__(self, name, python, settings):
+        script, compiled = (PEERS | EXPORTED)[name]
+        exported = settings["exported"] if name in EXPORTED else ""
+        super().__init__(name, python, script, settings | {"exported": exported, "compile": compiled})
+        self.peak = 0.0
+
+    def run(self, steps):
+        answer = self.ask({"steps": steps})
+        self.peak = answer["peak_mb"]
+        return answer
 
 
 def choose_peers(spec, kind):
@@ -255,4 +267,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if "--generate" in sys.argv[1:]:
+        import compare_generation
+
+        compare_generation.main()
+    else:
+        main()
