@@ -287,8 +287,8 @@ void requireOwn(const LoadedModel &state, const sluice_lines *lines) {
 
 void interface::requireLines(const LoadedModel &state) {
   if (state.plan().given.empty()) {
-    throw UserError("inputs: expected a model with named inputs of lines, found one without; leave "
-                    "the lines out");
+    throw UserError("inputs: expected a model with named inputs of lines, found one whose only "
+                    "input is its tokens; leave the inputs out");
   }
 }
 

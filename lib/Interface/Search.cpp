@@ -42,7 +42,7 @@ sluice_search_options checkOptions(LoadedModel &state, const sluice_search_optio
   given.ids = chooseIds(state, given.ids);
   if (given.end < -1 || given.end >= given.ids) {
     throw UserError("end: expected an id below " + std::to_string(given.ids) +
-                    ", those that are written, or -1 for none, found " + std::to_string(given.end) +
+                    ", those that are written, or none (-1 in C, None in Python), found " + std::to_string(given.end) +
                     "; give another");
   }
   return given;
@@ -143,8 +143,8 @@ sluice_status sluice_search_line(sluice_model *model, sluice_lines *lines, int64
     requireInputLines(state, lines);
     sluice_search_options given = checkOptions(state, options);
     if (given.end != -1) {
-      throw UserError("end: expected -1, as the line end ends a line, found " +
-                      std::to_string(given.end) + "; leave it out");
+      throw UserError("end: expected none (-1 in C, None in Python), as the line end ends a line, "
+                      "found " + std::to_string(given.end) + "; leave it out");
     }
     if (lines->lineEnd >= given.ids) {
       throw UserError("ids: expected more than the line end, " + std::to_string(lines->lineEnd) +

@@ -466,7 +466,7 @@ nb::tuple describe(ModelHandle &model, int64_t index) {
 }
 
 void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const OpenedLines *lines,
-              int64_t tokens, double temperature, int64_t topK, double topP, double minP,
+              int64_t line, int64_t tokens, double temperature, int64_t topK, double topP, double minP,
               double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids, bool cached) {
   sluice_sampling sampling;
   sluice_init_sampling(&sampling, sizeof sampling);
@@ -482,14 +482,15 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const O
   sampling.no_cache = cached ? 0 : 1;
   auto count = static_cast<int64_t>(prompt.shape(0));
   run([&] {
-    return lines ? sluice_generate_line(model.handle, lines->handle, /*line=*/0, prompt.data(),
+    return lines ? sluice_generate_line(model.handle, lines->handle, line, prompt.data(),
                                         count, &sampling, &into.handle)
                  : sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle);
   });
 }
 
 /// Searches the best text. Returns its ids, its score, and whether the end follows.
-nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t beam,
+nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t line,
+                 int64_t beam,
                  int64_t tokens, double lengthPenalty, int64_t minTokens, int64_t noRepeat,
                  int64_t ids, int end, bool cached) {
   sluice_search_options options;
@@ -508,7 +509,7 @@ nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *li
   auto count = static_cast<int64_t>(prompt.shape(0)),
        capacity = static_cast<int64_t>(written.size());
   run([&] {
-    return lines ? sluice_search_line(model.handle, lines->handle, /*line=*/0, prompt.data(), count,
+    return lines ? sluice_search_line(model.handle, lines->handle, line, prompt.data(), count,
                                       &options, written.data(), capacity, &found)
                  : sluice_search(model.handle, prompt.data(), count, &options, written.data(),
                                  capacity, &found);
@@ -579,10 +580,10 @@ NB_MODULE(_sluice, m) {
       .def("count_line_rows", &ModelHandle::countLineRows)
       .def("line_logits", &ModelHandle::lineLogits)
       .def("generate", generate, nb::arg("into"), nb::arg("prompt"), nb::arg("lines").none(),
-           nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
+           nb::arg("line"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
            nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("sample"),
            nb::arg("ids"), nb::arg("cached"))
-      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("beam"),
+      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("line"), nb::arg("beam"),
            nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
            nb::arg("no_repeat"), nb::arg("ids"), nb::arg("end"), nb::arg("cached"));
 }
