@@ -70,10 +70,10 @@ void sluice_free_text(char *text);
 
 typedef struct sluice_compile_options {
   size_t size;
-  const char *targets;   /* comma-separated: "cpu-avx2,sm_80"; NULL: this machine's CPU */
-  const char *precision; /* "f32" or "bf16"; NULL: the spec's */
-  int64_t memory_budget; /* maximum bytes of the arena; 0: no limit */
-  int32_t allow_leak;    /* 1: compile a spec that is not proved */
+  const char *targets;     /* comma-separated: "cpu-avx2,sm_80"; NULL: this machine's CPU */
+  const char *precision;   /* "f32" or "bf16"; NULL: the spec's */
+  int64_t memory_budget;   /* maximum bytes of the arena; 0: no limit */
+  int32_t allow_leak;      /* 1: compile a spec that is not proved */
   int64_t generation_rows; /* texts, or hypotheses of a search, that are computed at once; 0: 16 */
 } sluice_compile_options;
 
@@ -259,15 +259,15 @@ sluice_status sluice_count_line_rows(sluice_model *model, sluice_lines *lines, i
 /* Computes the logits of each scored token: `logits` receives a row of the vocabulary for each. */
 sluice_status sluice_compute_line_logits(sluice_model *model, sluice_lines *lines, float *logits);
 
-/* What a model is trained or evaluated on, as by sluice train and sluice eval: texts with the labels
- * and numbers of their tokens, images, or files of lines with named inputs. It keeps its model
- * alive. */
+/* What a model is trained or evaluated on, as by sluice train and sluice eval: texts with the
+ * labels and numbers of their tokens, images, or files of lines with named inputs. It keeps its
+ * model alive. */
 typedef struct sluice_data sluice_data;
 
 typedef enum sluice_role {
-  SLUICE_TEXT = 0,    /* a text, images, or the text of lines */
-  SLUICE_INPUT = 1,   /* numbers of a text, or a named input of lines */
-  SLUICE_LABEL = 2    /* labels of a text, for segments */
+  SLUICE_TEXT = 0,  /* a text, images, or the text of lines */
+  SLUICE_INPUT = 1, /* numbers of a text, or a named input of lines */
+  SLUICE_LABEL = 2  /* labels of a text, for segments */
 } sluice_role;
 
 /* A file or an array. Part i of an input's, or of a segment's, name belongs to text i. */
@@ -319,7 +319,8 @@ sluice_status sluice_skip_steps(sluice_model *model, sluice_data *data, int64_t 
 sluice_status sluice_copy_data_gradients(sluice_model *model, sluice_data *data,
                                          const sluice_position *position, float *gradients,
                                          int64_t elements, sluice_step *step);
-/* Scores held-out data as sluice eval does. The window and the stride are 0 for lines and images. */
+/* Scores held-out data as sluice eval does. The window and the stride are 0 for lines and images.
+ */
 sluice_status sluice_evaluate_data(sluice_model *model, sluice_data *data,
                                    sluice_evaluation *evaluation);
 /* A loss of the last evaluation of a model with several losses: its name, and its mean in nats. The

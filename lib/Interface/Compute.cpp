@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that train and score, and that compute logits and activations.
+#include "Compute.h"
+
 #include "Lines.h"
-#include "Step.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Data/RowOrder.h"
@@ -27,11 +28,11 @@ void requireNoMore(const LoadedModel &state) {
   std::vector<std::string> labels = getLabelNames(state.plan()),
                            numbers = getNumberNames(state.plan());
   if (!labels.empty() || !numbers.empty()) {
-    throw UserError("tokens: expected labels and numbers with them, as the model has the " +
-                    (labels.empty() ? "input \"" + numbers.front()
-                                    : "labels \"" + labels.front()) +
-                    "\", found tokens alone; open them with sluice_open_data in C, and give labels= "
-                    "and inputs= in Python");
+    throw UserError(
+        "tokens: expected labels and numbers with them, as the model has the " +
+        (labels.empty() ? "input \"" + numbers.front() : "labels \"" + labels.front()) +
+        "\", found tokens alone; open them with sluice_open_data in C, and give labels= "
+        "and inputs= in Python");
   }
 }
 

@@ -2,7 +2,8 @@
 // Functions of the C interface that open, train on and score files and arrays.
 #include "Data.h"
 
-#include "Step.h"
+#include "Compute.h"
+#include "Parts.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Execute/Predictions.h"
@@ -53,9 +54,10 @@ DataPosition readPosition(const LoadedModel &state, const sluice_data &data,
                     "; begin at 0 and 0");
   }
   if (!data.isInOrder && data.seed != state.seed) {
-    throw UserError("data: expected data that were opened after the last initialization, whose seed " +
-                    std::to_string(state.seed) + " orders the rows, found the order of the seed " +
-                    std::to_string(data.seed) + "; open the data again");
+    throw UserError(
+        "data: expected data that were opened after the last initialization, whose seed " +
+        std::to_string(state.seed) + " orders the rows, found the order of the seed " +
+        std::to_string(data.seed) + "; open the data again");
   }
   return {position->epoch, position->index};
 }
@@ -99,8 +101,9 @@ sluice_status sluice_open_data(sluice_model *model, const sluice_part *parts, in
     opened->isInOrder = given.isInOrder;
     opened->seed = state.seed;
     if (given.isInOrder && !plan.shapes.empty()) {
-      throw UserError("in_order: expected 0 for a model whose batches have lines of similar lengths, "
-                      "found 1; leave it out, or compile the spec without \"batch_tokens\"");
+      throw UserError(
+          "in_order: expected 0 for a model whose batches have lines of similar lengths, "
+          "found 1; leave it out, or compile the spec without \"batch_tokens\"");
     }
     if (given.isHeldOut) {
       opened->heldOut = std::make_unique<HeldOut>(given.files, plan);
@@ -147,8 +150,8 @@ sluice_status sluice_open_line_files(sluice_model *model, const sluice_part *par
       opened->inputs = std::make_unique<InputLines>(files.inputs, plan, files.reading);
       opened->inputs->count(); // checks that they are equal
     } else {
-      opened->pairs = std::make_unique<LinePairs>(
-          files.data, files.inputs, plan, static_cast<uint64_t>(state.seed), files.reading);
+      opened->pairs = std::make_unique<LinePairs>(files.data, files.inputs, plan,
+                                                  static_cast<uint64_t>(state.seed), files.reading);
     }
     *lines = opened.release();
   });

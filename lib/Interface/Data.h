@@ -15,20 +15,3 @@ struct sluice_data {
   bool isInOrder = false;
   int64_t seed = 0; ///< of the order of rows
 };
-
-namespace sluice::interface {
-
-/// Files and arrays in the form in which the readers take them.
-struct GivenData {
-  runtime::SourceFiles files;
-  bool isHeldOut = false, isInOrder = false;
-};
-
-/// Checks the caller's parts for the model. Arrays become files in memory. Throws UserError.
-GivenData readParts(const LoadedModel &state, const sluice_part *parts, int64_t count,
-                    const sluice_data_options *options);
-
-/// Returns remarks as a text that sluice_free_text frees.
-char *copyNotes(const std::vector<std::string> &notes);
-
-} // namespace sluice::interface

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that open lines with named inputs, score them and compute logits.
-#include "Data.h"
-#include "Step.h"
+#include "Lines.h"
+
+#include "Compute.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Support/Error.h"
@@ -47,11 +48,11 @@ List readList(const sluice_line_list &given) {
   List list{given.name ? std::string("inputs.") + given.name : textPath, {}, {}};
   if (given.path) {
     if (given.ids || given.ends || given.count != 0) {
-      throw UserError(list.path +
-                      ": expected a file or an array, found both; give one of them");
+      throw UserError(list.path + ": expected a file or an array, found both; give one of them");
     }
     list.isFile = true;
-    bool isLikeArray = given.path == textPath || std::string_view(given.path).starts_with("inputs.");
+    bool isLikeArray =
+        given.path == textPath || std::string_view(given.path).starts_with("inputs.");
     list.path = isLikeArray ? std::string("./") + given.path : given.path;
     return list;
   }
@@ -314,9 +315,10 @@ const InputLines &interface::requireInputLines(const LoadedModel &state,
 std::vector<int64_t> interface::readNumbers(const LoadedModel &state, const LinePairs &pairs,
                                             const int64_t *numbers, int64_t rows) {
   if (!state.plan().shapes.empty()) {
-    throw UserError("tokens: expected files of lines for a model whose batches have lines of similar "
-                    "lengths, found arrays; open files with sluice_open_data, give paths in Python, "
-                    "or compile the spec without \"batch_tokens\"");
+    throw UserError(
+        "tokens: expected files of lines for a model whose batches have lines of similar "
+        "lengths, found arrays; open files with sluice_open_data, give paths in Python, "
+        "or compile the spec without \"batch_tokens\"");
   }
   int64_t expected = state.rowsOfStep(), lines = pairs.rowsPerEpoch();
   if (rows != expected || (!numbers && lines < rows)) {

@@ -80,10 +80,8 @@ sluice_status sluice_describe_input(sluice_model *model, int64_t index, sluice_i
                       "; sluice_get_facts returns their number");
     }
     const GivenFacts &found = state.inputs()[static_cast<size_t>(index)];
-    writeResults(input, {.size = 0,
-                         .name = found.name.c_str(),
-                         .kind = found.kind,
-                         .width = found.width});
+    writeResults(input,
+                 {.size = 0, .name = found.name.c_str(), .kind = found.kind, .width = found.width});
   });
 }
 

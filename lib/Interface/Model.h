@@ -78,8 +78,8 @@ public:
   runtime::Executor &openStream(const loading::ModelStream &stream);
 
   int64_t rowsOfStep() const { return plan().accumulate * plan().model.batch; }
-  /// Throws UserError if the model has named inputs of lines. Labels and numbers, which losses alone
-  /// read, are no such inputs.
+  /// Throws UserError if the model has named inputs of lines. Labels and numbers, which losses
+  /// alone read, are no such inputs.
   void requireTokensAlone() const;
   /// Returns token ids as a file in memory. Throws UserError for an id beyond the vocabulary.
   runtime::ByteFile makeText(std::span<const int32_t> tokens) const;

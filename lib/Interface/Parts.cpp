@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Checks the files and arrays of sluice_open_data.
-#include "Data.h"
+#include "Parts.h"
+
 #include "sluice/Runtime/Data/Npy.h"
 #include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Tokenizer/Tokenizer.h"
@@ -96,9 +97,8 @@ ByteFile makeTokens(const std::string &name, const sluice_part &part) {
 
 /// Returns the bytes of a .npy file.
 ByteFile makeNumbers(const std::string &name, const sluice_part &part) {
-  std::string header =
-      encodeNpyHeader(part.width > 1 ? std::vector{part.count, part.width} : std::vector{part.count},
-                      "<f4");
+  std::string header = encodeNpyHeader(
+      part.width > 1 ? std::vector{part.count, part.width} : std::vector{part.count}, "<f4");
   auto numbers = static_cast<size_t>(part.count * std::max<int64_t>(1, part.width));
   std::vector<uint8_t> bytes(header.size() + numbers * sizeof(float));
   std::memcpy(bytes.data(), header.data(), header.size());
@@ -113,8 +113,8 @@ std::shared_ptr<const TextEncoder> openTokenizer(const LoadedModel &state, const
   if (int64_t vocabulary = state.plan().model.vocabulary; found.size() > vocabulary) {
     throw UserError(showPath(path) + ": expected a tokenizer of at most " +
                     std::to_string(vocabulary) + " ids, the vocabulary of the artifact, found " +
-                    std::to_string(found.size()) + "; compile the spec with --set vocabulary=" +
-                    std::to_string(found.size()));
+                    std::to_string(found.size()) +
+                    "; compile the spec with --set vocabulary=" + std::to_string(found.size()));
   }
   return makeFileEncoder(found, availableThreads());
 }
@@ -123,8 +123,9 @@ std::shared_ptr<const TextEncoder> openTokenizer(const LoadedModel &state, const
 void requireNoLines(const LoadedModel &state, const sluice_part &part) {
   const Plan &plan = state.plan();
   if (!plan.given.empty() && !part.path) {
-    throw UserError(getName(part) + ": expected a file of lines, found an array; arrays of lines "
-                                    "are opened by sluice_open_lines in C, and are lists in Python");
+    throw UserError(getName(part) +
+                    ": expected a file of lines, found an array; arrays of lines "
+                    "are opened by sluice_open_lines in C, and are lists in Python");
   }
 }
 
@@ -188,18 +189,6 @@ GivenData readParts(const LoadedModel &state, const sluice_part *parts, int64_t 
     }
   }
   return data;
-}
-
-char *copyNotes(const std::vector<std::string> &notes) {
-  std::string text;
-  for (const std::string &note : notes) {
-    text += note.empty() ? "" : note + "\n";
-  }
-  char *copy = ::strdup(text.c_str());
-  if (!copy) {
-    throw std::bad_alloc();
-  }
-  return copy;
 }
 
 } // namespace sluice::interface

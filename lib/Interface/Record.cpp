@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <new>
 #include <system_error>
@@ -88,10 +89,62 @@ int64_t takeNumber(std::string &text) {
 
 /// Names of arguments, which begin the messages about them. Another name before a message is a
 /// file.
-constexpr std::string_view argumentNames[] = {
-    "allow_leak", "beam", "capacity", "count", "cpu_target", "data", "device", "elements", "end", "first", "generation_rows", "ids", "images", "in_order", "index", "inputs", "is_held_out", "labels", "length_penalty", "lengths", "line", "line_end", "lines", "lists", "memory_budget", "min_p", "min_tokens", "name", "no_cache", "no_repeat", "numbers", "position", "precision", "prompt", "repetition_penalty", "role", "rows", "sample", "seed", "size", "step", "steps", "stride", "target", "targets", "temperature", "texts", "threads", "tokenizer", "tokens", "top_k", "top_p", "width", "window"};
+constexpr std::string_view argumentNames[] = {"allow_leak",
+                                              "beam",
+                                              "capacity",
+                                              "count",
+                                              "cpu_target",
+                                              "data",
+                                              "device",
+                                              "elements",
+                                              "end",
+                                              "first",
+                                              "generation_rows",
+                                              "ids",
+                                              "images",
+                                              "in_order",
+                                              "index",
+                                              "inputs",
+                                              "is_held_out",
+                                              "labels",
+                                              "length_penalty",
+                                              "lengths",
+                                              "line",
+                                              "line_end",
+                                              "lines",
+                                              "lists",
+                                              "memory_budget",
+                                              "min_p",
+                                              "min_tokens",
+                                              "name",
+                                              "no_cache",
+                                              "no_repeat",
+                                              "numbers",
+                                              "position",
+                                              "precision",
+                                              "prompt",
+                                              "repetition_penalty",
+                                              "role",
+                                              "rows",
+                                              "sample",
+                                              "seed",
+                                              "size",
+                                              "step",
+                                              "steps",
+                                              "stride",
+                                              "target",
+                                              "targets",
+                                              "temperature",
+                                              "texts",
+                                              "threads",
+                                              "tokenizer",
+                                              "tokens",
+                                              "top_k",
+                                              "top_p",
+                                              "width",
+                                              "window"};
 
-/// Remedies of the command line, and those of the interface.
+/// Remedies of the command line, and their counterparts in the interface.
 constexpr std::pair<std::string_view, std::string_view> remedies[] = {
     {"read the file's own bytes with --raw", "give the file's own bytes as an array"},
     {"give --raw to read the file's own bytes", "give the file's own bytes as an array"},
@@ -246,6 +299,18 @@ void runCancellable(const std::function<void()> &job) {
     throw;
   }
   worker.get();
+}
+
+char *copyNotes(const std::vector<std::string> &notes) {
+  std::string text;
+  for (const std::string &note : notes) {
+    text += note.empty() ? "" : note + "\n";
+  }
+  char *copy = ::strdup(text.c_str());
+  if (!copy) {
+    throw std::bad_alloc();
+  }
+  return copy;
 }
 
 void requireSize(size_t size, size_t most) {

@@ -42,8 +42,8 @@ sluice_search_options checkOptions(LoadedModel &state, const sluice_search_optio
   given.ids = chooseIds(state, given.ids);
   if (given.end < -1 || given.end >= given.ids) {
     throw UserError("end: expected an id below " + std::to_string(given.ids) +
-                    ", those that are written, or none (-1 in C, None in Python), found " + std::to_string(given.end) +
-                    "; give another");
+                    ", those that are written, or none (-1 in C, None in Python), found " +
+                    std::to_string(given.end) + "; give another");
   }
   return given;
 }
@@ -144,7 +144,8 @@ sluice_status sluice_search_line(sluice_model *model, sluice_lines *lines, int64
     sluice_search_options given = checkOptions(state, options);
     if (given.end != -1) {
       throw UserError("end: expected none (-1 in C, None in Python), as the line end ends a line, "
-                      "found " + std::to_string(given.end) + "; leave it out");
+                      "found " +
+                      std::to_string(given.end) + "; leave it out");
     }
     if (lines->lineEnd >= given.ids) {
       throw UserError("ids: expected more than the line end, " + std::to_string(lines->lineEnd) +

@@ -87,8 +87,8 @@ void compile(const std::string &path, const std::optional<std::string> &text,
              const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak,
              int64_t generationRows) {
   sluice_spec spec{sizeof spec, path.c_str(), orNull(text)};
-  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision), memoryBudget,
-                                 allowLeak,      generationRows};
+  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision),
+                                 memoryBudget,   allowLeak,       generationRows};
   run([&] { return sluice_compile(&spec, &options, output.c_str()); });
 }
 
@@ -169,8 +169,8 @@ using LineList =
 
 /// A file or an array of data: its role, its name, its path, and its ids or numbers.
 using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Part = std::tuple<int, std::optional<std::string>, std::optional<std::string>,
-                        std::optional<Tokens>, std::optional<FloatRows>>;
+using DataPart = std::tuple<int, std::optional<std::string>, std::optional<std::string>,
+                            std::optional<Tokens>, std::optional<FloatRows>>;
 
 /// Texts, lines or images with their labels and numbers.
 struct OpenedData {
@@ -190,7 +190,7 @@ struct OpenedData {
   }
 };
 
-std::vector<sluice_part> readParts(const std::vector<Part> &parts) {
+std::vector<sluice_part> readParts(const std::vector<DataPart> &parts) {
   std::vector<sluice_part> all;
   for (const auto &[role, name, path, ids, numbers] : parts) {
     sluice_part part{};
@@ -285,15 +285,15 @@ struct ModelHandle {
     std::vector<sluice_line_list> all;
     for (const auto &[name, ids, ends, arePairs, path] : lists) {
       all.push_back({sizeof(sluice_line_list), orNull(name), path ? nullptr : ids.data(),
-                     path ? nullptr : ends.data(),
-                     path ? 0 : static_cast<int64_t>(ends.shape(0)), arePairs, orNull(path)});
+                     path ? nullptr : ends.data(), path ? 0 : static_cast<int64_t>(ends.shape(0)),
+                     arePairs, orNull(path)});
     }
     run([&] {
       return sluice_open_lines(handle, all.data(), static_cast<int64_t>(all.size()), lineEnd,
                                &into.handle);
     });
   }
-  void openLineFiles(OpenedLines &into, const std::vector<Part> &parts,
+  void openLineFiles(OpenedLines &into, const std::vector<DataPart> &parts,
                      const std::optional<std::string> &tokenizer) {
     std::vector<sluice_part> all = readParts(parts);
     sluice_data_options options{};
@@ -304,7 +304,7 @@ struct ModelHandle {
                                     &into.handle);
     });
   }
-  void openData(OpenedData &into, const std::vector<Part> &parts,
+  void openData(OpenedData &into, const std::vector<DataPart> &parts,
                 const std::optional<std::string> &images,
                 const std::optional<std::string> &tokenizer, bool isHeldOut, bool isInOrder) {
     std::vector<sluice_part> all = readParts(parts);
@@ -466,8 +466,9 @@ nb::tuple describe(ModelHandle &model, int64_t index) {
 }
 
 void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const OpenedLines *lines,
-              int64_t line, int64_t tokens, double temperature, int64_t topK, double topP, double minP,
-              double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids, bool cached) {
+              int64_t line, int64_t tokens, double temperature, int64_t topK, double topP,
+              double minP, double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids,
+              bool cached) {
   sluice_sampling sampling;
   sluice_init_sampling(&sampling, sizeof sampling);
   sampling.tokens = tokens;
@@ -482,17 +483,16 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const O
   sampling.no_cache = cached ? 0 : 1;
   auto count = static_cast<int64_t>(prompt.shape(0));
   run([&] {
-    return lines ? sluice_generate_line(model.handle, lines->handle, line, prompt.data(),
-                                        count, &sampling, &into.handle)
+    return lines ? sluice_generate_line(model.handle, lines->handle, line, prompt.data(), count,
+                                        &sampling, &into.handle)
                  : sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle);
   });
 }
 
 /// Searches the best text. Returns its ids, its score, and whether the end follows.
 nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t line,
-                 int64_t beam,
-                 int64_t tokens, double lengthPenalty, int64_t minTokens, int64_t noRepeat,
-                 int64_t ids, int end, bool cached) {
+                 int64_t beam, int64_t tokens, double lengthPenalty, int64_t minTokens,
+                 int64_t noRepeat, int64_t ids, int end, bool cached) {
   sluice_search_options options;
   sluice_init_search(&options, sizeof options);
   options.beam = beam;
@@ -580,10 +580,10 @@ NB_MODULE(_sluice, m) {
       .def("count_line_rows", &ModelHandle::countLineRows)
       .def("line_logits", &ModelHandle::lineLogits)
       .def("generate", generate, nb::arg("into"), nb::arg("prompt"), nb::arg("lines").none(),
-           nb::arg("line"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
-           nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("sample"),
-           nb::arg("ids"), nb::arg("cached"))
-      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("line"), nb::arg("beam"),
-           nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
+           nb::arg("line"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"),
+           nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"),
+           nb::arg("sample"), nb::arg("ids"), nb::arg("cached"))
+      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("line"),
+           nb::arg("beam"), nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
            nb::arg("no_repeat"), nb::arg("ids"), nb::arg("end"), nb::arg("cached"));
 }

@@ -34,13 +34,13 @@ def write(name, content):
 
 def train_told(name, *flags, steps):
     """Trains by the command line. Returns the losses and norms of all steps."""
-    out = WORK / f"{name}.run"
+    out = WORK / f"data-{name}.run"
     run("train", WORK / f"{name}.sla", *flags, "--seed", 7, "--steps", steps, "--log-every", 1, "--out", out, "-j", 2)
     return [(line.get("objective", line["loss"]), line["grad_norm"]) for line in map(json.loads, (out / "metrics.jsonl").read_text().splitlines())]
 
 
 def eval_told(name, *flags):
-    return json.loads(run("eval", WORK / f"{name}.sla", "--weights", WORK / f"{name}.run", *flags, "--json", "-j", 2))
+    return json.loads(run("eval", WORK / f"{name}.sla", "--weights", WORK / f"data-{name}.run", *flags, "--json", "-j", 2))
 
 
 def check_training(name, model, told, source, **data):
@@ -76,9 +76,9 @@ def check_labels():
     check_eval("files of labels", model, told, files[0], labels={"words": labels[0]})
     check_eval("without labels", model, eval_told("labelled", "--data", files[0]), texts[0])
     rows = WORK / "labelled.npy"
-    run("logits", WORK / "labelled.sla", "--weights", WORK / "labelled.run", "--data", files[0], "-o", rows, "-j", 2)
+    run("logits", WORK / "labelled.sla", "--weights", WORK / "data-labelled.run", "--data", files[0], "-o", rows, "-j", 2)
     check("labels: logits", np.array_equal(model.logits(texts[0]), np.load(rows)))
-    drawn = run("generate", WORK / "labelled.sla", "--weights", WORK / "labelled.run", "--prompt", "ab", "--tokens", 20, "--seed", 3, "--no-echo", "-j", 2)
+    drawn = run("generate", WORK / "labelled.sla", "--weights", WORK / "data-labelled.run", "--prompt", "ab", "--tokens", 20, "--seed", 3, "--no-echo", "-j", 2)
     check("labels: generate", bytes(model.generate(b"ab", tokens=20, seed=3)).decode(errors="replace") == drawn.rstrip("\n"), drawn)
     batch = np.stack([np.frombuffer(texts[0], np.uint8)[i * 24 : i * 24 + 25] for i in range(3)])
     ends = (batch == 32).astype(np.int32)
@@ -148,7 +148,7 @@ def check_images():
     check_eval("a file of images", model, told, data, images="4x4x3")
     check("images: their bytes are predicted", model.logits(pixels[:2], images="4x4x3").shape == (96, 256))
     out = WORK / "images.png"
-    run("generate", WORK / "images.sla", "--weights", WORK / "images.run", "--images", "4x4x3", "--image", data, "--keep", 1, "--png", out, "--seed", 2, "-j", 2)
+    run("generate", WORK / "images.sla", "--weights", WORK / "data-images.run", "--images", "4x4x3", "--image", data, "--keep", 1, "--png", out, "--seed", 2, "-j", 2)
     kept = pixels[3, :1].ravel()
     drawn = [*kept, *model.generate([0, *kept], tokens=48 - len(kept), seed=2)]
     check("images: a PNG that is completed", np.array_equal(model.logits(out / "4.png", images="4x4x3"), model.logits(np.array([drawn]), images="4x4x3")))

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import python_data
 import python_hostile
 import python_lines
 from python_checks import ROOT, TINY, WORK, check, compile_tiny, count_failures, make_batch, raises, run, run_parts
@@ -413,7 +414,7 @@ def check_memory():
 
 
 handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGSEGV, signal.SIGABRT, signal.SIGPIPE)}
-run_parts([(check_specs, 300), (compare_training, 300), (check_arrays, 300), (check_hostile, 300), *python_hostile.PARTS, *python_lines.PARTS,
+run_parts([(check_specs, 300), (compare_training, 300), (check_arrays, 300), (check_hostile, 300), *python_hostile.PARTS, *python_lines.PARTS, *python_data.PARTS,
            (check_lifetimes, 300), (check_interrupts, 300), (compare_models, 900), (check_memory, 300)])
 caught = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt")]
 check("no signal handler but Python's", int(caught[0], 16) & ~(1 << (signal.SIGINT - 1)) & 0x7FFFFFFF == 0, caught[0])

@@ -49,8 +49,8 @@ public:
   /// Writes `rows` consecutive rows starting at `position`, continues in later epochs where needed,
   /// and returns the next position. Throws DataError if a file has changed.
   virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
-  /// Returns the number of rows of an epoch in the order of the files: texts are then cut from their
-  /// first token on.
+  /// Returns the number of rows of an epoch in the order of the files: texts are then cut from
+  /// their first token on.
   virtual int64_t countOrdered() const = 0;
   /// Writes row `index` < countOrdered() in the order of the files to row `row` of the batch.
   virtual void writeOrdered(int64_t index, int64_t row, const BatchInputs &into) const = 0;
