@@ -126,7 +126,7 @@ def check_numbers():
     check_training("files of numbers", model, told, paths["tokens"], inputs={"teacher": paths["teacher"], "mask": paths["mask"]})
     check_eval("numbers", model, eval_told("distill", "--data", paths["tokens"]), text)
     rows = WORK / "distill.rows.npy"
-    run("logits", WORK / "distill.sla", "--weights", WORK / "distill.run", "--data", paths["tokens"], "-o", rows, "-j", 2)
+    run("logits", WORK / "distill.sla", "--weights", WORK / "data-distill.run", "--data", paths["tokens"], "-o", rows, "-j", 2)
     check("numbers: logits", np.array_equal(model.logits(text), np.load(rows)))
     raises("numbers: a missing input", sluice.InputError, lambda: model.train(text, inputs={"mask": mask}), "teacher")
     raises("numbers: a shape", sluice.InputError, lambda: model.train(text, inputs={"mask": mask[1:], "teacher": teacher}), "inputs.mask", "a row for each token", "(399,)")
