@@ -183,6 +183,11 @@ def check_links():
     check("CoNLL-U: gradients", all(np.array_equal(gradients[0][name], array) for name, array in gradients[1].items()))
     error = raises("CoNLL-U: other words", sluice.InputError, lambda: model.score([b"ab cd xx"], inputs={"source": [b"ab cd xx"], "links": write("one.conllu", CONLLU.encode())}), "one.conllu", "xx")
     check("its place", error.file.endswith("one.conllu") and error.line == 2 and error.remedy != "", repr(vars(error)))
+    error = raises("no edges", sluice.InputError, lambda: model.score(text, inputs={"source": text}), "inputs links=FILE", '"pattern": "chain" for "capacity"')
+    check("its words", "--" not in error.message, error.message)
+    spec = json.loads((TINY / "umst.json").read_text())
+    spec["inputs"]["links"] = {"type": "edges", "on": "ends", "pattern": "chain"}
+    check("its remedy", sluice.check(spec).proved)
     wrong = write("wrong.conllu", CONLLU.replace("\t2\t", "\t9\t").encode())
     error = raises("CoNLL-U: a head that is missing", sluice.InputError, lambda: model.score([b"ab cd ef"], inputs={"source": [b"ab cd ef"], "links": wrong}), "wrong.conllu:2")
     check("and its place", error.line == 2, repr(vars(error)))

@@ -216,13 +216,20 @@ def check_hostile():
     raises("a window", sluice.InputError, lambda: model.score(np.arange(100), window=65), "window")
     raises("an empty prompt", sluice.InputError, lambda: model.generate(b""), "at least one token")
     raises("a temperature", sluice.InputError, lambda: model.generate(b"a", temperature=float("nan")), "temperature")
-    for name, options, parts in (("a wide beam", {"beam": 17}, ("at most 16", "17")), ("no beam", {"beam": 0}, ("beam", "0")),
+    for name, options, parts in (("a wide beam", {"beam": 17}, ("at most 16", "17", "with generation_rows 17")),
+                                 ("a wider beam", {"beam": 65}, ("at most 16", "65", "cached=False")), ("no beam", {"beam": 0}, ("beam", "0")),
                                  ("a penalty", {"length_penalty": float("nan")}, ("length_penalty", "nan")),
-                                 ("an end beyond the ids", {"end": 256}, ("end", "below 256")),
+                                 ("an end beyond the ids", {"end": 256}, ("end", "below 256", "None in Python")),
                                  ("tokens beyond the context", {"tokens": model.context + 1}, ("context", "lower it")),
                                  ("tokens before no end", {"min_tokens": 1}, ("min_tokens", "found none")),
                                  ("too many tokens before the end", {"min_tokens": 9, "end": 1, "tokens": 9}, ("fewer than", "9"))):
-        raises(f"search: {name}", sluice.InputError, lambda options=options: model.search(b"a", **options), *parts)
+        error = raises(f"search: {name}", sluice.InputError, lambda options=options: model.search(b"a", **options), *parts)
+        check("its words", "--" not in error.message, error.message)
+    sluice.compile(TINY / "vanilla.json", WORK / "wide.sla", generation_rows=17)
+    wide = sluice.load(WORK / "wide.sla", threads=2)
+    wide.initialize(1)
+    check("search: the remedy of a wide beam", wide.search(b"a", beam=17, tokens=3).tokens == model.search(b"a", beam=17, tokens=3, cached=False).tokens)
+    raises("generation rows", sluice.InputError, lambda: sluice.compile(TINY / "vanilla.json", WORK / "wide.sla", generation_rows=65), "from 1 to 64")
     raises("search: an empty prompt", sluice.InputError, lambda: model.search(b""), "at least one token")
     raises("a number of tokens", sluice.InputError, lambda: model.generate(b"a", tokens=-1), "tokens")
     raises("a stream", sluice.InputError, lambda: model.activations(b"abc", ["nothing"]), "expected a stream")
