@@ -62,7 +62,8 @@ int main(int argc, char **argv) {
   sluice_model *model = NULL;
   sluice_load_options options = {sizeof options, "cpu", NULL, 2};
   require(sluice_load(artifact, &options, &model));
-  sluice_facts facts = {sizeof facts, 0, 0, 0, 0, 0, 0, 0};
+  sluice_facts facts = {0};
+  facts.size = sizeof facts;
   require(sluice_get_facts(model, &facts));
   require(sluice_initialize(model, 1));
 

@@ -23,6 +23,10 @@ if [[ ${#specs[@]} = 0 ]]; then
     name=$work/$(basename "$spec")
     "$python" "$root/scripts/shrink-spec.py" "$spec" > "$name"
     specs+=("$name")
+    if [[ $spec == */lsh-* ]]; then # in bf16 too
+      sed '1s/{/{ "precision": { "compute": "bf16" },/' "$name" > "${name%.json}-bf16.json"
+      specs+=("${name%.json}-bf16.json")
+    fi
   done
   name=$work/contrast-lines.json # the lines of the comparison are one batch, which has the candidates
   sed 's/"vocabulary": [0-9]*/"vocabulary": 256/g; s/"batch": 4/"batch": 9/; s/, "extra_batches": 1//' "$root/test/golden/contrast-lines.json" > "$name"

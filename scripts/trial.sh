@@ -6,6 +6,7 @@
 # Needs Open MPI; "network" needs root, iproute2 and network namespaces, and "slurm" needs root and the packages slurmctld, slurmd
 # and munge. These are trials and no tests: they take an hour of two cores.
 # Usage: scripts/trial.sh [--runs 100] [--seed 1] [--program build/bin/sluice] [--shard] [divisions|kills|faults|network|slurm]...
+#        scripts/trial.sh interface [--loads 1000] [SPEC...]   compares the command line, C and Python (trial-interface.sh)
 #   --runs     trainings that lose a process, half of them during a checkpoint
 #   --seed     of the moments and ranks
 #   --program  another build
@@ -13,6 +14,9 @@
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
+if [[ ${1:-} == interface ]]; then
+  exec "$root/scripts/trial-interface.sh" "${@:2}"
+fi
 arguments=()
 program=$build/bin/sluice
 while (($#)); do

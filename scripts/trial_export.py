@@ -164,9 +164,13 @@ class Trial:
             return found[stage]
 
         self.module.hashed_buckets = record
+        if self.is_bf16:  # rounds numbers in f64, too
+            rounded, self.module.bf16 = self.module.bf16, lambda x: x.to(torch.bfloat16).to(x.dtype)
         with torch.no_grad():
             copy.deepcopy(model).double().hidden(tokens)
         self.module.hashed_buckets = compute
+        if self.is_bf16:
+            self.module.bf16 = rounded
         return {"buckets": found}
 
     def logits(self, data, *flags):

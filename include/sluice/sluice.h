@@ -70,10 +70,11 @@ void sluice_free_text(char *text);
 
 typedef struct sluice_compile_options {
   size_t size;
-  const char *targets;   /* comma-separated: "cpu-avx2,sm_80"; NULL: this machine's CPU */
-  const char *precision; /* "f32" or "bf16"; NULL: the spec's */
-  int64_t memory_budget; /* maximum bytes of the arena; 0: no limit */
-  int32_t allow_leak;    /* 1: compile a spec that is not proved */
+  const char *targets;     /* comma-separated: "cpu-avx2,sm_80"; NULL: this machine's CPU */
+  const char *precision;   /* "f32" or "bf16"; NULL: the spec's */
+  int64_t memory_budget;   /* maximum bytes of the arena; 0: no limit */
+  int32_t allow_leak;      /* 1: compile a spec that is not proved */
+  int64_t generation_rows; /* texts, or hypotheses of a search, that are computed at once; 0: 16 */
 } sluice_compile_options;
 
 /* Compiles a spec to the artifact `output`. `options` may be NULL. */
@@ -104,8 +105,26 @@ typedef struct sluice_facts {
   int64_t tensors;    /* number of trained tensors */
   int64_t step;       /* number of finished training steps */
   int32_t is_proved;  /* 0: compiled with an allowed leak */
+  int64_t inputs;     /* number of inputs besides the tokens */
 } sluice_facts;
 sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts);
+
+typedef enum sluice_input_kind {
+  SLUICE_LINES = 0,   /* ids of lines, or of the tokens of such lines */
+  SLUICE_EDGES = 1,   /* edges between rows or words of lines */
+  SLUICE_NUMBERS = 2, /* numbers of each token of a text */
+  SLUICE_LABELS = 3   /* a bit of each token of a text */
+} sluice_input_kind;
+/* An input of a model besides its tokens that the caller gives. The name is valid while the model
+ * exists. */
+typedef struct sluice_input {
+  size_t size;
+  const char *name;
+  int32_t kind;  /* sluice_input_kind */
+  int64_t width; /* numbers of a token, 1 for other kinds */
+} sluice_input;
+/* Returns an input. Inputs are numbered from 0 to the facts' number of inputs - 1. */
+sluice_status sluice_describe_input(sluice_model *model, int64_t index, sluice_input *input);
 
 /* Draws initial weights, as a training run with this seed does, and begins at step 0. */
 sluice_status sluice_initialize(sluice_model *model, int64_t seed);
@@ -200,6 +219,8 @@ typedef struct sluice_line_list {
   const int64_t *ends;
   int64_t count;     /* of lines */
   int32_t are_pairs; /* 1: of edges */
+  const char *path;  /* a file of lines, such as edges in CoNLL-U, in place of the array; NULL: the
+                        array */
 } sluice_line_list;
 
 /* Lines of a text and of the named inputs of a model: line i of each belongs to line i of the
@@ -237,6 +258,85 @@ sluice_status sluice_evaluate_lines(sluice_model *model, sluice_lines *lines,
 sluice_status sluice_count_line_rows(sluice_model *model, sluice_lines *lines, int64_t *rows);
 /* Computes the logits of each scored token: `logits` receives a row of the vocabulary for each. */
 sluice_status sluice_compute_line_logits(sluice_model *model, sluice_lines *lines, float *logits);
+
+/* What a model is trained or evaluated on, as by sluice train and sluice eval: texts with the
+ * labels and numbers of their tokens, images, or files of lines with named inputs. It keeps its
+ * model alive. */
+typedef struct sluice_data sluice_data;
+
+typedef enum sluice_role {
+  SLUICE_TEXT = 0,  /* a text, images, or the text of lines */
+  SLUICE_INPUT = 1, /* numbers of a text, or a named input of lines */
+  SLUICE_LABEL = 2  /* labels of a text, for segments */
+} sluice_role;
+
+/* A file or an array. Part i of an input's, or of a segment's, name belongs to text i. */
+typedef struct sluice_part {
+  size_t size;
+  int32_t role;         /* sluice_role */
+  const char *name;     /* of an input, or of segments; NULL for a text */
+  const char *path;     /* a file, which is read as by the command line; NULL: an array */
+  const int32_t *ids;   /* `count` token ids of a text, bytes of images, or labels 0 and 1 */
+  const float *numbers; /* [count, width], of an input of numbers */
+  int64_t count, width; /* width 0: 1 */
+} sluice_part;
+
+typedef struct sluice_data_options {
+  size_t size;
+  const char *images;    /* "32x32x3": width, height and channels of images; NULL: no images */
+  const char *tokenizer; /* the tokenizer of files of texts and lines; NULL: bytes are token ids */
+  int32_t is_held_out;   /* 1: for evaluation and logits; 0: for training and gradients */
+  int32_t in_order;      /* 1: training reads rows from the beginning of each text on, in order */
+} sluice_data_options;
+
+/* Checks files and arrays, and copies the arrays. `options` may be NULL. Arrays of lines are opened
+ * by sluice_open_lines. The order of rows is the order of sluice train with the seed of the last
+ * sluice_initialize. */
+sluice_status sluice_open_data(sluice_model *model, const sluice_part *parts, int64_t count,
+                               const sluice_data_options *options, sluice_data **data);
+void sluice_free_data(sluice_data *data);
+/* Returns remarks, each with a line end: cut lines, skipped texts, decompressed files. `notes` is
+ * freed with sluice_free_text. */
+sluice_status sluice_describe_data(sluice_data *data, char **notes);
+/* Opens files of lines, with a tokenizer if they have one, for the functions of lines: with the
+ * text for evaluation and logits, without it for generation. `is_held_out` and `in_order` are 0. */
+sluice_status sluice_open_line_files(sluice_model *model, const sluice_part *parts, int64_t count,
+                                     const sluice_data_options *options, sluice_lines **lines);
+
+/* The position of a training in its data. A training begins at 0, 0. */
+typedef struct sluice_position {
+  int64_t epoch, index;
+} sluice_position;
+/* Performs the next training step on the rows from `position` on, which then has the next position.
+ * It is unchanged if the step fails. `step` may be NULL. */
+sluice_status sluice_train_data(sluice_model *model, sluice_data *data, sluice_position *position,
+                                sluice_step *step);
+/* Advances `position` by the rows of `steps` training steps. */
+sluice_status sluice_skip_steps(sluice_model *model, sluice_data *data, int64_t steps,
+                                sluice_position *position);
+/* Computes the gradients of this step as sluice_copy_gradients does; `gradients` may be NULL for
+ * sluice_get_gradient. `position` is unchanged. */
+sluice_status sluice_copy_data_gradients(sluice_model *model, sluice_data *data,
+                                         const sluice_position *position, float *gradients,
+                                         int64_t elements, sluice_step *step);
+/* Scores held-out data as sluice eval does. The window and the stride are 0 for lines and images.
+ */
+sluice_status sluice_evaluate_data(sluice_model *model, sluice_data *data,
+                                   sluice_evaluation *evaluation);
+/* A loss of the last evaluation of a model with several losses: its name, and its mean in nats. The
+ * name is valid until the next evaluation. */
+typedef struct sluice_loss {
+  size_t size;
+  const char *name;
+  double mean;
+} sluice_loss;
+/* Returns a loss, numbered from 0; the first is the loss of the head. SLUICE_END after the last. */
+sluice_status sluice_get_loss(sluice_model *model, int64_t index, sluice_loss *loss);
+/* Returns the number of rows of sluice_compute_data_logits. */
+sluice_status sluice_count_data_rows(sluice_model *model, sluice_data *data, int64_t *rows);
+/* Computes the logits after each token of held-out texts, one after another, or of each scored
+ * token of lines and images: `logits` receives a row of the vocabulary for each. */
+sluice_status sluice_compute_data_logits(sluice_model *model, sluice_data *data, float *logits);
 
 typedef struct sluice_sampling {
   size_t size;

@@ -4,6 +4,7 @@
 #include "sluice/Loading/Recompile.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileMixUp.h"
+#include "sluice/Support/Limits.h"
 #include "sluice/Support/Outputs.h"
 
 #include <cstdlib>
@@ -107,6 +108,11 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
       throw UserError("memory_budget: expected a number of bytes of at least 0, found " +
                       std::to_string(options.memory_budget) + "; 0 sets no limit");
     }
+    if (options.generation_rows < 0 || options.generation_rows > mostGenerationRows) {
+      throw UserError("generation_rows: expected a number from 1 to " +
+                      std::to_string(mostGenerationRows) + ", or 0 for 16, found " +
+                      std::to_string(options.generation_rows) + "; give another");
+    }
     checkOutputs({{"output", output, FileKind::Artifact}},
                  spec.text ? std::vector<Path>() : std::vector<Path>{spec.path}, false);
     driver::CompileRequest request;
@@ -120,6 +126,9 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
     request.precision = options.precision ? options.precision : "";
     if (options.memory_budget > 0) {
       request.memoryBudget = options.memory_budget;
+    }
+    if (options.generation_rows > 0) {
+      request.generationRows = options.generation_rows;
     }
     request.allowLeak = options.allow_leak != 0;
     driver::Outcome outcome;

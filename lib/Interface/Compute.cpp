@@ -1,7 +1,10 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that train and score, and that compute logits and activations.
+#include "Compute.h"
+
 #include "Lines.h"
 #include "sluice/Runtime/Data/Labels.h"
+#include "sluice/Runtime/Data/Numbers.h"
 #include "sluice/Runtime/Data/RowOrder.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Execute/Predictions.h"
@@ -20,20 +23,23 @@ using namespace sluice::runtime;
 
 namespace {
 
-void requireNoLabels(const LoadedModel &state) {
-  if (std::vector<std::string> labels = getLabelNames(state.plan()); !labels.empty()) {
-    throw UserError("expected a model that is trained on tokens alone, found the labels \"" +
-                    labels.front() + "\"; use sluice train, which reads them from files");
+/// Throws UserError if a training step needs more than tokens or lines.
+void requireNoMore(const LoadedModel &state) {
+  std::vector<std::string> labels = getLabelNames(state.plan()),
+                           numbers = getNumberNames(state.plan());
+  if (!labels.empty() || !numbers.empty()) {
+    throw UserError(
+        "tokens: expected labels and numbers with them, as the model has the " +
+        (labels.empty() ? "input \"" + numbers.front() : "labels \"" + labels.front()) +
+        "\", found tokens alone; open them with sluice_open_data in C, and give labels= "
+        "and inputs= in Python");
   }
 }
-
-/// Writes batch `i` of a training step.
-using BatchWriter = std::function<void(Executor &executor, int64_t i)>;
 
 /// Checks the tokens of a training step.
 BatchWriter readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows, int64_t columns) {
   state.requireTokensAlone();
-  requireNoLabels(state);
+  requireNoMore(state);
   int64_t expected = state.rowsOfStep(), context = state.plan().model.context;
   if (rows != expected || columns != context + 1) {
     throw UserError("tokens: expected [" + std::to_string(expected) + ", " +
@@ -54,7 +60,7 @@ BatchWriter readBatch(LoadedModel &state, const int32_t *tokens, int64_t rows, i
 /// Checks the lines of a training step.
 BatchWriter readBatch(LoadedModel &state, const sluice_lines *lines, const int64_t *numbers,
                       int64_t rows) {
-  requireNoLabels(state);
+  requireNoMore(state);
   const LinePairs &pairs = requirePairs(state, lines);
   return [&pairs, list = readNumbers(state, pairs, numbers, rows)](Executor &executor, int64_t i) {
     int64_t batch = executor.plan().model.batch;
@@ -152,8 +158,7 @@ sluice_status sluice_order_rows(sluice_model *model, const int64_t *lengths, int
   });
 }
 
-/// Performs the next training step.
-static void trainStep(LoadedModel &state, const BatchWriter &write, sluice_step *result) {
+void interface::trainStep(LoadedModel &state, const BatchWriter &write, sluice_step *result) {
   runStep(state, write, [](Executor &executor, int64_t step, const auto &fill) {
     executor.runUpdate(step, fill);
   });
@@ -212,9 +217,7 @@ static double computeGradients(LoadedModel &state, const BatchWriter &write) {
 sluice_status sluice_compute_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
                                        int64_t columns, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
-    readOptions(result);
-    requireOneBatch(state);
-    report(result, computeGradients(state, readBatch(state, tokens, rows, columns)), std::nan(""));
+    copyGradients(state, readBatch(state, tokens, rows, columns), nullptr, 0, result);
   });
 }
 
@@ -231,23 +234,28 @@ static void requireElements(const LoadedModel &state, int64_t elements) {
   }
 }
 
-static void copyGradients(LoadedModel &state, float *gradients) {
-  for (const Tensor &tensor : state.plan().tensors) {
-    gradients = std::ranges::copy(state.executor().gradient(tensor, Access::Read), gradients).out;
+void interface::copyGradients(LoadedModel &state, const BatchWriter &write, float *gradients,
+                              int64_t elements, sluice_step *result) {
+  readOptions(result);
+  if (gradients) {
+    requireElements(state, elements);
   }
+  requireOneBatch(state);
+  double loss = computeGradients(state, write);
+  for (const Tensor &tensor : state.plan().tensors) {
+    if (gradients) {
+      gradients = std::ranges::copy(state.executor().gradient(tensor, Access::Read), gradients).out;
+    }
+  }
+  report(result, loss, std::nan(""));
 }
 
 sluice_status sluice_copy_gradients(sluice_model *model, const int32_t *tokens, int64_t rows,
                                     int64_t columns, float *gradients, int64_t elements,
                                     sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
-    readOptions(result);
     require(gradients, "gradients");
-    requireElements(state, elements);
-    requireOneBatch(state);
-    double loss = computeGradients(state, readBatch(state, tokens, rows, columns));
-    copyGradients(state, gradients);
-    report(result, loss, std::nan(""));
+    copyGradients(state, readBatch(state, tokens, rows, columns), gradients, elements, result);
   });
 }
 
@@ -255,41 +263,43 @@ sluice_status sluice_copy_line_gradients(sluice_model *model, sluice_lines *line
                                          const int64_t *numbers, int64_t rows, float *gradients,
                                          int64_t elements, sluice_step *result) {
   return guardModel(model, [&](LoadedModel &state) {
-    readOptions(result);
-    if (gradients) {
-      requireElements(state, elements);
-    }
-    requireOneBatch(state);
-    double loss = computeGradients(state, readBatch(state, lines, numbers, rows));
-    if (gradients) {
-      copyGradients(state, gradients);
-    }
-    report(result, loss, std::nan(""));
+    copyGradients(state, readBatch(state, lines, numbers, rows), gradients, elements, result);
   });
+}
+
+void interface::reportEvaluation(
+    LoadedModel &state, sluice_evaluation *evaluation,
+    const std::function<EvaluationResult(const EvaluationOptions &)> &score) {
+  require(evaluation, "evaluation");
+  sluice_evaluation values = readOptions(evaluation);
+  EvaluationOptions options;
+  options.window = values.window;
+  options.stride = values.stride;
+  state.refresh();
+  state.requireWeights();
+  state.hasGradients = false;
+  state.executor().chooseBatch({});
+  EvaluationResult result = score(options);
+  requireChunks(result);
+  values.window = result.window;
+  values.stride = result.stride;
+  values.nats = result.nats;
+  values.tokens = result.countUnits();
+  state.losses = result.losses;
+  writeResults(evaluation, values);
 }
 
 sluice_status sluice_evaluate(sluice_model *model, const int32_t *tokens, int64_t count,
                               sluice_evaluation *evaluation) {
   return guardModel(model, [&](LoadedModel &state) {
     require(evaluation, "evaluation");
-    sluice_evaluation values = readOptions(evaluation);
     state.requireTokensAlone();
     std::vector<ByteFile> files{state.makeText(readTokens(tokens, count))};
-    EvaluationOptions options;
-    options.window = values.window;
-    options.stride = values.stride;
-    state.refresh();
-    state.requireWeights();
-    state.hasGradients = false;
-    state.executor().chooseBatch({});
-    EvaluationResult result =
-        evaluate(state.executor(), files, options, [](double) { endIfInterrupted(); });
-    requireChunks(result);
-    values.window = result.window;
-    values.stride = result.stride;
-    values.nats = result.nats;
-    values.tokens = result.countUnits();
-    writeResults(evaluation, values);
+    reportEvaluation(state, evaluation, [&](EvaluationOptions options) {
+      const LabelFiles none;
+      options.labels = &none; // sets the labels to 0, which no result depends on
+      return evaluate(state.executor(), files, options, [](double) { endIfInterrupted(); });
+    });
   });
 }
 

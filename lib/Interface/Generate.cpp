@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that continue texts.
 #include "Generate.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Generate/Generator.h"
 #include "sluice/Support/Error.h"
 

@@ -1,7 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that open lines with named inputs, score them and compute logits.
 #include "Lines.h"
-#include "sluice/Runtime/Data/Numbers.h"
+
+#include "Compute.h"
 #include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Execute/Predictions.h"
 #include "sluice/Support/Error.h"
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <new>
 #include <numeric>
 #include <set>
 #include <string>
@@ -32,6 +32,7 @@ struct List {
   std::span<const int32_t> ids;
   std::span<const int64_t> ends;
   bool arePairs = false;
+  bool isFile = false; ///< `path` is a file, which has the lines
 
   int64_t count() const { return std::ssize(ends); }
   std::span<const int32_t> line(int64_t index) const {
@@ -45,6 +46,16 @@ struct List {
 
 List readList(const sluice_line_list &given) {
   List list{given.name ? std::string("inputs.") + given.name : textPath, {}, {}};
+  if (given.path) {
+    if (given.ids || given.ends || given.count != 0) {
+      throw UserError(list.path + ": expected a file or an array, found both; give one of them");
+    }
+    list.isFile = true;
+    bool isLikeArray =
+        given.path == textPath || std::string_view(given.path).starts_with("inputs.");
+    list.path = isLikeArray ? std::string("./") + given.path : given.path;
+    return list;
+  }
   if (given.count < 1) {
     throw UserError(list.path + ": expected at least one line, found " +
                     std::to_string(given.count) + "; give the lines of a text or of an input");
@@ -227,31 +238,24 @@ void requireLineEnd(const Plan &plan, int32_t lineEnd) {
   }
 }
 
-/// Throws UserError unless named inputs are the only inputs besides the tokens.
-void requireGiven(const LoadedModel &state) {
-  const Plan &plan = state.plan();
-  if (plan.given.empty()) {
-    throw UserError("inputs: expected a model with named inputs, found one whose only input is its "
-                    "tokens; leave the inputs out");
-  }
-  state.requireNoNumbers();
-  if (!plan.shapes.empty()) {
-    throw UserError("expected a model with a number of lines in each batch, found one with "
-                    "\"batch_tokens\"; use the command line, or compile the spec without it");
-  }
-}
-
 /// Returns the texts in memory, with the paths `InputLines` reads.
 std::pair<InputFiles, ReadingOptions>
 makeFiles(const Plan &plan, const std::map<std::string, List> &lists, int32_t lineEnd) {
   InputFiles files;
   ReadingOptions reading;
   reading.lineEnd = lineEnd;
-  int64_t count = lists.begin()->second.count();
+  const List *first = nullptr; // array
   for (const auto &[name, list] : lists) {
-    if (list.count() != count) {
-      throw UserError(list.path + ": expected as many lines as " + lists.begin()->second.path +
-                      " has, " + std::to_string(count) + ", found " + std::to_string(list.count()) +
+    if (!name.empty()) {
+      files[name] = {list.path};
+    }
+    if (list.isFile) {
+      continue; // the readers compare its lines
+    }
+    first = first ? first : &list;
+    if (list.count() != first->count()) {
+      throw UserError(list.path + ": expected as many lines as " + first->path + " has, " +
+                      std::to_string(first->count()) + ", found " + std::to_string(list.count()) +
                       "; line i of the one belongs to line i of the other");
     }
     auto given = plan.given.find(name);
@@ -268,9 +272,6 @@ makeFiles(const Plan &plan, const std::map<std::string, List> &lists, int32_t li
                           lineEnd)
         : given != plan.given.end() ? makeStream(list, given->second)
                                     : makeEdges(list));
-    if (!name.empty()) {
-      files[name] = {list.path};
-    }
   }
   return {std::move(files), std::move(reading)};
 }
@@ -284,6 +285,13 @@ void requireOwn(const LoadedModel &state, const sluice_lines *lines) {
 }
 
 } // namespace
+
+void interface::requireLines(const LoadedModel &state) {
+  if (state.plan().given.empty()) {
+    throw UserError("inputs: expected a model with named inputs of lines, found one whose only "
+                    "input is its tokens; leave the inputs out");
+  }
+}
 
 const LinePairs &interface::requirePairs(const LoadedModel &state, const sluice_lines *lines) {
   requireOwn(state, lines);
@@ -306,6 +314,12 @@ const InputLines &interface::requireInputLines(const LoadedModel &state,
 
 std::vector<int64_t> interface::readNumbers(const LoadedModel &state, const LinePairs &pairs,
                                             const int64_t *numbers, int64_t rows) {
+  if (!state.plan().shapes.empty()) {
+    throw UserError(
+        "tokens: expected files of lines for a model whose batches have lines of similar "
+        "lengths, found arrays; open files with sluice_open_data, give paths in Python, "
+        "or compile the spec without \"batch_tokens\"");
+  }
   int64_t expected = state.rowsOfStep(), lines = pairs.rowsPerEpoch();
   if (rows != expected || (!numbers && lines < rows)) {
     throw UserError(
@@ -332,7 +346,7 @@ sluice_status sluice_open_lines(sluice_model *model, const sluice_line_list *lis
   return guardModel(model, [&](LoadedModel &state) {
     require(lines, "lines");
     const Plan &plan = state.plan();
-    requireGiven(state);
+    requireLines(state);
     std::map<std::string, List> given = readLists(list, lists);
     requireNames(plan, given);
     requireLineEnd(plan, lineEnd);
@@ -341,7 +355,7 @@ sluice_status sluice_open_lines(sluice_model *model, const sluice_line_list *lis
     opened->state = model->state;
     opened->lineEnd = lineEnd;
     if (given.contains("")) {
-      opened->pairs = std::make_unique<LinePairs>(std::vector<Path>{textPath}, files, plan,
+      opened->pairs = std::make_unique<LinePairs>(std::vector<Path>{given.at("").path}, files, plan,
                                                   static_cast<uint64_t>(state.seed), reading);
     } else {
       opened->inputs = std::make_unique<InputLines>(files, plan, reading);
@@ -369,14 +383,7 @@ sluice_status sluice_describe_lines(sluice_lines *lines, char **notes) {
         list.push_back(own.describeCut("the input " + name));
       }
     }
-    std::string text;
-    for (const std::string &note : list) {
-      text += note.empty() ? "" : note + "\n";
-    }
-    *notes = ::strdup(text.c_str());
-    if (!*notes) {
-      throw std::bad_alloc();
-    }
+    *notes = copyNotes(list);
   });
 }
 
@@ -406,26 +413,17 @@ sluice_status sluice_order_lines(sluice_model *model, int64_t count, int64_t fir
 sluice_status sluice_evaluate_lines(sluice_model *model, sluice_lines *lines,
                                     sluice_evaluation *evaluation) {
   return guardModel(model, [&](LoadedModel &state) {
-    require(evaluation, "evaluation");
-    sluice_evaluation values = readOptions(evaluation);
     const LinePairs &pairs = requirePairs(state, lines);
-    for (auto [name, value] : {std::pair("window", values.window), {"stride", values.stride}}) {
-      if (value != 0) {
-        throw UserError(std::string(name) +
-                        ": expected 0 for lines, which are scored one by one, "
-                        "found " +
-                        std::to_string(value) + "; leave it out");
+    reportEvaluation(state, evaluation, [&](const EvaluationOptions &options) {
+      for (auto [name, value] : {std::pair("window", options.window), {"stride", options.stride}}) {
+        if (value != 0) {
+          throw UserError(std::string(name) +
+                          ": expected 0 for lines, which are scored one by one, found " +
+                          std::to_string(value) + "; leave it out");
+        }
       }
-    }
-    state.refresh();
-    state.requireWeights();
-    state.hasGradients = false;
-    EvaluationResult result =
-        evaluateItems(state.executor(), pairs, {}, [](double) { endIfInterrupted(); });
-    requireChunks(result);
-    values.nats = result.nats;
-    values.tokens = result.countUnits();
-    writeResults(evaluation, values);
+      return evaluateItems(state.executor(), pairs, {}, [](double) { endIfInterrupted(); });
+    });
   });
 }
 

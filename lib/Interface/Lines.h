@@ -19,6 +19,9 @@ struct sluice_lines {
 
 namespace sluice::interface {
 
+/// Throws UserError unless the model has named inputs of lines.
+void requireLines(const LoadedModel &state);
+
 /// Returns the lines of a text. Throws UserError for lines of another model, and for lines of
 /// inputs alone.
 const runtime::LinePairs &requirePairs(const LoadedModel &state, const sluice_lines *lines);

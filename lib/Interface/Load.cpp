@@ -61,12 +61,28 @@ sluice_status sluice_get_facts(sluice_model *model, sluice_facts *facts) {
     values.tensors = std::ssize(plan.tensors);
     values.step = state.step;
     values.is_proved = plan.verdict == "proved" ? 1 : 0;
+    values.inputs = std::ssize(state.inputs());
     writeResults(facts, values);
   };
   if (model && model->state->isOwn() && model->state->isLockedByThread()) {
     return guard([&] { read(*model->state); }); // within a call: steps change after the callback
   }
   return guardModel(model, read);
+}
+
+sluice_status sluice_describe_input(sluice_model *model, int64_t index, sluice_input *input) {
+  return guardModel(model, [&](LoadedModel &state) {
+    require(input, "input");
+    readOptions(input);
+    if (index < 0 || index >= std::ssize(state.inputs())) {
+      throw UserError("index: expected the number of an input, below " +
+                      std::to_string(state.inputs().size()) + ", found " + std::to_string(index) +
+                      "; sluice_get_facts returns their number");
+    }
+    const GivenFacts &found = state.inputs()[static_cast<size_t>(index)];
+    writeResults(input,
+                 {.size = 0, .name = found.name.c_str(), .kind = found.kind, .width = found.width});
+  });
 }
 
 sluice_status sluice_initialize(sluice_model *model, int64_t seed) {

@@ -2,8 +2,10 @@
 #include "Model.h"
 
 #include "sluice/Loading/Recompile.h"
+#include "sluice/Runtime/Data/Edges.h"
 #include "sluice/Runtime/Data/Labels.h"
 #include "sluice/Runtime/Data/Numbers.h"
+#include "sluice/Runtime/Data/SideStreams.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Hash.h"
 
@@ -19,9 +21,31 @@ namespace sluice::interface {
 
 using namespace sluice::runtime;
 
+/// Returns the inputs of lines, of edges, of numbers and of labels that files or arrays have.
+static std::vector<GivenFacts> listInputs(const Plan &plan) {
+  std::vector<GivenFacts> inputs;
+  for (const auto &[name, input] : plan.given) {
+    if (!isComputed(input)) {
+      inputs.push_back({name, SLUICE_LINES});
+    }
+  }
+  for (const EdgeInput &edges : getEdgeInputs(plan)) {
+    if (edges.pattern.empty()) {
+      inputs.push_back({edges.name, SLUICE_EDGES});
+    }
+  }
+  for (const std::string &name : getNumberNames(plan)) {
+    inputs.push_back({name, SLUICE_NUMBERS, getNumberWidth(plan, name)});
+  }
+  for (const std::string &name : getLabelNames(plan)) {
+    inputs.push_back({name, SLUICE_LABELS});
+  }
+  return inputs;
+}
+
 LoadedModel::LoadedModel(const std::string &path, const loading::DeviceOptions &device)
     : device(device), artifact(Artifact::load(path, device.target)),
-      main(loading::openExecutor(artifact, device)) {
+      main(loading::openExecutor(artifact, device)), given(listInputs(plan())) {
   seed = plan().model.seed;
 }
 
@@ -139,15 +163,6 @@ void LoadedModel::requireTokensAlone() const {
                     ": expected a model whose only input is its tokens, found the input \"" +
                     plan().given.begin()->first +
                     "\"; give the lines of its inputs: sluice_open_lines in C, inputs= in Python");
-  }
-  requireNoNumbers();
-}
-
-void LoadedModel::requireNoNumbers() const {
-  if (std::vector<std::string> numbers = getNumberNames(plan()); !numbers.empty()) {
-    throw UserError(artifact->path() +
-                    ": expected a model whose only input is its tokens, found the numbers \"" +
-                    numbers.front() + "\"; use the command line, which reads them from files");
   }
 }
 

@@ -22,6 +22,13 @@
 
 namespace sluice::interface {
 
+/// An input besides the tokens that a caller gives.
+struct GivenFacts {
+  std::string name;
+  sluice_input_kind kind = SLUICE_LINES;
+  int64_t width = 1; ///< numbers of a token
+};
+
 /// An executor with the weights of the model, and executors of recompiled entries that copy them.
 /// The functions of the interface use it through a Lock, except the constructor, `leaveSeat` and
 /// `endSharing`.
@@ -44,6 +51,7 @@ public:
 
   const runtime::Plan &plan() const { return artifact->plan(); }
   runtime::Executor &executor() { return *main; }
+  const std::vector<GivenFacts> &inputs() const { return given; }
   /// Checks for the process that loaded the model. Another one lacks its threads.
   bool isOwn() const { return ::getpid() == process; }
 
@@ -70,10 +78,9 @@ public:
   runtime::Executor &openStream(const loading::ModelStream &stream);
 
   int64_t rowsOfStep() const { return plan().accumulate * plan().model.batch; }
-  /// Throws UserError unless the model's tokens are its only inputs.
+  /// Throws UserError if the model has named inputs of lines. Labels and numbers, which losses
+  /// alone read, are no such inputs.
   void requireTokensAlone() const;
-  /// Throws UserError if a loss reads numbers of files.
-  void requireNoNumbers() const;
   /// Returns token ids as a file in memory. Throws UserError for an id beyond the vocabulary.
   runtime::ByteFile makeText(std::span<const int32_t> tokens) const;
   /// Throws UserError with the index of a token id beyond the vocabulary.
@@ -90,7 +97,9 @@ public:
 
   int64_t seed = 0, step = 0; ///< of training
   uint64_t version = 0;       ///< number of changes of the weights
-  bool hasGradients = false;  ///< no entry ran after sluice_compute_gradients
+  /// Means of the losses of the last evaluation, by name.
+  std::vector<std::pair<std::string, double>> losses;
+  bool hasGradients = false; ///< no entry ran after sluice_compute_gradients
 
 private:
   /// Returns a hash of the numbers of all tensors.
@@ -112,6 +121,7 @@ private:
   const loading::DeviceOptions device;
   std::shared_ptr<const runtime::Artifact> artifact;
   std::unique_ptr<runtime::Executor> main;
+  const std::vector<GivenFacts> given;
   struct Recompiled {
     std::unique_ptr<runtime::Executor> executor;
     uint64_t version = 0;

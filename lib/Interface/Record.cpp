@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <future>
 #include <new>
 #include <system_error>
@@ -88,23 +89,100 @@ int64_t takeNumber(std::string &text) {
 
 /// Names of arguments, which begin the messages about them. Another name before a message is a
 /// file.
-constexpr std::string_view argumentNames[] = {
-    "allow_leak",     "beam",      "capacity",      "count",
-    "cpu_target",     "device",    "elements",      "end",
-    "first",          "ids",       "index",         "inputs",
-    "length_penalty", "lengths",   "line",          "line_end",
-    "lines",          "lists",     "memory_budget", "min_p",
-    "min_tokens",     "name",      "no_cache",      "no_repeat",
-    "numbers",        "precision", "prompt",        "repetition_penalty",
-    "rows",           "sample",    "seed",          "size",
-    "step",           "stride",    "target",        "targets",
-    "temperature",    "texts",     "threads",       "tokens",
-    "top_k",          "top_p",     "window"};
+constexpr std::string_view argumentNames[] = {"allow_leak",
+                                              "beam",
+                                              "capacity",
+                                              "count",
+                                              "cpu_target",
+                                              "data",
+                                              "device",
+                                              "elements",
+                                              "end",
+                                              "first",
+                                              "generation_rows",
+                                              "ids",
+                                              "images",
+                                              "in_order",
+                                              "index",
+                                              "inputs",
+                                              "is_held_out",
+                                              "labels",
+                                              "length_penalty",
+                                              "lengths",
+                                              "line",
+                                              "line_end",
+                                              "lines",
+                                              "lists",
+                                              "memory_budget",
+                                              "min_p",
+                                              "min_tokens",
+                                              "name",
+                                              "no_cache",
+                                              "no_repeat",
+                                              "numbers",
+                                              "position",
+                                              "precision",
+                                              "prompt",
+                                              "repetition_penalty",
+                                              "role",
+                                              "rows",
+                                              "sample",
+                                              "seed",
+                                              "size",
+                                              "step",
+                                              "steps",
+                                              "stride",
+                                              "target",
+                                              "targets",
+                                              "temperature",
+                                              "texts",
+                                              "threads",
+                                              "tokenizer",
+                                              "tokens",
+                                              "top_k",
+                                              "top_p",
+                                              "width",
+                                              "window"};
+
+/// Remedies of the command line, and their counterparts in the interface.
+constexpr std::pair<std::string_view, std::string_view> remedies[] = {
+    {"read the file's own bytes with --raw", "give the file's own bytes as an array"},
+    {"give --raw to read the file's own bytes", "give the file's own bytes as an array"},
+    {"use sluice generate --no-cache, which needs no rows",
+     "recompute windows, which needs no rows: no_cache = 1 in C, cached=False in Python"},
+    {"give --data FILE", "give one"},
+    {"give --images WxHxC where the command has it", "give images, such as \"32x32x3\""},
+    {"name others, or leave the flag out", "name others, or leave it out"},
+    {"name another, or leave the flag out", "name another, or leave it out"},
+    {"pass --allow-leak", "set allow_leak"},
+    {"with --no-cache", "without a cache: no_cache = 1 in C, cached=False in Python"},
+};
+
+/// Replaces "--set KEY=VALUE" by "KEY=VALUE in the spec".
+void replaceSettings(std::string &message) {
+  constexpr std::string_view flag = "--set ";
+  for (size_t at = 0; (at = message.find(flag, at)) != std::string::npos;) {
+    size_t end = message.find_first_of(",; )", at + flag.size());
+    end = std::min(end, message.size());
+    if (message.substr(at, end - at).find('=') == std::string::npos) {
+      at = end;
+      continue;
+    }
+    message.insert(end, " in the spec");
+    message.erase(at, flag.size());
+  }
+}
 
 } // namespace
 
-std::string renameFlags(const std::string &message) {
-  std::string renamed;
+std::string renameFlags(const std::string &original) {
+  std::string message = original, renamed;
+  for (auto [flags, words] : remedies) {
+    for (size_t at = 0; (at = message.find(flags, at)) != std::string::npos; at += words.size()) {
+      message.replace(at, flags.size(), words);
+    }
+  }
+  replaceSettings(message);
   for (size_t i = 0; i < message.size();) {
     auto isWord = [&](size_t at) {
       return at < message.size() &&
@@ -136,7 +214,8 @@ MessageParts splitMessage(const std::string &message) {
   if (place.ends_with(": ")) {
     place.resize(place.size() - 2);
     auto isArgument = [](std::string_view name) {
-      return name.starts_with("inputs.") ||
+      return name.starts_with("inputs.") || name.starts_with("labels.") ||
+             name.starts_with("tokens[") ||
              std::ranges::find(argumentNames, name) != std::end(argumentNames);
     };
     if (size_t colon = place.rfind(": ");
@@ -220,6 +299,18 @@ void runCancellable(const std::function<void()> &job) {
     throw;
   }
   worker.get();
+}
+
+char *copyNotes(const std::vector<std::string> &notes) {
+  std::string text;
+  for (const std::string &note : notes) {
+    text += note.empty() ? "" : note + "\n";
+  }
+  char *copy = ::strdup(text.c_str());
+  if (!copy) {
+    throw std::bad_alloc();
+  }
+  return copy;
 }
 
 void requireSize(size_t size, size_t most) {

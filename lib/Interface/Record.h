@@ -10,6 +10,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace sluice::interface {
 
@@ -51,6 +52,9 @@ void endIfInterrupted();
 /// `sluice_set_interrupt` is called on this one. Throws Interrupted when it returns a nonzero
 /// value, once the job has ended; else the job's exception.
 void runCancellable(const std::function<void()> &job);
+
+/// Returns remarks, each with a line end, as a text that sluice_free_text frees.
+char *copyNotes(const std::vector<std::string> &notes);
 
 /// Throws UserError if a pointer that a function needs is null.
 void require(const void *pointer, const char *name);

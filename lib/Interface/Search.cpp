@@ -1,6 +1,7 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Functions of the C interface that search the best text.
 #include "Generate.h"
+#include "sluice/Runtime/Execute/Evaluator.h"
 #include "sluice/Runtime/Generate/BeamSearch.h"
 #include "sluice/Support/Error.h"
 
@@ -41,8 +42,8 @@ sluice_search_options checkOptions(LoadedModel &state, const sluice_search_optio
   given.ids = chooseIds(state, given.ids);
   if (given.end < -1 || given.end >= given.ids) {
     throw UserError("end: expected an id below " + std::to_string(given.ids) +
-                    ", those that are written, or -1 for none, found " + std::to_string(given.end) +
-                    "; give another");
+                    ", those that are written, or none (-1 in C, None in Python), found " +
+                    std::to_string(given.end) + "; give another");
   }
   return given;
 }
@@ -142,7 +143,8 @@ sluice_status sluice_search_line(sluice_model *model, sluice_lines *lines, int64
     requireInputLines(state, lines);
     sluice_search_options given = checkOptions(state, options);
     if (given.end != -1) {
-      throw UserError("end: expected -1, as the line end ends a line, found " +
+      throw UserError("end: expected none (-1 in C, None in Python), as the line end ends a line, "
+                      "found " +
                       std::to_string(given.end) + "; leave it out");
     }
     if (lines->lineEnd >= given.ids) {

@@ -84,10 +84,11 @@ std::string check(const std::string &path, const std::optional<std::string> &tex
 
 void compile(const std::string &path, const std::optional<std::string> &text,
              const std::string &output, const std::optional<std::string> &targets,
-             const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak) {
+             const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak,
+             int64_t generationRows) {
   sluice_spec spec{sizeof spec, path.c_str(), orNull(text)};
-  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision), memoryBudget,
-                                 allowLeak};
+  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision),
+                                 memoryBudget,   allowLeak,       generationRows};
   run([&] { return sluice_compile(&spec, &options, output.c_str()); });
 }
 
@@ -161,9 +162,55 @@ struct OpenedLines {
   }
 };
 
-/// Lines of one name, None for the text: the ids of all lines, the end of each, and whether they
-/// are pairs.
-using LineList = std::tuple<std::optional<std::string>, Tokens, Counts, bool>;
+/// Lines of one name, None for the text: the ids of all lines, the end of each, whether they are
+/// pairs, and a file in place of them.
+using LineList =
+    std::tuple<std::optional<std::string>, Tokens, Counts, bool, std::optional<std::string>>;
+
+/// A file or an array of data: its role, its name, its path, and its ids or numbers.
+using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using DataPart = std::tuple<int, std::optional<std::string>, std::optional<std::string>,
+                            std::optional<Tokens>, std::optional<FloatRows>>;
+
+/// Texts, lines or images with their labels and numbers.
+struct OpenedData {
+  sluice_data *handle = nullptr;
+  OpenedData() = default;
+  OpenedData(const OpenedData &) = delete;
+  ~OpenedData() {
+    nb::gil_scoped_release release;
+    sluice_free_data(handle);
+  }
+  std::string describe() {
+    char *notes = nullptr;
+    run([&] { return sluice_describe_data(handle, &notes); });
+    std::string copy = notes;
+    sluice_free_text(notes);
+    return copy;
+  }
+};
+
+std::vector<sluice_part> readParts(const std::vector<DataPart> &parts) {
+  std::vector<sluice_part> all;
+  for (const auto &[role, name, path, ids, numbers] : parts) {
+    sluice_part part{};
+    part.size = sizeof part;
+    part.role = role;
+    part.name = orNull(name);
+    part.path = orNull(path);
+    if (ids) {
+      part.ids = ids->data();
+      part.count = static_cast<int64_t>(ids->shape(0));
+    }
+    if (numbers) {
+      part.numbers = numbers->data();
+      part.count = static_cast<int64_t>(numbers->shape(0));
+      part.width = static_cast<int64_t>(numbers->shape(1));
+    }
+    all.push_back(part);
+  }
+  return all;
+}
 
 struct ModelHandle {
   sluice_model *handle = nullptr;
@@ -236,14 +283,95 @@ struct ModelHandle {
   }
   void openLines(OpenedLines &into, const std::vector<LineList> &lists, int lineEnd) {
     std::vector<sluice_line_list> all;
-    for (const auto &[name, ids, ends, arePairs] : lists) {
-      all.push_back({sizeof(sluice_line_list), orNull(name), ids.data(), ends.data(),
-                     static_cast<int64_t>(ends.shape(0)), arePairs});
+    for (const auto &[name, ids, ends, arePairs, path] : lists) {
+      all.push_back({sizeof(sluice_line_list), orNull(name), path ? nullptr : ids.data(),
+                     path ? nullptr : ends.data(), path ? 0 : static_cast<int64_t>(ends.shape(0)),
+                     arePairs, orNull(path)});
     }
     run([&] {
       return sluice_open_lines(handle, all.data(), static_cast<int64_t>(all.size()), lineEnd,
                                &into.handle);
     });
+  }
+  void openLineFiles(OpenedLines &into, const std::vector<DataPart> &parts,
+                     const std::optional<std::string> &tokenizer) {
+    std::vector<sluice_part> all = readParts(parts);
+    sluice_data_options options{};
+    options.size = sizeof options;
+    options.tokenizer = orNull(tokenizer);
+    run([&] {
+      return sluice_open_line_files(handle, all.data(), static_cast<int64_t>(all.size()), &options,
+                                    &into.handle);
+    });
+  }
+  void openData(OpenedData &into, const std::vector<DataPart> &parts,
+                const std::optional<std::string> &images,
+                const std::optional<std::string> &tokenizer, bool isHeldOut, bool isInOrder) {
+    std::vector<sluice_part> all = readParts(parts);
+    sluice_data_options options{sizeof options, orNull(images), orNull(tokenizer), isHeldOut,
+                                isInOrder};
+    run([&] {
+      return sluice_open_data(handle, all.data(), static_cast<int64_t>(all.size()), &options,
+                              &into.handle);
+    });
+  }
+  /// Performs a step. Returns its loss, its gradient norm, and the next position.
+  nb::tuple trainData(const OpenedData &data, int64_t epoch, int64_t index) {
+    sluice_step result{};
+    result.size = sizeof result;
+    sluice_position position{epoch, index};
+    run([&] { return sluice_train_data(handle, data.handle, &position, &result); });
+    return nb::make_tuple(result.loss, result.gradient_norm, position.epoch, position.index);
+  }
+  nb::tuple skipSteps(const OpenedData &data, int64_t steps) {
+    sluice_position position{0, 0};
+    run([&] { return sluice_skip_steps(handle, data.handle, steps, &position); });
+    return nb::make_tuple(position.epoch, position.index);
+  }
+  void dataGradients(const OpenedData &data, const Numbers &gradients) {
+    sluice_position position{0, 0};
+    auto elements = static_cast<int64_t>(gradients.shape(0));
+    run([&] {
+      return sluice_copy_data_gradients(handle, data.handle, &position, gradients.data(), elements,
+                                        nullptr);
+    });
+  }
+  nb::tuple evaluateData(const OpenedData &data, int64_t window, int64_t stride) {
+    sluice_evaluation result{sizeof result, window, stride, 0, 0};
+    run([&] { return sluice_evaluate_data(handle, data.handle, &result); });
+    return nb::make_tuple(result.nats, result.tokens, result.window, result.stride);
+  }
+  /// Returns the mean losses of the last evaluation by name.
+  nb::dict losses() {
+    nb::dict all;
+    sluice_loss loss{};
+    loss.size = sizeof loss;
+    for (int64_t index = 0; run([&] { return sluice_get_loss(handle, index, &loss); }); ++index) {
+      all[loss.name] = loss.mean;
+    }
+    return all;
+  }
+  /// Returns the name, the kind and the width of each input.
+  std::vector<std::tuple<std::string, int, int64_t>> inputs() {
+    std::vector<std::tuple<std::string, int, int64_t>> all;
+    int64_t count = facts().inputs;
+    for (int64_t index = 0; index < count; ++index) {
+      sluice_input input{};
+      input.size = sizeof input;
+      run([&] { return sluice_describe_input(handle, index, &input); });
+      all.emplace_back(input.name, input.kind, input.width);
+    }
+    return all;
+  }
+  int64_t countDataRows(const OpenedData &data) {
+    int64_t rows = 0;
+    run([&] { return sluice_count_data_rows(handle, data.handle, &rows); });
+    return rows;
+  }
+  void dataLogits(const OpenedData &data, const NumberRows &rows) {
+    requireSize(countDataRows(data), rows.shape(0), "rows");
+    requireSize(facts().vocabulary, rows.shape(1), "columns");
+    run([&] { return sluice_compute_data_logits(handle, data.handle, rows.data()); });
   }
   void orderLines(int64_t count, int64_t first, const Counts &numbers) {
     auto rows = static_cast<int64_t>(numbers.shape(0));
@@ -338,8 +466,9 @@ nb::tuple describe(ModelHandle &model, int64_t index) {
 }
 
 void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const OpenedLines *lines,
-              int64_t tokens, double temperature, int64_t topK, double topP, double minP,
-              double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids, bool cached) {
+              int64_t line, int64_t tokens, double temperature, int64_t topK, double topP,
+              double minP, double repetitionPenalty, uint64_t seed, int64_t sample, int64_t ids,
+              bool cached) {
   sluice_sampling sampling;
   sluice_init_sampling(&sampling, sizeof sampling);
   sampling.tokens = tokens;
@@ -354,16 +483,16 @@ void generate(ModelHandle &model, Generator &into, const Tokens &prompt, const O
   sampling.no_cache = cached ? 0 : 1;
   auto count = static_cast<int64_t>(prompt.shape(0));
   run([&] {
-    return lines ? sluice_generate_line(model.handle, lines->handle, /*line=*/0, prompt.data(),
-                                        count, &sampling, &into.handle)
+    return lines ? sluice_generate_line(model.handle, lines->handle, line, prompt.data(), count,
+                                        &sampling, &into.handle)
                  : sluice_generate(model.handle, prompt.data(), count, &sampling, &into.handle);
   });
 }
 
 /// Searches the best text. Returns its ids, its score, and whether the end follows.
-nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t beam,
-                 int64_t tokens, double lengthPenalty, int64_t minTokens, int64_t noRepeat,
-                 int64_t ids, int end, bool cached) {
+nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *lines, int64_t line,
+                 int64_t beam, int64_t tokens, double lengthPenalty, int64_t minTokens,
+                 int64_t noRepeat, int64_t ids, int end, bool cached) {
   sluice_search_options options;
   sluice_init_search(&options, sizeof options);
   options.beam = beam;
@@ -380,7 +509,7 @@ nb::tuple search(ModelHandle &model, const Tokens &prompt, const OpenedLines *li
   auto count = static_cast<int64_t>(prompt.shape(0)),
        capacity = static_cast<int64_t>(written.size());
   run([&] {
-    return lines ? sluice_search_line(model.handle, lines->handle, /*line=*/0, prompt.data(), count,
+    return lines ? sluice_search_line(model.handle, lines->handle, line, prompt.data(), count,
                                       &options, written.data(), capacity, &found)
                  : sluice_search(model.handle, prompt.data(), count, &options, written.data(),
                                  capacity, &found);
@@ -397,8 +526,9 @@ NB_MODULE(_sluice, m) {
   m.def("check", check, nb::arg("path"), nb::arg("text").none());
   m.def("compile", compile, nb::arg("path"), nb::arg("text").none(), nb::arg("output"),
         nb::arg("targets").none(), nb::arg("precision").none(), nb::arg("memory_budget"),
-        nb::arg("allow_leak"));
+        nb::arg("allow_leak"), nb::arg("generation_rows"));
   nb::class_<OpenedLines>(m, "Lines").def(nb::init<>()).def("describe", &OpenedLines::describe);
+  nb::class_<OpenedData>(m, "Data").def(nb::init<>()).def("describe", &OpenedData::describe);
   nb::class_<Generator>(m, "Generator")
       .def(nb::init<>())
       .def("next", &Generator::next)
@@ -430,6 +560,19 @@ NB_MODULE(_sluice, m) {
       .def("parameter", parameter)
       .def("describe", describe)
       .def("open_lines", &ModelHandle::openLines)
+      .def("open_line_files", &ModelHandle::openLineFiles, nb::arg("into"), nb::arg("parts"),
+           nb::arg("tokenizer").none())
+      .def("open_data", &ModelHandle::openData, nb::arg("into"), nb::arg("parts"),
+           nb::arg("images").none(), nb::arg("tokenizer").none(), nb::arg("is_held_out"),
+           nb::arg("in_order"))
+      .def("train_data", &ModelHandle::trainData)
+      .def("skip_steps", &ModelHandle::skipSteps)
+      .def("data_gradients", &ModelHandle::dataGradients)
+      .def("evaluate_data", &ModelHandle::evaluateData)
+      .def("losses", &ModelHandle::losses)
+      .def("inputs", &ModelHandle::inputs)
+      .def("count_data_rows", &ModelHandle::countDataRows)
+      .def("data_logits", &ModelHandle::dataLogits)
       .def("order_lines", &ModelHandle::orderLines)
       .def("train_lines", &ModelHandle::trainLines)
       .def("line_gradients", &ModelHandle::lineGradients)
@@ -437,10 +580,10 @@ NB_MODULE(_sluice, m) {
       .def("count_line_rows", &ModelHandle::countLineRows)
       .def("line_logits", &ModelHandle::lineLogits)
       .def("generate", generate, nb::arg("into"), nb::arg("prompt"), nb::arg("lines").none(),
-           nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
-           nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"), nb::arg("sample"),
-           nb::arg("ids"), nb::arg("cached"))
-      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("beam"),
-           nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
+           nb::arg("line"), nb::arg("tokens"), nb::arg("temperature"), nb::arg("top_k"),
+           nb::arg("top_p"), nb::arg("min_p"), nb::arg("repetition_penalty"), nb::arg("seed"),
+           nb::arg("sample"), nb::arg("ids"), nb::arg("cached"))
+      .def("search", search, nb::arg("prompt"), nb::arg("lines").none(), nb::arg("line"),
+           nb::arg("beam"), nb::arg("tokens"), nb::arg("length_penalty"), nb::arg("min_tokens"),
            nb::arg("no_repeat"), nb::arg("ids"), nb::arg("end"), nb::arg("cached"));
 }

@@ -231,6 +231,9 @@ void StreamCopies::save() const {
 }
 
 ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOptions &reading) {
+  if (auto memory = reading.memory.find(path); memory != reading.memory.end()) {
+    return memory->second;
+  }
   StreamCopies::Copy *copy = nullptr;
   ByteFile file = openBytes(path, what, reading, copy);
   if (!reading.isRaw) {

@@ -71,6 +71,10 @@ TrainingData::TrainingData(const std::vector<Path> &paths, int64_t vocabulary, i
   std::vector<int64_t> sizes;
   std::ranges::transform(files, std::back_inserter(sizes), &ByteFile::tokenCount);
   firstRow = RowOrder{context, seed, cyclic}.countFirstRows(sizes);
+  orderedRow = {0};
+  for (int64_t size : sizes) {
+    orderedRow.push_back(orderedRow.back() + (size - 1) / context);
+  }
   totalRows = firstRow.back();
   contentHash = labels.hashWith(hashFiles(files));
 }
@@ -92,7 +96,10 @@ TrainingData::Place TrainingData::findDataPlace(DataPosition position) const {
 }
 
 std::vector<int32_t> TrainingData::row(DataPosition position) const {
-  Place place = findDataPlace(position);
+  return readRow(findDataPlace(position));
+}
+
+std::vector<int32_t> TrainingData::readRow(const Place &place) const {
   const ByteFile &file = files[place.file];
   std::vector<int32_t> row(static_cast<size_t>(context + 1));
   int64_t ahead = std::min(context + 1, file.tokenCount() - place.start);
@@ -102,13 +109,21 @@ std::vector<int32_t> TrainingData::row(DataPosition position) const {
   return row;
 }
 
+void TrainingData::write(const Place &place, int64_t row, const BatchInputs &into) const {
+  std::ranges::copy(readRow(place), into.tokens.begin() + row * (context + 1));
+  labels.write(place.file, place.start, context, row, into);
+}
+
+void TrainingData::writeOrdered(int64_t index, int64_t row, const BatchInputs &into) const {
+  auto file =
+      static_cast<size_t>(std::ranges::upper_bound(orderedRow, index) - orderedRow.begin() - 1);
+  write({file, (index - orderedRow[file]) * context}, row, into);
+}
+
 DataPosition TrainingData::fill(DataPosition position, int64_t rows,
                                 const BatchInputs &into) const {
   for (int64_t i = 0; i < rows; ++i) {
-    std::vector<int32_t> ids = row(position);
-    std::copy(ids.begin(), ids.end(), into.tokens.begin() + i * (context + 1));
-    Place place = findDataPlace(position);
-    labels.write(place.file, place.start, context, i, into);
+    write(findDataPlace(position), i, into);
     if (++position.index == totalRows) {
       position = {position.epoch + 1, 0};
     }

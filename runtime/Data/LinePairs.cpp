@@ -84,8 +84,8 @@ void requireInputs(const Plan &plan, const InputFiles &files, const std::string 
           each.name +
           "\", found none; give a CoNLL-U file, or one with a line of edges such as 0-3 "
           "1-2 for each line of \"" +
-          each.axis + "\"; or compile the spec with --set inputs." + each.name +
-          ".pattern=chain, which needs none");
+          each.axis + "\"; or write \"pattern\": \"chain\" for \"capacity\" of inputs." +
+          each.name + " in the spec, which needs no file");
     }
   }
 }

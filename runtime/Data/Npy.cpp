@@ -5,13 +5,10 @@
 #include <stdexcept>
 
 namespace sluice::runtime {
-namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written in memory order");
 
-/// Returns the magic, the version, the length of the dictionary, and the dictionary, padded to a
-/// multiple of 64 bytes. https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-std::string header(const std::vector<int64_t> &shape, std::string_view type) {
+std::string encodeNpyHeader(const std::vector<int64_t> &shape, std::string_view type) {
   std::string sizes;
   for (int64_t size : shape) {
     sizes += std::to_string(size) + (shape.size() == 1 ? "," : ", ");
@@ -30,14 +27,12 @@ std::string header(const std::vector<int64_t> &shape, std::string_view type) {
   return start + text;
 }
 
-} // namespace
-
 NpyWriter::NpyWriter(const Path &path, const std::vector<int64_t> &shape, std::string_view type)
     : file(path), name(path.string()), missing(1) {
   for (int64_t size : shape) {
     missing *= size;
   }
-  file.write(asBytes(header(shape, type)));
+  file.write(asBytes(encodeNpyHeader(shape, type)));
 }
 
 void NpyWriter::append(std::span<const float> numbers) {

@@ -26,6 +26,16 @@ std::vector<std::string> getNumberNames(const Plan &plan) {
 
 std::string numbersInput(const std::string &name) { return numbersPrefix + name; }
 
+/// Checks for numbers that are distributions over the vocabulary; else they are weights.
+static bool isDistribution(const Plan &plan, const std::string &name) {
+  return plan.inputs.at(numbersInput(name)).shape ==
+         std::vector{plan.model.batch * plan.model.context, plan.model.vocabulary};
+}
+
+int64_t getNumberWidth(const Plan &plan, const std::string &name) {
+  return isDistribution(plan, name) ? plan.model.vocabulary : 1;
+}
+
 /// Checks for a loss on these numbers other than the head's: evaluation computes the head's loss
 /// from the tokens.
 static bool isEvaluated(const Plan &plan, const std::string &name) {
@@ -51,10 +61,7 @@ NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areT
                       "\", which training alone reads: evaluation counts every row once, and the "
                       "head's by the tokens; leave it out");
     }
-    const Region &region = plan.inputs.at(numbersInput(name));
-    bool isTarget =
-        region.shape == std::vector{plan.model.batch * plan.model.context, plan.model.vocabulary};
-    chosen[name] = {found->second, isTarget ? region.shape.back() : 1, isTarget};
+    chosen[name] = {found->second, getNumberWidth(plan, name), isDistribution(plan, name)};
   }
   return chosen;
 }

@@ -59,7 +59,9 @@ holds "to the end of the line" 'f[0]["text"] == f[1][2]["text"][2:]' "$work/out"
 import json, sys; print(json.dumps([json.loads(line) for line in sys.stdin]))' < "$work/cached.json")
 
 exits 2 "no edges" train --input "source=$work/train.source" --out "$work/absent"
-reports "the message names the missing input" 'expected --input links=FILE, as the model has the edges "links"'
+reports "the message names the missing input" 'expected --input links=FILE, as the model has the edges "links".*write "pattern": "chain" for "capacity" of inputs.links in the spec'
+sed 's/"capacity": 24/"pattern": "chain"/' "$spec" > "$work/chain.json"
+succeeds "its remedy: a spec whose edges need no file" "$sluice" check "$work/chain.json" --no-advice
 sed '7s/.*/0-1 0-12/' "$work/train.links" > "$work/far.links"
 exits 2 "a row past the end of its line" train --input "source=$work/train.source" --input "links=$work/far.links" --out "$work/absent"
 reports "with both lines" 'far.links:7: expected edges between the [0-9]+ rows of .*train.source:7, counted from 0, found 0-12'

@@ -11,8 +11,9 @@ Spec = Union[dict[str, Any], str, PathLike[str]]
 Path = Union[str, PathLike[str]]
 Tokens = Any  # bytes, text, integers of an array with __dlpack__ on the CPU, or a sequence of integers
 Text = Any  # Tokens; with inputs a list of lines, each of Tokens
-Inputs = dict[str, Iterable[Any]]  # lines of each named input, each of Tokens; of edges, pairs
-Source = Any  # Tokens of one or two dimensions, a list of them, or an iterator over them
+Inputs = dict[str, Any]  # lines of each named input, each of Tokens; of edges, pairs; numbers; or os.PathLike, a file
+Labels = dict[str, Any]  # a bit for each token of each text, by the name of segments; or os.PathLike, a file
+Source = Any  # Tokens of one or two dimensions, a list of them, an iterator over them; or os.PathLike, files
 
 class Witness(NamedTuple):
     length: int
@@ -51,6 +52,7 @@ class Evaluation(NamedTuple):
     tokens: int
     window: int
     stride: int
+    losses: dict[str, float]
 
 class Found(NamedTuple):
     tokens: list[int]
@@ -65,6 +67,7 @@ def compile(
     precision: Optional[str] = None,
     memory_budget: int = 0,
     allow_leak: bool = False,
+    generation_rows: int = 16,
 ) -> None: ...
 def load(path: Path, device: str = "cpu", threads: int = 0, target: Optional[str] = None) -> Model: ...
 
@@ -79,6 +82,7 @@ class Model:
     batch_rows: int
     parameter_count: int
     is_proved: bool
+    inputs: dict[str, str]
     def __init__(self, path: Path, device: str = "cpu", threads: int = 0, target: Optional[str] = None) -> None: ...
     @property
     def step(self) -> int: ...
@@ -87,9 +91,23 @@ class Model:
     def load_checkpoint(self, run: Path, step: Optional[int] = None) -> None: ...
     def save_weights(self, path: Path) -> None: ...
     def parameters(self) -> dict[str, NDArray[np.float32]]: ...
-    def train_step(self, tokens: Text, inputs: Optional[Inputs] = None, line_end: int = 10) -> Step: ...
+    def train_step(
+        self,
+        tokens: Text,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+        labels: Optional[Labels] = None,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
+    ) -> Step: ...
     def gradients(
-        self, tokens: Text, inputs: Optional[Inputs] = None, line_end: int = 10
+        self,
+        tokens: Text,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+        labels: Optional[Labels] = None,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
     ) -> dict[str, NDArray[np.float32]]: ...
     def train(
         self,
@@ -100,14 +118,40 @@ class Model:
         start: int = 0,
         inputs: Optional[Inputs] = None,
         line_end: int = 10,
+        labels: Optional[Labels] = None,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
     ) -> Iterator[Step]: ...
     def score(
-        self, tokens: Text, window: int = 0, stride: int = 0, inputs: Optional[Inputs] = None, line_end: int = 10
+        self,
+        tokens: Text,
+        window: int = 0,
+        stride: int = 0,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+        labels: Optional[Labels] = None,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
     ) -> Evaluation: ...
     def evaluate(
-        self, tokens: Text, window: int = 0, stride: int = 0, inputs: Optional[Inputs] = None, line_end: int = 10
+        self,
+        tokens: Text,
+        window: int = 0,
+        stride: int = 0,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+        labels: Optional[Labels] = None,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
     ) -> float: ...
-    def logits(self, tokens: Text, inputs: Optional[Inputs] = None, line_end: int = 10) -> NDArray[np.float32]: ...
+    def logits(
+        self,
+        tokens: Text,
+        inputs: Optional[Inputs] = None,
+        line_end: int = 10,
+        images: Optional[str] = None,
+        tokenizer: Optional[Path] = None,
+    ) -> NDArray[np.float32]: ...
     def activations(self, tokens: Tokens, names: Union[str, Iterable[str]]) -> dict[str, NDArray[np.float32]]: ...
     def generate(
         self,
@@ -123,6 +167,8 @@ class Model:
         cached: bool = True,
         inputs: Optional[Inputs] = None,
         line_end: int = 10,
+        line: Optional[int] = None,
+        tokenizer: Optional[Path] = None,
     ) -> Generator: ...
     def search(
         self,
@@ -136,4 +182,6 @@ class Model:
         cached: bool = True,
         inputs: Optional[Inputs] = None,
         line_end: int = 10,
+        line: Optional[int] = None,
+        tokenizer: Optional[Path] = None,
     ) -> Found: ...

@@ -154,6 +154,24 @@ def to_array(value, name):
     return np.asarray(value, np.int32, order="C")
 
 
+def to_numbers(value, name):
+    """Returns numbers of any shape as a contiguous array of float32."""
+    if isinstance(value, np.ma.MaskedArray):
+        reject(name, "an array without a mask", "a masked array", "compress it, or fill its masked elements")
+    try:
+        array = np.from_dlpack(value) if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) else np.asarray(value)
+    except Exception as error:  # uneven rows, another device
+        reject(name, "numbers of an array or a sequence", f"{describe(value)} ({error})", "give an array of float32")
+    if array.dtype.kind not in "fiu":
+        reject(name, "an array of numbers, or the path of a file", f"values of type {array.dtype}", "convert them to float32")
+    return np.asarray(array, np.float32, order="C")
+
+
+def is_integer(value):
+    """Checks for an integer that is no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
 def is_text(value):
     """Checks for a text or bytes. A memoryview of other numbers is an array."""
     try:

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from ._arguments import describe, to_array
+from ._arguments import describe, is_integer, to_array
 from ._errors import reject
 
 _ORDERED = 4096  # rows whose order is computed at once
@@ -108,13 +108,9 @@ def _item(value, context):
     return ids
 
 
-def _is_integer(value):
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
-
-
 def open_source(source, model):
     """Returns the Rows of texts and rows in memory, or the Stream of an iterator."""
-    is_list = isinstance(source, (list, tuple)) and not (len(source) > 0 and all(_is_integer(each) for each in source))
+    is_list = isinstance(source, (list, tuple)) and not (len(source) > 0 and all(is_integer(each) for each in source))
     if isinstance(source, (str, bytes, bytearray, memoryview, np.ndarray, list, tuple)) or hasattr(source, "__dlpack__"):
         texts = []
         for item in source if is_list else [source]:

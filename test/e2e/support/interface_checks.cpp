@@ -208,6 +208,83 @@ void checkSizes(sluice_model *model) {
         "a spec without its size");
 }
 
+/// Opens wrong parts, and uses data for other models and positions.
+void checkData(sluice_model *model, const char *artifact) {
+  std::vector<int32_t> ids(400, 7);
+  sluice_part part{};
+  part.size = sizeof part;
+  part.ids = ids.data();
+  part.count = static_cast<int64_t>(ids.size());
+  sluice_data *data = nullptr, *heldOut = nullptr;
+  auto isRejected = [&](const sluice_part &wrong, const std::string &begins) {
+    return sluice_open_data(model, &wrong, 1, nullptr, &data) == SLUICE_BAD_INPUT && !data &&
+           std::string(sluice_last_error()->message).starts_with(begins);
+  };
+  check(sluice_open_data(model, nullptr, 1, nullptr, &data) == SLUICE_BAD_INPUT, "no parts");
+  check(sluice_open_data(model, &part, 0, nullptr, &data) == SLUICE_BAD_INPUT, "zero parts");
+  sluice_part wrong = part;
+  wrong.role = 9;
+  check(isRejected(wrong, "role: "), "a role");
+  wrong = part;
+  wrong.role = SLUICE_LABEL;
+  check(isRejected(wrong, "name: "), "labels without a name");
+  wrong.name = "words";
+  check(isRejected(wrong, "labels.words: "), "labels of 7");
+  wrong = part;
+  wrong.ids = nullptr;
+  check(isRejected(wrong, "tokens: "), "neither a file nor an array");
+  wrong.path = "none.txt";
+  check(isRejected(wrong, "none.txt: "), "a missing file");
+  wrong.ids = ids.data();
+  check(isRejected(wrong, "tokens: expected a file or an array"), "a file and an array");
+  wrong = part;
+  wrong.count = -1;
+  check(isRejected(wrong, "count: "), "a negative count");
+  wrong.count = std::numeric_limits<int64_t>::max();
+  wrong.width = 9;
+  check(isRejected(wrong, "count: "), "a huge count");
+  wrong = part;
+  wrong.size = 4;
+  check(isRejected(wrong, "size: "), "a part of a wrong size");
+  sluice_data_options options{};
+  options.size = sizeof options;
+  options.is_held_out = 1;
+  check(sluice_open_data(model, &part, 1, &options, &heldOut) == SLUICE_OK, "held-out data");
+  check(sluice_open_data(model, &part, 1, nullptr, &data) == SLUICE_OK, "data");
+  sluice_position position{0, 0}, beyond{0, 1000}, skipped{0, 0};
+  check(sluice_train_data(model, heldOut, &position, nullptr) == SLUICE_BAD_INPUT,
+        "training on held-out data");
+  check(sluice_train_data(model, data, &beyond, nullptr) == SLUICE_BAD_INPUT, "a position");
+  check(sluice_train_data(model, data, &position, nullptr) == SLUICE_OK, "a step");
+  check(sluice_skip_steps(model, data, 1, &skipped) == SLUICE_OK &&
+            skipped.epoch == position.epoch && skipped.index == position.index,
+        "the position after it");
+  check(sluice_skip_steps(model, data, -1, &skipped) == SLUICE_BAD_INPUT, "negative steps");
+  sluice_evaluation evaluation{};
+  evaluation.size = sizeof evaluation;
+  check(sluice_evaluate_data(model, data, &evaluation) == SLUICE_BAD_INPUT,
+        "evaluation on data for training");
+  check(sluice_evaluate_data(model, heldOut, &evaluation) == SLUICE_OK && evaluation.tokens == 399,
+        "evaluation");
+  sluice_loss loss{};
+  loss.size = sizeof loss;
+  check(sluice_get_loss(model, 0, &loss) == SLUICE_END, "no further losses");
+  sluice_input input{};
+  input.size = sizeof input;
+  check(sluice_describe_input(model, 0, &input) == SLUICE_BAD_INPUT, "an input");
+  sluice_model *other = load(artifact, "cpu");
+  check(sluice_initialize(other, 1) == SLUICE_OK, "another model");
+  check(sluice_train_data(other, data, &position, nullptr) == SLUICE_BAD_INPUT,
+        "data of another model");
+  check(sluice_initialize(model, 2) == SLUICE_OK, "another seed");
+  check(sluice_train_data(model, data, &position, nullptr) == SLUICE_BAD_INPUT,
+        "data in the order of another seed");
+  sluice_free_model(other);
+  sluice_free_data(data);
+  sluice_free_data(heldOut);
+  sluice_free_data(nullptr);
+}
+
 /// A search with a buffer that is too small, or without one, writes nothing.
 void searchTexts(sluice_model *model) {
   sluice_search_options options;
@@ -244,6 +321,7 @@ int main(int, char **argv) {
   checkFree(model);
   checkSizes(model);
   searchTexts(model);
+  checkData(model, argv[1]);
   sluice_free_model(model);
   checkUnset(argv[1], "cpu", argv[2]);
   checkUnset(argv[1], "emulator", argv[2]);

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import python_data
 import python_hostile
 import python_lines
 from python_checks import ROOT, TINY, WORK, check, compile_tiny, count_failures, make_batch, raises, run, run_parts
@@ -215,13 +216,20 @@ def check_hostile():
     raises("a window", sluice.InputError, lambda: model.score(np.arange(100), window=65), "window")
     raises("an empty prompt", sluice.InputError, lambda: model.generate(b""), "at least one token")
     raises("a temperature", sluice.InputError, lambda: model.generate(b"a", temperature=float("nan")), "temperature")
-    for name, options, parts in (("a wide beam", {"beam": 17}, ("at most 16", "17")), ("no beam", {"beam": 0}, ("beam", "0")),
+    for name, options, parts in (("a wide beam", {"beam": 17}, ("at most 16", "17", "with generation_rows 17")),
+                                 ("a wider beam", {"beam": 65}, ("at most 16", "65", "cached=False")), ("no beam", {"beam": 0}, ("beam", "0")),
                                  ("a penalty", {"length_penalty": float("nan")}, ("length_penalty", "nan")),
-                                 ("an end beyond the ids", {"end": 256}, ("end", "below 256")),
+                                 ("an end beyond the ids", {"end": 256}, ("end", "below 256", "None in Python")),
                                  ("tokens beyond the context", {"tokens": model.context + 1}, ("context", "lower it")),
                                  ("tokens before no end", {"min_tokens": 1}, ("min_tokens", "found none")),
                                  ("too many tokens before the end", {"min_tokens": 9, "end": 1, "tokens": 9}, ("fewer than", "9"))):
-        raises(f"search: {name}", sluice.InputError, lambda options=options: model.search(b"a", **options), *parts)
+        error = raises(f"search: {name}", sluice.InputError, lambda options=options: model.search(b"a", **options), *parts)
+        check("its words", "--" not in error.message, error.message)
+    sluice.compile(TINY / "vanilla.json", WORK / "wide.sla", generation_rows=17)
+    wide = sluice.load(WORK / "wide.sla", threads=2)
+    wide.initialize(1)
+    check("search: the remedy of a wide beam", wide.search(b"a", beam=17, tokens=3).tokens == model.search(b"a", beam=17, tokens=3, cached=False).tokens)
+    raises("generation rows", sluice.InputError, lambda: sluice.compile(TINY / "vanilla.json", WORK / "wide.sla", generation_rows=65), "from 1 to 64")
     raises("search: an empty prompt", sluice.InputError, lambda: model.search(b""), "at least one token")
     raises("a number of tokens", sluice.InputError, lambda: model.generate(b"a", tokens=-1), "tokens")
     raises("a stream", sluice.InputError, lambda: model.activations(b"abc", ["nothing"]), "expected a stream")
@@ -413,7 +421,7 @@ def check_memory():
 
 
 handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGSEGV, signal.SIGABRT, signal.SIGPIPE)}
-run_parts([(check_specs, 300), (compare_training, 300), (check_arrays, 300), (check_hostile, 300), *python_hostile.PARTS, *python_lines.PARTS,
+run_parts([(check_specs, 300), (compare_training, 300), (check_arrays, 300), (check_hostile, 300), *python_hostile.PARTS, *python_lines.PARTS, *python_data.PARTS,
            (check_lifetimes, 300), (check_interrupts, 300), (compare_models, 900), (check_memory, 300)])
 caught = [line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt")]
 check("no signal handler but Python's", int(caught[0], 16) & ~(1 << (signal.SIGINT - 1)) & 0x7FFFFFFF == 0, caught[0])

@@ -49,6 +49,11 @@ public:
   /// Writes `rows` consecutive rows starting at `position`, continues in later epochs where needed,
   /// and returns the next position. Throws DataError if a file has changed.
   virtual DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const = 0;
+  /// Returns the number of rows of an epoch in the order of the files: texts are then cut from
+  /// their first token on.
+  virtual int64_t countOrdered() const = 0;
+  /// Writes row `index` < countOrdered() in the order of the files to row `row` of the batch.
+  virtual void writeOrdered(int64_t index, int64_t row, const BatchInputs &into) const = 0;
   /// Returns the size of the batch at `position`, which `fill` must write; none if a batch has any
   /// number of rows. Throws UserError if no batch begins there.
   virtual std::optional<BatchSize> findBatch(DataPosition position) const;
@@ -78,6 +83,10 @@ public:
   virtual std::string_view protocol() const = 0;
   /// Draws every item once per epoch, in an order specific to the epoch.
   DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+  int64_t countOrdered() const override { return rowsPerEpoch(); }
+  void writeOrdered(int64_t index, int64_t row, const BatchInputs &into) const override {
+    write(index, row, into);
+  }
 
 private:
   uint64_t seed;
@@ -111,12 +120,18 @@ public:
     auto operator<=>(const Place &) const = default;
   };
   Place findDataPlace(DataPosition position) const;
-
   DataPosition fill(DataPosition position, int64_t rows, const BatchInputs &into) const override;
+  int64_t countOrdered() const override { return orderedRow.back(); }
+  void writeOrdered(int64_t index, int64_t row, const BatchInputs &into) const override;
 
 private:
+  std::vector<int32_t> readRow(const Place &place) const;
+  /// Writes the row that begins at a place, with its labels and numbers, to row `row` of the batch.
+  void write(const Place &place, int64_t row, const BatchInputs &into) const;
+
   std::vector<ByteFile> skipped, files; // declared in this order: reading `files` fills `skipped`
   std::vector<int64_t> firstRow;        // first row of each file, then the total
+  std::vector<int64_t> orderedRow;      // the same in the order of the files
   int64_t vocabulary, context, totalRows = 0;
   uint64_t seed;
   bool cyclic;

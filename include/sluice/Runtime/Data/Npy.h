@@ -12,6 +12,11 @@
 
 namespace sluice::runtime {
 
+/// Returns the header of an array: the magic, the version, the length of the dictionary, and the
+/// dictionary, padded to a multiple of 64 bytes.
+/// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+std::string encodeNpyHeader(const std::vector<int64_t> &shape, std::string_view type);
+
 /// Writes an array to an OutputFile, which appears complete or not at all. Throws UserError if
 /// `path` cannot be written, JobError if the disk is full or fails.
 class NpyWriter {

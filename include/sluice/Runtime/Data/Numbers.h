@@ -46,6 +46,8 @@ void writeNumbers(const NumberFiles &files, size_t text, int64_t start, int64_t 
 std::vector<std::string> getNumberNames(const Plan &plan);
 /// Returns the plan's input that holds the numbers `name`.
 std::string numbersInput(const std::string &name);
+/// Returns how many numbers `name` has for each token.
+int64_t getNumberWidth(const Plan &plan, const std::string &name);
 /// Selects the files of numbers. With `areTrained`, all numbers are required; otherwise only the
 /// numbers that evaluation reads are selected. Throws UserError for files of other numbers.
 NumberInputs chooseNumbers(const Plan &plan, const SourceFiles &files, bool areTrained);
