@@ -331,8 +331,7 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     }
     run("update");
   }
-  report.exchangeSeconds =
-      shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
+  report.exchangeSeconds = shared ? shared->getExchangeSeconds() : std::nullopt;
   if (group && report.notFinite.empty() && scalarI32("finite") != 1) {
     report.largest = findLargestGradients(*this, *shared, *group, fillInputs, computeGradient);
   }

@@ -24,6 +24,11 @@ public:
     }
     group.begin(outgoing, incoming);
   }
+  /// Launches have ended when they return.
+  void beginBucket(int64_t, std::span<const RangeTransfer> sent,
+                   std::span<const RangeTransfer> received) override {
+    begin(sent, received);
+  }
   void progress() override { group.progress(); }
   void complete() override { group.complete(); }
 
