@@ -140,7 +140,9 @@ void Executor::run(const std::string &entry) {
   }
   bool hasBatch = entry == "gradient" || entry == "evaluate" || entry == "predict" ||
                   entry == "prefill" || entry == "step";
-  if (hasBatch) { // the bucket fits the axis with the most rows; other axes may have fewer
+  // `runUpdate` checks the room of a batch whose exchanges should not wait for its launches.
+  bool isLate = entry == "gradient" && shared && shared->exchanges() && !device->sharesMemory();
+  if (hasBatch && !isLate) { // the bucket fits the axis with the most rows; others may have fewer
     requireRoom(*this, entry);
   }
 }
@@ -318,6 +320,9 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
       accumulate(*device, find("accumulate"), shared->getOwnSums());
       forgetOutputs();
     });
+    if (!device->sharesMemory()) { // of the batch of this process
+      requireRoom(*this, "gradient");
+    }
   }
   for (const auto &[rank, batch] : notFinite) {
     report.notFinite.push_back(batch);

@@ -41,7 +41,7 @@ public:
   void beginUpdate() { rounds = plan.accumulate / group.size(); }
   /// Begins to compute the own batch of a round: `run` exchanges its gradients.
   void beginRound() { isInRound = true; }
-  /// Checks for a launch between `beginRound` and `sum`.
+  /// Checks for a launch between `beginRound` and `sum`, which begins or completes its exchange.
   bool exchanges() const { return isInRound; }
   /// Runs the launches [first, last) of an entry `gradient`. In host memory the exchange of each
   /// bucket begins at its collective, and continues between launches. Devices that launch without

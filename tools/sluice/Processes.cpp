@@ -92,12 +92,17 @@ static void failTogether(ProcessGroup *group, const std::string &message) {
 
 /// Reports a failure and prints it, while the group exists: its processes end together. The
 /// launcher ends all of them once one has ended.
-[[noreturn]] static void endTogether(ProcessGroup *group, const std::string &message) {
+[[noreturn]] static void endTogether(ProcessGroup *group, const std::string &message,
+                                     int64_t reportTime) {
   if (!group) {
     throw;
   }
   failTogether(group, message);
-  throw ExitStatus{explainException()};
+  int status = explainException();
+  if (group->isIncomplete() && !group->isFirst()) { // rank 0 may be saving
+    std::this_thread::sleep_for(std::chrono::seconds(reportTime));
+  }
+  throw ExitStatus{status};
 }
 
 void runTogether(const ProcessOptions &options, const std::function<void(ProcessGroup *)> &job) {
@@ -111,9 +116,9 @@ void runTogether(const ProcessOptions &options, const std::function<void(Process
     }
     throw;
   } catch (const std::bad_alloc &) {
-    endTogether(group.get(), "out of memory");
+    endTogether(group.get(), "out of memory", options.reportTime);
   } catch (const std::exception &error) {
-    endTogether(group.get(), error.what());
+    endTogether(group.get(), error.what(), options.reportTime);
   }
 }
 

@@ -27,7 +27,7 @@ class NcclExchange : public RangeExchange {
 public:
   NcclExchange(ExchangeDevice given, const ExchangeGroup &group)
       : device(std::move(given)), driver(device.driver), library(nccl::NcclLibrary::open()),
-        rank(group.rank), limit(group.limit) {
+        rank(group.rank), limit(group.limit), watch(group.watch) {
     device.enter();
     Stream made = nullptr;
     driver.check(driver.streamCreate(&made, streamNonBlocking, device.priority), "create a stream");
@@ -204,7 +204,7 @@ private:
   }
 
   /// Waits until NCCL has nothing in progress on the host, and `isDone` returns true. Ends at the
-  /// limit, and at an error that NCCL notices meanwhile.
+  /// limit, at an error that NCCL notices meanwhile, and when another process fails.
   template <typename Done> void wait(const std::string &doing, const Done &isDone) {
     constexpr std::chrono::microseconds busy(2000), pause(50);
     auto start = std::chrono::steady_clock::now();
@@ -215,6 +215,7 @@ private:
       if (state == nccl::success && isDone()) {
         return;
       }
+      findFailure();
       auto waited = std::chrono::steady_clock::now() - start;
       if (waited > limit) {
         abort();
@@ -230,6 +231,18 @@ private:
       } else {
         std::this_thread::sleep_for(pause);
       }
+    }
+  }
+
+  /// Throws if another process has failed.
+  void findFailure() {
+    try {
+      if (watch) {
+        watch();
+      }
+    } catch (const std::exception &) {
+      abort();
+      throw;
     }
   }
 
@@ -254,6 +267,7 @@ private:
   const nccl::NcclLibrary &library;
   const int64_t rank;
   const std::chrono::seconds limit;
+  const std::function<void()> watch;
   Owned<Address> staging;
   Owned<Stream> stream;
   Owned<Event> clock;      ///< of `startClock`

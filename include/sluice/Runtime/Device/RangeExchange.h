@@ -18,6 +18,8 @@ struct ExchangeGroup {
   /// Sends a text of at most 1000 bytes to all processes and returns the texts of all, by rank.
   /// Throws if a process failed.
   std::function<std::vector<std::string>(const std::string &)> share;
+  /// Called during each wait for other processes: throws if a process failed. May be empty.
+  std::function<void()> watch = {};
 };
 
 /// The memory of a range.
