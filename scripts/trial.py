@@ -76,13 +76,19 @@ class Trial:
                 return int(name)
         return None
 
-    def end(self, process, limit=LIMIT):
-        """Returns the output of a training, with the reason that it did not end."""
+    def end(self, process, limit=LIMIT, run=None):
+        """Returns the output of a training, with the reason that it did not end. With `run` it has the limit for each step: a machine
+        with other work may be slow."""
         begin = time.monotonic()
-        try:
-            output = process.communicate(timeout=limit)[0]
-            return output, "", time.monotonic() - begin
-        except subprocess.TimeoutExpired:
+        steps = -1
+        while True:
+            try:
+                output = process.communicate(timeout=limit)[0]
+                return output, "", time.monotonic() - begin
+            except subprocess.TimeoutExpired:
+                before, steps = steps, count_steps(run) if run else -1
+                if steps > before:
+                    continue
             os.killpg(process.pid, signal.SIGTERM)
             try:
                 output = process.communicate(timeout=20)[0]
@@ -101,8 +107,8 @@ class Trial:
         if run.exists():
             shutil.copytree(run, copy)
         for count, again in ((3, run), (2, copy)):
-            process = self.start(again, count=count)
-            output, reason, _ = self.end(process)
+            process = self.start(again, "--log-every", 1, count=count)
+            output, reason, _ = self.end(process, run=again)
             if reason or process.returncode != 0:
                 return f"resumed on {count}: {reason or process.returncode} {output}"
             if not self.has_whole_weights(again):
@@ -113,9 +119,13 @@ class Trial:
 
     def wait_for_steps(self, run, process, lines=4):
         """Waits until a training has logged steps."""
-        metrics = run / "metrics.jsonl"
-        while process.poll() is None and not (metrics.exists() and metrics.read_text().count("\n") >= lines):
+        while process.poll() is None and count_steps(run) < lines:
             time.sleep(0.01)
+
+
+def count_steps(run):
+    metrics = run / "metrics.jsonl"
+    return metrics.read_text().count("\n") if metrics.exists() else 0
 
 
 def is_saving(run):

@@ -151,7 +151,9 @@ void Executor::run(const std::string &entry) {
   }
   bool hasBatch = entry == "gradient" || entry == "evaluate" || entry == "predict" ||
                   entry == "prefill" || entry == "step";
-  if (hasBatch) { // the bucket fits the axis with the most rows; other axes may have fewer
+  // `runUpdate` checks the room of a batch whose exchanges should not wait for its launches.
+  bool isLate = entry == "gradient" && shared && shared->exchanges() && !device->sharesMemory();
+  if (hasBatch && !isLate) { // the bucket fits the axis with the most rows; others may have fewer
     requireRoom(*this, entry);
   }
 }
@@ -330,6 +332,9 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
       accumulate(*device, find("accumulate"), shared->getOwnSums());
       forgetOutputs();
     });
+    if (!device->sharesMemory()) { // of the batch of this process
+      requireRoom(*this, "gradient");
+    }
   }
   for (const auto &[rank, batch] : notFinite) {
     report.notFinite.push_back(batch);
@@ -343,8 +348,7 @@ UpdateReport Executor::runUpdate(int64_t step, const std::function<void(int64_t 
     }
     run("update");
   }
-  report.exchangeSeconds =
-      shared && device->sharesMemory() ? shared->getExchangeSeconds() : std::nullopt;
+  report.exchangeSeconds = shared ? shared->getExchangeSeconds() : std::nullopt;
   if (group && report.notFinite.empty() && scalarI32("finite") != 1) {
     report.largest = findLargestGradients(*this, *shared, *group, fillInputs, computeGradient);
   }

@@ -24,6 +24,11 @@ public:
     }
     group.begin(outgoing, incoming);
   }
+  /// Launches have ended when they return.
+  void beginBucket(int64_t, std::span<const RangeTransfer> sent,
+                   std::span<const RangeTransfer> received) override {
+    begin(sent, received);
+  }
   void progress() override { group.progress(); }
   void complete() override { group.complete(); }
 
@@ -48,9 +53,11 @@ std::unique_ptr<RangeExchange> joinDevices(Device &device, ProcessGroup &group) 
   if (device.sharesMemory()) {
     return std::make_unique<HostExchange>(device.host(), group);
   }
-  return device.join({group.rank(), group.size(), group.waitLimit(), [&](const std::string &text) {
+  return device.join({group.rank(), group.size(), group.waitLimit(),
+                      [&](const std::string &text) {
                         return group.agree(Intent::Continue, text).texts;
-                      }});
+                      },
+                      [&] { group.watch(); }});
 }
 
 } // namespace sluice::runtime

@@ -38,7 +38,7 @@ SharedUpdate::SharedUpdate(const ArenaView &view, Device &device, ProcessGroup &
 
 void SharedUpdate::run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
                        size_t last) {
-  if (!device.sharesMemory()) { // a GPU runs graphs of launches; `finishRound` exchanges
+  if (!device.sharesMemory()) { // launches wait in a stream when `finishRound` begins exchanges
     device.runPart(entry, launches, first, last);
     return;
   }
@@ -69,8 +69,12 @@ void SharedUpdate::beginBucket() {
       received.push_back({other, own});
     }
   }
+  if (plan.collectives.empty()) { // of an earlier version
+    ranges->begin(sent, received);
+  } else {
+    ranges->beginBucket(nextBucket, sent, received);
+  }
   --nextBucket;
-  ranges->begin(sent, received);
 }
 
 void SharedUpdate::finishRound() {
@@ -96,20 +100,26 @@ void SharedUpdate::finishRound() {
 }
 
 void SharedUpdate::abandon() noexcept {
-  if (rounds == 0 || group.isOver() || !device.sharesMemory()) { // the others agree next on GPUs
+  if (group.isOver()) {
     return;
   }
   try {
-    finishRound();
+    if (!device.sharesMemory()) {
+      ranges->confirm(); // the others agree before they begin another exchange
+    } else if (rounds > 0) {
+      finishRound();
+    }
   } catch (const std::exception &) {
     rounds = 0; // this process reports its own failure
   }
 }
 
 void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &accumulate) {
-  begin = std::chrono::steady_clock::now();
+  ranges->startClock();
   if (device.sharesMemory()) {
     finishRound();
+  } else {
+    ranges->confirm(); // of the round before
   }
   bool isInterrupted = group.isInterrupted && group.isInterrupted();
   std::string seconds = ownSeconds ? std::to_string(*ownSeconds) : "";
@@ -119,7 +129,7 @@ void SharedUpdate::sum(int64_t last, const std::function<void(int64_t batch)> &a
     rounds = 0; // on all processes
     throw UpdateBroken();
   }
-  if (!device.sharesMemory()) { // nothing was begun before, and all processes have a batch now
+  if (!device.sharesMemory()) { // all processes have launched a batch now, which may still run
     finishRound();
   }
   if (ownSeconds) { // all processes have one then
@@ -168,12 +178,12 @@ void SharedUpdate::gather(const MemoryRange &buffer) {
 
 void SharedUpdate::gather() {
   gather(parts->getSums());
-  ownSeconds = since(begin);
+  ownSeconds = ranges->readClock();
 }
 
 void SharedUpdate::update(const std::pair<const std::string, std::vector<Launch>> &entry) {
   const auto &[name, launches] = entry;
-  double seconds = since(begin);
+  double seconds = ranges->readClock();
   for (size_t i = 0; i < launches.size(); ++i) {
     if (!division->launches[i].isDivided) {
       device.runPart(name, launches, i, i + 1);

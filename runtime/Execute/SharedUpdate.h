@@ -8,7 +8,6 @@
 #include "sluice/Runtime/Execute/InputView.h"
 #include "sluice/Runtime/Processes/ProcessGroup.h"
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -42,10 +41,11 @@ public:
   void beginUpdate() { rounds = plan.accumulate / group.size(); }
   /// Begins to compute the own batch of a round: `run` exchanges its gradients.
   void beginRound() { isInRound = true; }
-  /// Checks for a launch between `beginRound` and `sum`.
+  /// Checks for a launch between `beginRound` and `sum`, which begins or completes its exchange.
   bool exchanges() const { return isInRound; }
   /// Runs the launches [first, last) of an entry `gradient`. In host memory the exchange of each
-  /// bucket begins at its collective, and continues between launches.
+  /// bucket begins at its collective, and continues between launches. Devices that launch without
+  /// waiting agree first: `sum` begins the exchanges, each after the launches before its collective.
   void run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
            size_t last);
 
@@ -54,8 +54,8 @@ public:
   /// UpdateBroken if a process received a signal.
   void sum(int64_t last, const std::function<void(int64_t batch)> &accumulate);
   /// Completes the exchange of the next round after a failure here, with meaningless numbers, so
-  /// that the others reach the agreement after it. Does nothing after the last round, after
-  /// UpdateBroken, and if the group is over.
+  /// that the others reach the agreement after it; on GPUs only an exchange that has begun. Does
+  /// nothing after the last round, after UpdateBroken, and if the group is over.
   void abandon() noexcept;
   /// Collects the sums of all parts. Not with a division.
   void gather();
@@ -94,7 +94,6 @@ private:
   int64_t rounds = 0;          ///< of the update, that are not exchanged yet
   bool isInRound = false;
   int64_t nextBucket = 0; ///< of the round; buckets are exchanged from the last
-  std::chrono::steady_clock::time_point begin; ///< of the last `sum`
   std::optional<double> ownSeconds, maximumSeconds;
 };
 

@@ -23,6 +23,9 @@ struct IntentMessage {
 
 /// The intent in a message of presence, which the receiver skips.
 constexpr int64_t presence = -1;
+/// The intent of a process that waits for data and answers the failure of another one. It goes to
+/// all, as the agreement of a failure has the messages of all.
+constexpr int64_t abandoned = -2;
 
 /// MPI counts bytes in an int.
 constexpr size_t mostBytes = size_t(1) << 28;
@@ -56,7 +59,8 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::se
       count(this->messenger->size()), limit(limit) {}
 
 ProcessGroup::~ProcessGroup() {
-  if (over && !lost) { // otherwise a process might never answer
+  // Otherwise a process might never answer, or data might arrive in memory that is freed.
+  if (over && !lost && !incomplete && begun.empty()) {
     try {
       messenger->finish();
     } catch (const std::exception &) {
@@ -66,7 +70,7 @@ ProcessGroup::~ProcessGroup() {
 }
 
 /// Polls: sleeping processes leave the processor to the others on the same machine.
-void ProcessGroup::wait(std::vector<Transfer> transfers) {
+void ProcessGroup::wait(std::vector<Transfer> transfers, bool watches) {
   constexpr std::chrono::microseconds busy(2000), pause(100);
   auto start = std::chrono::steady_clock::now();
   while (!transfers.empty()) {
@@ -91,6 +95,9 @@ void ProcessGroup::wait(std::vector<Transfer> transfers) {
     auto waited = std::chrono::steady_clock::now() - start;
     if (transfers.empty() || transfers.size() < before) {
       continue;
+    }
+    if (watches) {
+      findFailure();
     }
     if (waited > limit) {
       over = lost = true;
@@ -149,23 +156,64 @@ void ProcessGroup::progress() {
 
 void ProcessGroup::complete() {
   std::scoped_lock lock(mutex);
-  wait(std::exchange(begun, {}));
+  wait(std::exchange(begun, {}), /*watches=*/true);
 }
 
-ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::string &text) {
+void ProcessGroup::watch() {
+  std::scoped_lock lock(mutex);
+  findFailure();
+}
+
+void ProcessGroup::beginIntents() {
+  if (isAwaiting) {
+    return;
+  }
+  isAwaiting = true;
   std::vector<IntentMessage> &messages = intents.emplace_back().messages;
   messages.resize(static_cast<size_t>(size()));
-  IntentMessage &own = messages[static_cast<size_t>(rank())];
-  own.intent = static_cast<int64_t>(intent);
-  own.bytes = static_cast<int64_t>(std::min(text.size(), mostText));
-  std::memcpy(own.text.data(), text.data(), static_cast<size_t>(own.bytes));
-  std::vector<Transfer> transfers; // receives first, as in `exchange`
+  awaited.clear();
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
       std::span<uint8_t> message = toBytes(messages[static_cast<size_t>(other)]);
-      transfers.push_back({messenger->receive(message, other, Channel::Agreement), other, message});
+      awaited.push_back({messenger->receive(message, other, Channel::Agreement), other, message});
     }
   }
+}
+
+void ProcessGroup::findFailure() {
+  bool hasFailed = false;
+  try {
+    beginIntents();
+    std::erase_if(awaited, [&](Transfer &each) {
+      if (!messenger->test(each.request)) {
+        return false;
+      }
+      if (isPresence(each.message)) {
+        each.request = messenger->receive(each.message, each.peer, Channel::Agreement);
+        return false;
+      }
+      const IntentMessage &message = intents.back().messages[static_cast<size_t>(each.peer)];
+      hasFailed |= message.intent == static_cast<int64_t>(Intent::Fail);
+      return true;
+    });
+  } catch (const std::exception &) {
+    over = lost = true;
+    throw;
+  }
+  if (hasFailed) {
+    exchangeIntents(abandoned, "");
+  }
+}
+
+ProcessGroup::Agreement ProcessGroup::exchangeIntents(int64_t intent, const std::string &text) {
+  beginIntents(); // receives first, so that a lost peer is named by its silence
+  isAwaiting = false;
+  std::vector<IntentMessage> &messages = intents.back().messages;
+  IntentMessage &own = messages[static_cast<size_t>(rank())];
+  own.intent = intent;
+  own.bytes = static_cast<int64_t>(std::min(text.size(), mostText));
+  std::memcpy(own.text.data(), text.data(), static_cast<size_t>(own.bytes));
+  std::vector<Transfer> transfers = std::exchange(awaited, {});
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
       transfers.push_back({messenger->send(toBytes(own), other, Channel::Agreement), other, {}});
@@ -175,6 +223,7 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
   std::vector<IntentMessage> complete = std::move(messages);
   intents.pop_back();
   Agreement agreement{Intent::Continue, {}};
+  incomplete = incomplete || std::ranges::count(complete, abandoned, &IntentMessage::intent) > 0;
   for (const IntentMessage &message : complete) {
     agreement.intent = std::max(agreement.intent, static_cast<Intent>(message.intent));
     agreement.texts.emplace_back(message.text.data(), static_cast<size_t>(message.bytes));
@@ -189,7 +238,7 @@ ProcessGroup::Agreement ProcessGroup::exchangeIntents(Intent intent, const std::
 
 ProcessGroup::Agreement ProcessGroup::agree(Intent intent, const std::string &text) {
   std::scoped_lock lock(mutex);
-  return exchangeIntents(intent, text);
+  return exchangeIntents(static_cast<int64_t>(intent), text);
 }
 
 void ProcessGroup::fail(const std::string &message) noexcept {
@@ -199,7 +248,7 @@ void ProcessGroup::fail(const std::string &message) noexcept {
   }
   over = true;
   try {
-    exchangeIntents(Intent::Fail, message);
+    exchangeIntents(static_cast<int64_t>(Intent::Fail), message);
   } catch (const std::exception &) {
     lost = true; // this process reports its own failure
   }

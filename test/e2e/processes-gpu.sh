@@ -30,13 +30,61 @@ same() {
   for file in weights.safetensors optimizer.safetensors state.json; do
     cmp "$work/$2/checkpoints/3/$file" "$work/$3/checkpoints/3/$file" > "$work/out" 2>&1 || { fail "$1" "$(cat "$work/out")"; return; }
   done
-  holds "$1" '[dict(m, tokens_per_s=0) for m in f[0]] == [dict(m, tokens_per_s=0) for m in f[1]]' "$work/$2/metrics.jsonl" "$work/$3/metrics.jsonl"
+  holds "$1" '[dict(m, tokens_per_s=0, exchange_ms=0) for m in f[0]] == [dict(m, tokens_per_s=0, exchange_ms=0) for m in f[1]]' \
+    "$work/$2/metrics.jsonl" "$work/$3/metrics.jsonl"
 }
 succeeds "one process" "$sluice" "${arguments[@]}" --device cuda --out "$work/one"
 for count in 2 3; do
   succeeds "$count processes" together "$count" --out "$work/together-$count"
   same "the bits of $count processes are those of one" one "together-$count"
 done
+# A model whose host does not wait for the GPU before the end of an update, so that exchanges begin while launches run.
+plain=$work/plain
+sed -e 's/{ "op": "boundaries".*/{ "op": "layer" },/' -e '/"op": "shift"/d' -e 's/{ "op": "add", "with": "x" }, //' -e 's/"width": 16/"width": 32/' \
+  "$work/words.json" > "$plain.json"
+succeeds "compile a model without segments" "$sluice" compile "$plain.json" --target cpu-avx2,sm_80 -o "$plain.sla"
+export FAKE_CUDA_KERNELS=$plain.sla
+arguments[1]=$plain.sla
+"$sluice" inspect "$plain.sla" --extract "$plain" > /dev/null 2>&1
+holds "it has several buckets, most of them before the last launches" \
+  'len(c := [x for x in f[0]["entries"]["gradient"] if "collective" in x]) > 3 and len([x for x in f[0]["entries"]["gradient"][-len(c):] if "collective" in x]) < 3' \
+  "$plain/plan.json"
+succeeds "one process without segments" "$sluice" "${arguments[@]}" --device cuda --out "$plain-one"
+# The fakes run each stream as late as they may. With FAKE_CUDA_EAGER launches run as early, so they overtake transfers for which they do not wait.
+for early in 0 1; do
+  succeeds "two processes without segments, $early" env FAKE_CUDA_EAGER=$early mpirun --oversubscribe -n 2 "$sluice" "${arguments[@]}" \
+    --device cuda --out "$plain-$early"
+  same "the bits do not depend on when streams run, $early" plain-one "plain-$early"
+done
+holds "reports the time of exchanges" 'all("exchange_ms" in m for m in f[0][1:])' "$plain-0/metrics.jsonl"
+export FAKE_NCCL_FOLDER=$work/disturbed
+mkdir "$FAKE_NCCL_FOLDER"
+# Errors of the runtime that these runs must find.
+# finds NAME VARIABLE...: other weights than in one process or on the other rank, or a fake ends the process
+finds() {
+  local run=$work/find-$1 status=0
+  mpirun --oversubscribe -n 2 env "${@:2}" "$sluice" "${arguments[@]}" --device cuda --wait-limit 20 --out "$run" > "$work/out" 2>&1 || status=$?
+  if ((status == 0)) && ! cmp -s "$run/checkpoints/3/weights.safetensors" "$plain-one/checkpoints/3/weights.safetensors"; then
+    pass "$1"
+  elif ((status != 0)) && grep -qE 'expected the weights of rank 0|^fake NCCL: ' "$work/out"; then
+    pass "$1"
+  else
+    fail "$1" "status $status; $(cat "$work/out")"
+  fi
+}
+finds "launches that do not wait for transfers" FAKE_CUDA_EAGER=1 FAKE_CUDA_FORGET=wait
+finds "events recorded before their launches" FAKE_CUDA_FORGET=mark
+finds "ranks with another order" FAKE_NCCL_SWAP=1
+# The messages of rank 1 are lost in the middle of step 2: the weights are those of step 1.
+lost=$plain-lost
+exits 1 "a rank that is lost in an exchange" env FAKE_NCCL_LOSE=1:40 mpirun --oversubscribe -n 2 "$sluice" "${arguments[@]}" --device cuda \
+  --wait-limit 2 --out "$lost"
+cat "$work/out" "$work/err" > "$work/two"
+succeeds "names the ranks" grep -qF 'the GPUs of rank 0 and rank 1 have not finished to exchange gradients for 2 s' "$work/two"
+succeeds "the run continues" mpirun --oversubscribe -n 2 "$sluice" train --resume "$lost"
+same "with the weights of the step before" plain-one plain-lost
+arguments[1]=$work/words.sla
+export FAKE_CUDA_KERNELS=$work/words.sla FAKE_NCCL_FOLDER=$work/messages
 succeeds "a run continues on CPUs" mpirun --oversubscribe -n 2 "$sluice" train --resume "$work/together-2" --device cpu --threads 1 --steps 4
 holds "no message is left" 'f[0] == []' <(cd "$work/messages" && python3 -c 'import glob, json; print(json.dumps([p for p in glob.glob("*-*-*-*-*")]))')
 

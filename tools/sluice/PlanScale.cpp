@@ -346,7 +346,7 @@ void registerPlanScale(CLI::App &program) {
       ->add_option(
           "--overlap", flags->overlap,
           "full: each bucket of the gradients is exchanged once it is complete, during the "
-          "rest of the backward pass, as on CPUs; none: all of them after it, as on GPUs")
+          "rest of the backward pass, as train does; none: all of them after it")
       ->check(matchChoice({"none", "full"}));
   command
       ->add_option("--buckets", flags->buckets,

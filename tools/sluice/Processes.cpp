@@ -2,6 +2,7 @@
 #include "Processes.h"
 
 #include "CommandLine.h"
+#include "Commands.h"
 #include "Failures.h"
 #include "Progress.h"
 #include "sluice/Driver/SpecFacts.h"
@@ -83,13 +84,25 @@ std::unique_ptr<ProcessGroup> joinProcesses(const ProcessOptions &options) {
 /// Reports a failure to the other processes, if any. Rank 0 prints it, or this process if the
 /// others did not answer: they may wait for data.
 static void failTogether(ProcessGroup *group, const std::string &message) {
-  if (!group) {
-    return;
-  }
   group->fail(message);
   if (group->isLost()) {
     setMessageRank(group->rank(), /*isMuted=*/false);
   }
+}
+
+/// Reports a failure and prints it, while the group exists: its processes end together. The
+/// launcher ends all of them once one has ended.
+[[noreturn]] static void endTogether(ProcessGroup *group, const std::string &message,
+                                     int64_t reportTime) {
+  if (!group) {
+    throw;
+  }
+  failTogether(group, message);
+  int status = explainException();
+  if (group->isIncomplete() && !group->isFirst()) { // rank 0 may be saving
+    std::this_thread::sleep_for(std::chrono::seconds(reportTime));
+  }
+  throw ExitStatus{status};
 }
 
 void runTogether(const ProcessOptions &options, const std::function<void(ProcessGroup *)> &job) {
@@ -103,11 +116,9 @@ void runTogether(const ProcessOptions &options, const std::function<void(Process
     }
     throw;
   } catch (const std::bad_alloc &) {
-    failTogether(group.get(), "out of memory");
-    throw;
+    endTogether(group.get(), "out of memory", options.reportTime);
   } catch (const std::exception &error) {
-    failTogether(group.get(), error.what());
-    throw;
+    endTogether(group.get(), error.what(), options.reportTime);
   }
 }
 

@@ -70,10 +70,14 @@ public:
     const uint8_t *from = mirror.get() + range.offset;
     auto bytes = static_cast<size_t>(range.bytes);
     if (range.bytes > slotBytes) {
+      confirmExchange();
       driver.copyAndWait(at(range.offset), from, bytes, stream.get(), "upload");
       return;
     }
     DeviceSlot &slot = slots[nextSlot++ % slots.size()];
+    if (exchange && driver.eventQuery(slot.free.get()) == notReady) {
+      exchange->confirm();
+    }
     driver.check(driver.eventSynchronize(slot.free.get()), "wait for an upload");
     std::memcpy(slot.memory, from, bytes);
     driver.check(driver.copyToDevice(at(range.offset), slot.memory, bytes, stream.get()), "upload");
@@ -105,13 +109,17 @@ public:
     enter();
     int least = 0, greatest = 0;
     driver.check(driver.contextGetPriorities(&least, &greatest), "report its streams' priorities");
-    return joinByNccl({driver, stream.get(), greatest, [this] { enter(); },
-                       [this](int64_t offset, int64_t bytes) {
-                         makeRoom(offset + bytes);
-                         scalarsFresh = false; // the range may have some
-                         return at(offset);
-                       }},
-                      group);
+    makeMarks(least);
+    ExchangeDevice own{driver, stream.get(), greatest, {}, {}, {}, {}};
+    own.enter = [this] { enter(); };
+    own.locate = [this](int64_t offset, int64_t bytes) {
+      makeRoom(offset + bytes);
+      scalarsFresh = false; // the range may have some
+      return at(offset);
+    };
+    own.getMark = [this](int64_t bucket) { return marks.at(static_cast<size_t>(bucket)).get(); };
+    own.attach = [this](RangeExchange *joined) { exchange = joined; };
+    return joinByNccl(own, group);
   }
 
   void runPart(const std::string &entry, const std::vector<Launch> &launches, size_t first,
@@ -126,10 +134,14 @@ public:
         // Waits for the launches that write the guard; later reads of metrics need no wait.
         fetchScalars();
         if (!isAllowed(plan(), segment.guard, mirror.get())) {
+          for (const Mark &mark : getMarks(entry, segment)) {
+            driver.check(driver.eventRecord(mark.event, stream.get()), "record an event");
+          }
           continue;
         }
       }
-      timing ? runTimed(segment, launches) : runGraph(segment, launches);
+      std::vector<Mark> found = getMarks(entry, segment);
+      timing ? runTimed(segment, launches, found) : runGraph(segment, launches, found);
       scalarsFresh &= !segment.writesScalars;
     }
   }
@@ -143,6 +155,7 @@ public:
 
   void synchronize() override {
     enter();
+    confirmExchange();
     driver.check(driver.streamSynchronize(stream.get()), "run the kernels");
   }
 
@@ -176,6 +189,44 @@ private:
     };
     stream = make(greatest);
     side = make(least);
+  }
+
+  /// Creates the events of buckets, which graphs of gradients record from now on.
+  void makeMarks(int priority) {
+    Stream made = nullptr;
+    driver.check(driver.streamCreate(&made, streamNonBlocking, priority), "create a stream");
+    marker = {made, driver.streamDestroy};
+    marks.clear();
+    for (size_t i = 0; i < plan().buckets.size(); ++i) {
+      marks.push_back(makeEvent(eventDisableTiming));
+    }
+    for (const auto &[entry, collectives] : plan().collectives) {
+      for (Segment &segment : segments.at(entry)) {
+        segment.graphs = {};
+      }
+    }
+  }
+
+  /// Returns the marks of a segment's collectives.
+  std::vector<Mark> getMarks(const std::string &entry, const Segment &segment) const {
+    std::vector<Mark> found;
+    auto collectives = plan().collectives.find(entry);
+    if (marks.empty() || collectives == plan().collectives.end()) {
+      return found;
+    }
+    for (const Collective &each : collectives->second) {
+      if (each.position > segment.first && each.position <= segment.last) {
+        found.push_back({each.position, marks[static_cast<size_t>(each.bucket)].get()});
+      }
+    }
+    return found;
+  }
+
+  /// Waits for transfers before a wait for the main stream, which waits for them without a limit.
+  void confirmExchange() {
+    if (exchange) {
+      exchange->confirm();
+    }
   }
 
   void makeSegments() {
@@ -351,17 +402,21 @@ private:
     code->launch(launch, arena.get(), arguments.get() + argumentsOf.at(&launch), lane);
   }
 
-  void runGraph(Segment &segment, const std::vector<Launch> &launches) {
+  void runGraph(Segment &segment, const std::vector<Launch> &launches,
+                const std::vector<Mark> &segmentMarks) {
     Owned<GraphExec> &graph = segment.graphs[isFull() ? 1 : 0];
     if (!graph) {
-      graph = captureGraph(driver, segment, stream.get(), side.get(),
-                           [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
+      confirmExchange(); // the driver may wait for the GPU
+      graph =
+          captureGraph(driver, segment, {stream.get(), side.get(), marker.get()}, segmentMarks,
+                       [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
     }
     driver.check(driver.graphLaunch(graph.get(), stream.get()), "launch a graph");
   }
 
   /// Runs the launches one at a time between events.
-  void runTimed(const Segment &segment, const std::vector<Launch> &launches) {
+  void runTimed(const Segment &segment, const std::vector<Launch> &launches,
+                const std::vector<Mark> &segmentMarks) {
     std::vector<Owned<Event>> events;
     auto mark = [&] {
       events.push_back(makeEvent(0));
@@ -371,6 +426,11 @@ private:
     for (size_t i = segment.first; i < segment.last; ++i) {
       launchOne(launches[i], stream.get());
       mark();
+      for (const Mark &each : segmentMarks) {
+        if (each.position == i + 1) {
+          driver.check(driver.eventRecord(each.event, stream.get()), "record an event");
+        }
+      }
     }
     synchronize();
     for (size_t i = segment.first; i < segment.last; ++i) {
@@ -390,7 +450,9 @@ private:
   Owned<DeviceNumber> context;
   Context current = nullptr;
   std::thread::id lastThread;
-  Owned<Stream> stream, side;
+  Owned<Stream> stream, side, marker;
+  std::vector<Owned<Event>> marks;    // of collectives, by bucket; none without `join`
+  RangeExchange *exchange = nullptr; // the result of `join`
   std::unique_ptr<Products> products;
   Owned<Address> arena, arguments;
   int64_t arenaBytes = 0;    // size of the arena: of a bucket or the plan's total

@@ -65,6 +65,7 @@ Driver load(void *library) {
   get("cuEventCreate", d.eventCreate);
   get("cuEventDestroy_v2", d.eventDestroy);
   get("cuEventRecord", d.eventRecord);
+  get("cuEventRecordWithFlags", d.eventRecordWithFlags);
   get("cuEventQuery", d.eventQuery);
   get("cuEventSynchronize", d.eventSynchronize);
   get("cuEventElapsedTime", d.eventElapsedTime);

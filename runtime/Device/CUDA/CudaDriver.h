@@ -33,6 +33,7 @@ constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;                      // CUj
 constexpr unsigned streamNonBlocking = 1;
 constexpr int captureThreadLocal = 1;
 constexpr unsigned eventDisableTiming = 2;
+constexpr unsigned eventRecordExternal = 1; // a node of the graph under capture
 constexpr int leastVersion = 12000; // CUDA version: the first that supports PTX 8.0
 
 /// The driver's functions, opened once per process.
@@ -90,6 +91,7 @@ struct Driver {
   Result (*eventCreate)(Event *event, unsigned flags);
   Result (*eventDestroy)(Event event);
   Result (*eventRecord)(Event event, Stream stream);
+  Result (*eventRecordWithFlags)(Event event, Stream stream, unsigned flags);
   Result (*eventQuery)(Event event); ///< notReady: not complete
   Result (*eventSynchronize)(Event event);
   Result (*eventElapsedTime)(float *milliseconds, Event from, Event to);

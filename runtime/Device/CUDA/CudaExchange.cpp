@@ -27,18 +27,21 @@ class NcclExchange : public RangeExchange {
 public:
   NcclExchange(ExchangeDevice given, const ExchangeGroup &group)
       : device(std::move(given)), driver(device.driver), library(nccl::NcclLibrary::open()),
-        rank(group.rank), limit(group.limit) {
+        rank(group.rank), limit(group.limit), watch(group.watch) {
     device.enter();
     Stream made = nullptr;
     driver.check(driver.streamCreate(&made, streamNonBlocking, device.priority), "create a stream");
     stream = {made, driver.streamDestroy};
-    ready = makeEvent();
-    end = makeEvent();
+    ready = makeEvent(eventDisableTiming);
+    clock = makeEvent(0);
+    end = makeEvent(0);
     join(group);
+    device.attach(this);
   }
 
   /// Does not wait for other processes: they have agreed to end, or have failed.
   ~NcclExchange() override {
+    device.attach(nullptr);
     device.enter();
     abort();
   }
@@ -59,13 +62,70 @@ public:
 
   void begin(std::span<const RangeTransfer> sent,
              std::span<const RangeTransfer> received) override {
+    device.enter();
+    driver.check(driver.eventRecord(ready.get(), device.main), "record an event");
+    beginAfter(ready.get(), sent, received);
+  }
+
+  void beginBucket(int64_t bucket, std::span<const RangeTransfer> sent,
+                   std::span<const RangeTransfer> received) override {
+    device.enter();
+    beginAfter(device.getMark(bucket), sent, received);
+  }
+
+  /// The main stream waits for the transfers, and the host does not.
+  void complete() override {
+    device.enter();
+    driver.check(driver.eventRecord(end.get(), stream.get()), "record an event");
+    driver.check(driver.streamWaitEvent(device.main, end.get(), 0), "wait for an event");
+    isPending = true;
+  }
+
+  void confirm() override {
+    if (!isPending) {
+      return;
+    }
+    device.enter();
+    wait("exchange gradients", [&] {
+      Result state = driver.eventQuery(end.get());
+      if (state != notReady) {
+        driver.check(state, "exchange gradients");
+      }
+      return state == success;
+    });
+    isPending = hasBegun = false;
+    peers.clear();
+  }
+
+  void copy(const StoredRange &from, const StoredRange &to) override {
+    device.enter();
+    driver.check(driver.copyOnDevice(getAddress(to), getAddress(from),
+                                     static_cast<size_t>(from.bytes), device.main),
+                 "copy gradients");
+  }
+
+  void startClock() override {
+    device.enter();
+    driver.check(driver.eventRecord(clock.get(), device.main), "record an event");
+  }
+
+  double readClock() override {
+    float milliseconds = 0;
+    device.enter();
+    driver.check(driver.eventElapsedTime(&milliseconds, clock.get(), end.get()),
+                 "time an exchange");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+private:
+  void beginAfter(Event event, std::span<const RangeTransfer> sent,
+                  std::span<const RangeTransfer> received) {
     if (!communicator) {
       throw JobError("--device cuda: expected to exchange gradients, found that NCCL has failed; "
                      "look at the first message");
     }
-    device.enter();
-    driver.check(driver.eventRecord(ready.get(), device.main), "record an event");
-    driver.check(driver.streamWaitEvent(stream.get(), ready.get(), 0), "wait for an event");
+    driver.check(driver.streamWaitEvent(stream.get(), event, 0), "wait for an event");
+    hasBegun = true;
     // The group must end even if one of its calls fails.
     nccl::NcclResult first = library.groupStart();
     auto keep = [&](nccl::NcclResult result) {
@@ -87,27 +147,6 @@ public:
     wait("exchange gradients", [&] { return true; }); // until the transfers are in the stream
   }
 
-  void complete() override {
-    device.enter();
-    driver.check(driver.eventRecord(end.get(), stream.get()), "record an event");
-    wait("exchange gradients", [&] {
-      Result state = driver.eventQuery(end.get());
-      if (state != notReady) {
-        driver.check(state, "exchange gradients");
-      }
-      return state == success;
-    });
-    peers.clear();
-  }
-
-  void copy(const StoredRange &from, const StoredRange &to) override {
-    device.enter();
-    driver.check(driver.copyOnDevice(getAddress(to), getAddress(from),
-                                     static_cast<size_t>(from.bytes), device.main),
-                 "copy gradients");
-  }
-
-private:
   void join(const ExchangeGroup &group) {
     constexpr size_t digits = 8;
     nccl::UniqueId id{};
@@ -142,9 +181,9 @@ private:
     peers.clear();
   }
 
-  Owned<Event> makeEvent() const {
+  Owned<Event> makeEvent(unsigned flags) const {
     Event made = nullptr;
-    driver.check(driver.eventCreate(&made, eventDisableTiming), "create an event");
+    driver.check(driver.eventCreate(&made, flags), "create an event");
     return {made, driver.eventDestroy};
   }
 
@@ -165,7 +204,7 @@ private:
   }
 
   /// Waits until NCCL has nothing in progress on the host, and `isDone` returns true. Ends at the
-  /// limit, and at an error that NCCL notices meanwhile.
+  /// limit, at an error that NCCL notices meanwhile, and when another process fails.
   template <typename Done> void wait(const std::string &doing, const Done &isDone) {
     constexpr std::chrono::microseconds busy(2000), pause(50);
     auto start = std::chrono::steady_clock::now();
@@ -176,6 +215,7 @@ private:
       if (state == nccl::success && isDone()) {
         return;
       }
+      findFailure();
       auto waited = std::chrono::steady_clock::now() - start;
       if (waited > limit) {
         abort();
@@ -194,7 +234,28 @@ private:
     }
   }
 
+  /// Throws if another process has failed.
+  void findFailure() {
+    try {
+      if (watch) {
+        watch();
+      }
+    } catch (const std::exception &) {
+      abort();
+      throw;
+    }
+  }
+
+  /// Ends the transfers, with meaningless data. Those that wait for launches of this device start
+  /// first: they use the memory of the communicator.
   void abort() {
+    if (communicator && hasBegun) {
+      if (!isPending) { // the main stream does not wait for transfers yet
+        driver.eventRecord(ready.get(), device.main);
+      }
+      driver.eventSynchronize(ready.get());
+    }
+    isPending = hasBegun = false;
     if (communicator) {
       library.abort(communicator);
       communicator = nullptr;
@@ -206,9 +267,12 @@ private:
   const nccl::NcclLibrary &library;
   const int64_t rank;
   const std::chrono::seconds limit;
+  const std::function<void()> watch;
   Owned<Address> staging;
   Owned<Stream> stream;
+  Owned<Event> clock;      ///< of `startClock`
   Owned<Event> ready, end; ///< of earlier launches, and of the transfers
+  bool hasBegun = false, isPending = false; ///< since `confirm`: `begin`, `complete`
   nccl::Communicator communicator = nullptr;
   std::set<int64_t> peers; ///< of the current transfers
 };

@@ -31,14 +31,17 @@ namespace {
 /// be constructed before the capture begins.
 class Capture {
 public:
-  Capture(const Driver &driver, const Segment &segment, Stream main, Stream side)
-      : driver(driver), segment(segment), main(main), side(side) {
+  Capture(const Driver &driver, const Segment &segment, const CaptureStreams &streams,
+          const std::vector<Mark> &marks)
+      : driver(driver), segment(segment), main(streams.main), side(streams.side),
+        marker(streams.marks), marks(marks) {
     for (const Lane &lane : segment.lanes) {
       forks |= lane.side;
     }
     auto signals = std::count_if(segment.lanes.begin(), segment.lanes.end(),
                                  [](const Lane &lane) { return lane.signals; });
-    for (auto i = forks ? signals + 2 : 0; i > 0; --i) {
+    auto needed = (forks ? signals + 2 : 0) + (marks.empty() ? 0 : 2 * std::ssize(marks) + 1);
+    for (auto i = needed; i > 0; --i) {
       Event event = nullptr;
       driver.check(driver.eventCreate(&event, eventDisableTiming), "create an event");
       events.emplace_back(event, driver.eventDestroy);
@@ -49,7 +52,11 @@ public:
     if (forks) {
       wait(side, record(main));
     }
+    auto next = marks.begin();
     for (size_t i = segment.first; i < segment.last; ++i) {
+      for (; next != marks.end() && next->position == i; ++next) {
+        mark(next->event);
+      }
       const Lane &lane = segment.lanes[i - segment.first];
       Stream stream = lane.side ? side : main;
       if (lane.waitsFor >= 0) {
@@ -60,12 +67,26 @@ public:
         done[i] = record(stream);
       }
     }
+    for (; next != marks.end(); ++next) {
+      mark(next->event);
+    }
     if (forks) {
       wait(main, record(side));
+    }
+    if (!marks.empty()) {
+      wait(main, record(marker));
     }
   }
 
 private:
+  void mark(Event event) {
+    wait(marker, record(main));
+    if (forks) {
+      wait(marker, record(side));
+    }
+    driver.check(driver.eventRecordWithFlags(event, marker, eventRecordExternal),
+                 "record an event");
+  }
   Event record(Stream stream) {
     Event event = events[recorded++].get();
     driver.check(driver.eventRecord(event, stream), "record an event");
@@ -77,7 +98,8 @@ private:
 
   const Driver &driver;
   const Segment &segment;
-  Stream main, side;
+  Stream main, side, marker;
+  const std::vector<Mark> &marks;
   bool forks = false;
   std::vector<Owned<Event>> events;
   size_t recorded = 0;
@@ -86,10 +108,11 @@ private:
 
 } // namespace
 
-Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stream main,
-                              Stream side,
+Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment,
+                              const CaptureStreams &streams, const std::vector<Mark> &marks,
                               const std::function<void(size_t index, Stream stream)> &launch) {
-  Capture capture(driver, segment, main, side);
+  Capture capture(driver, segment, streams, marks);
+  Stream main = streams.main;
   driver.check(driver.streamBeginCapture(main, captureThreadLocal), "begin a graph");
   Graph graph = nullptr;
   try {

@@ -27,10 +27,23 @@ struct Segment {
 std::vector<Segment> cutSegments(const Plan &plan, const std::string &entry,
                                  const std::vector<Launch> &launches);
 
+/// An event that each run of a graph records after the launches before `position`.
+struct Mark {
+  size_t position; // in the entry
+  Event event;
+};
+
+/// The streams that take part in a capture.
+struct CaptureStreams {
+  Stream main, side;
+  Stream marks; // of marks alone, so that no launch waits for them
+};
+
 /// Captures a segment as a graph. Calls `launch` for each launch in order with its stream, and
-/// records the events for which streams wait.
-Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment, Stream main,
-                              Stream side,
+/// records the events for which streams wait. `marks` are in the order of their positions, which
+/// are after the first launch.
+Owned<GraphExec> captureGraph(const Driver &driver, const Segment &segment,
+                              const CaptureStreams &streams, const std::vector<Mark> &marks,
                               const std::function<void(size_t index, Stream stream)> &launch);
 
 } // namespace sluice::runtime::cuda

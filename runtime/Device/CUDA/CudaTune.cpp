@@ -156,7 +156,8 @@ private:
     segment.last = launchesOfGraph;
     segment.lanes.resize(launchesOfGraph);
     Owned<GraphExec> graph =
-        captureGraph(driver, segment, stream.get(), nullptr, [&](size_t, Stream) { launch(); });
+        captureGraph(driver, segment, {stream.get(), nullptr, nullptr}, {},
+                     [&](size_t, Stream) { launch(); });
     Owned<Event> begin = makeEvent(), end = makeEvent();
     std::vector<double> seconds;
     for (int i = 0; i <= samples; ++i) { // the first is a warm-up

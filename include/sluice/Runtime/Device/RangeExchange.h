@@ -18,6 +18,8 @@ struct ExchangeGroup {
   /// Sends a text of at most 1000 bytes to all processes and returns the texts of all, by rank.
   /// Throws if a process failed.
   std::function<std::vector<std::string>(const std::string &)> share;
+  /// Called during each wait for other processes: throws if a process failed. May be empty.
+  std::function<void()> watch = {};
 };
 
 /// The memory of a range.
@@ -38,7 +40,8 @@ struct RangeTransfer {
 };
 
 /// Transfers ranges between the arenas and staging buffers of the processes of a group. Except for
-/// `begin`, functions take effect after earlier launches and before later ones. Not thread-safe.
+/// `begin` and `beginBucket`, functions take effect after earlier launches and before later ones.
+/// Not thread-safe.
 class RangeExchange {
 public:
   virtual ~RangeExchange() = default;
@@ -50,17 +53,36 @@ public:
   /// match in order and size.
   virtual void begin(std::span<const RangeTransfer> sent,
                      std::span<const RangeTransfer> received) = 0;
+  /// As `begin`, but only after the launches that precede the collective of `bucket` in the last
+  /// entry with collectives, in which the ranges are complete there.
+  virtual void beginBucket(int64_t bucket, std::span<const RangeTransfer> sent,
+                           std::span<const RangeTransfer> received) = 0;
   /// Continues transfers, without waiting.
   virtual void progress() {}
-  /// Waits until all transfers are complete. Throws LostPeerError if a process is silent.
+  /// Ends the transfers: later launches run after them. The host may return before, and calls
+  /// `confirm` before it launches what must not run after a failed transfer. Throws LostPeerError.
   virtual void complete() = 0;
-  /// Sends and receives until all is complete.
+  /// Waits on the host until all completed transfers are done. Throws LostPeerError if a process is
+  /// silent.
+  virtual void confirm() {}
+  /// Sends and receives until all is done.
   void exchange(std::span<const RangeTransfer> sent, std::span<const RangeTransfer> received) {
     begin(sent, received);
     complete();
+    confirm();
   }
   /// Copies a range to another one of the same size.
   virtual void copy(const StoredRange &from, const StoredRange &to) = 0;
+
+  /// Starts a clock after earlier launches.
+  virtual void startClock() { start = std::chrono::steady_clock::now(); }
+  /// Returns the seconds from `startClock` to the end of the transfers that were confirmed last.
+  virtual double readClock() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point start;
 };
 
 } // namespace sluice::runtime

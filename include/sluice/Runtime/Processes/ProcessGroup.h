@@ -65,8 +65,8 @@ enum class Intent : int64_t {
 
 /// A group of processes with the ranks 0 to size - 1. All of them call `agree` in the same order,
 /// and begin the same exchanges between two agreements. A process that fails before an exchange
-/// that others begin without an agreement leaves them waiting for the time limit, unless it begins
-/// the exchange too, with any contents. One thread uses a group, in addition to the thread of a
+/// that others begin without an agreement ends their wait with its message, and leaves the exchange
+/// incomplete. One thread uses a group, in addition to the thread of a
 /// `Presence`; any thread may call the functions that are const.
 class ProcessGroup {
 public:
@@ -102,6 +102,9 @@ public:
   /// Returns true after a process did not answer, also in `fail`: no other process may have the
   /// message.
   bool isLost() const { return lost; }
+  /// Returns true after a failure that ended the wait of a process for data: processes cannot end
+  /// their communication together, so the first of them that ends ends all.
+  bool isIncomplete() const { return incomplete; }
 
   struct Outgoing {
     int64_t to;
@@ -116,9 +119,13 @@ public:
   void begin(std::span<const Outgoing> sent, std::span<const Incoming> received);
   /// Continues transfers, without waiting: MPI moves data in calls of its functions alone.
   void progress();
-  /// Waits until all transfers are complete. Throws LostPeerError.
+  /// Waits until all transfers are complete. Throws PeerError if a process failed meanwhile, and
+  /// LostPeerError.
   void complete();
-  /// Sends and receives until all is complete. Throws LostPeerError.
+  /// For waits for other data of other processes, such as of their GPUs: throws PeerError if a
+  /// process has failed.
+  void watch();
+  /// Sends and receives until all is complete. Throws as `complete`.
   void exchange(std::span<const Outgoing> sent, std::span<const Incoming> received) {
     begin(sent, received);
     complete();
@@ -148,13 +155,19 @@ private:
   };
   /// Sends a message of presence to all others.
   void show();
-  void wait(std::vector<Transfer> transfers);
-  Agreement exchangeIntents(Intent intent, const std::string &text);
+  /// Waits for transfers, and with `watches` for the failure of a process too.
+  void wait(std::vector<Transfer> transfers, bool watches = false);
+  /// Begins to receive the messages of the next agreement, unless it has begun.
+  void beginIntents();
+  /// Takes messages of the next agreement that have arrived. Answers a failure and throws it.
+  void findFailure();
+  /// `intent` is an Intent, or one of the numbers of messages alone.
+  Agreement exchangeIntents(int64_t intent, const std::string &text);
 
   std::unique_ptr<Messenger> messenger;
   const int64_t ownRank, count; ///< of the messenger, which one thread may use at a time
   std::chrono::seconds limit;
-  std::atomic<bool> over = false, lost = false;
+  std::atomic<bool> over = false, lost = false, incomplete = false;
   std::mutex mutex;            ///< held by the thread of this process that uses `messenger`
   std::vector<Transfer> begun; ///< by `begin`
   struct Shown;
@@ -162,6 +175,8 @@ private:
   struct Intents;
   /// Messages of `agree`. After a lost process, the messenger may still write to them.
   std::list<Intents> intents;
+  std::vector<Transfer> awaited; ///< messages of the next agreement
+  bool isAwaiting = false;       ///< the last of `intents` is of the next agreement
 };
 
 } // namespace sluice::runtime

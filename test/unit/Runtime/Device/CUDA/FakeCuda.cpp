@@ -10,7 +10,10 @@
 //   FAKE_CUDA_REFUSE_CUBIN, FAKE_CUDA_FAIL (a function that fails), FAKE_CUDA_KERNELS (library),
 //   FAKE_CUDA_STATIC (bytes of static shared memory of a kernel),
 //   FAKE_CUDA_SPOIL (an offset of the arena: after each kernel one bit of this byte is wrong),
-//   FAKE_CUDA_CLOCK (events report the time of the work: half a millisecond a launch)
+//   FAKE_CUDA_CLOCK (events report the time of the work: half a millisecond a launch),
+//   FAKE_CUDA_EAGER (1: streams run as soon as they may, except those with transfers),
+//   FAKE_CUDA_FORGET (an error of the runtime, which tests must find: "wait": launches do not wait
+//   for transfers; "mark": graphs record their events at once)
 // FAKE_CUDA_KERNELS may be a compiled artifact with CPU code next to the GPU's (FakeKernels.h).
 #include "FakeKernels.h"
 
@@ -22,6 +25,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <sys/uio.h>
@@ -49,10 +53,12 @@ struct Operation {
   uint64_t awaited = 0;                    // an event
   std::function<bool()> isReady = nullptr; // if it waits for another process
 };
+struct FakeEvent;
 struct FakeNode {
-  std::function<void()> run;
-  std::set<size_t> after; // nodes
+  std::function<void()> run; // null: records `event`
+  std::set<size_t> after;    // nodes
   int priority = 0;
+  FakeEvent *event = nullptr;
 };
 struct FakeGraph {
   std::vector<FakeNode> nodes;
@@ -62,6 +68,8 @@ struct FakeStream {
   int priority = 0;
   std::set<size_t> last; // predecessors of the next node
   std::deque<Operation> queue;
+  bool isLate = false; // has transfers: waits with FAKE_CUDA_EAGER too
+  bool hasLaunches = false;
 };
 struct Module {
   std::string kernel;
@@ -77,6 +85,7 @@ struct FakeEvent {
 std::string calls; // every call, one line each
 FakeGraph *capturing = nullptr;
 std::set<FakeStream *> streams;
+std::set<FakeEvent *> allEvents;
 std::string dependences; // of every captured graph, one line per node
 uint64_t events = 0;
 std::map<uint8_t *, size_t> pinned;
@@ -98,6 +107,11 @@ struct Verdict {
 int setting(const char *name, int otherwise) {
   const char *text = std::getenv(name);
   return text && *text ? std::atoi(text) : otherwise;
+}
+
+bool forgets(const std::string &step) {
+  const char *text = std::getenv("FAKE_CUDA_FORGET");
+  return text && text == step;
 }
 
 /// Records a call; returns an error if the environment requests a failure of this one.
@@ -171,19 +185,65 @@ std::set<size_t> ancestors(const FakeGraph &graph, const std::set<size_t> &of) {
   return all;
 }
 
-/// Runs a graph in the worst order that its edges allow: of all ready nodes, the latest.
-void runGraph(const FakeGraph &graph) {
-  std::set<size_t> done;
-  while (done.size() < graph.nodes.size()) {
+/// Runs nodes of a graph in the worst order that its edges allow: of all ready nodes, the latest.
+void runNodes(const FakeGraph &graph, const std::set<size_t> &nodes, std::set<size_t> &done) {
+  while (!std::includes(done.begin(), done.end(), nodes.begin(), nodes.end())) {
     for (size_t i = graph.nodes.size(); i-- > 0;) {
       const std::set<size_t> &after = graph.nodes[i].after;
-      if (!done.count(i) && std::includes(done.begin(), done.end(), after.begin(), after.end())) {
-        graph.nodes[i].run();
+      if (nodes.count(i) && !done.count(i) &&
+          std::includes(done.begin(), done.end(), after.begin(), after.end())) {
+        if (graph.nodes[i].run) {
+          graph.nodes[i].run();
+        }
         done.insert(i);
         break;
       }
     }
   }
+}
+
+/// Runs work of the streams that are not late, as far as it need not wait for streams that are.
+void runEagerly() {
+  if (!setting("FAKE_CUDA_EAGER", 0)) {
+    return;
+  }
+  for (bool isChanged = true; isChanged;) {
+    isChanged = false;
+    for (FakeStream *each : streams) {
+      while (!each->isLate && !each->queue.empty()) {
+        const Operation &first = each->queue.front();
+        bool waits = first.other && streams.count(first.other) &&
+                     std::any_of(first.other->queue.begin(), first.other->queue.end(),
+                                 [&](const Operation &other) {
+                                   return other.event != 0 && other.event == first.awaited;
+                                 });
+        if (waits || (first.isReady && !first.isReady())) {
+          break;
+        }
+        Operation next = std::move(each->queue.front());
+        each->queue.pop_front();
+        if (next.run) {
+          next.run();
+        } else if (next.event != 0) {
+          passed[next.event] = milliseconds;
+        }
+        isChanged = true;
+      }
+    }
+  }
+}
+
+void push(FakeStream *on, Operation operation) {
+  on->queue.push_back(std::move(operation));
+  runEagerly();
+}
+
+void record(FakeEvent *event, FakeStream *on) {
+  event->captured = false;
+  event->recorded = ++events;
+  event->on = on;
+  event->queried = false;
+  push(on, {nullptr, event->recorded});
 }
 
 /// Work for a stream, or for the graph that it captures.
@@ -197,7 +257,7 @@ void enqueue(FakeStream *on, const std::function<void()> &work, double takes,
     capturing->nodes.push_back({run, on->last, on->priority});
     on->last = {capturing->nodes.size() - 1};
   } else {
-    on->queue.push_back({run, 0, nullptr, 0, isReady});
+    push(on, {run, 0, nullptr, 0, isReady});
   }
 }
 
@@ -219,9 +279,11 @@ EXPORT void fakeCudaForget() {
 EXPORT size_t fakeCudaAllocated() { return allocated; }
 EXPORT size_t fakeCudaChanged() { return changed; }
 
+bool fakeCudaHasLaunches(void *stream) { return static_cast<FakeStream *>(stream)->hasLaunches; }
 /// For libraries used with the fakes: work that takes some time, and may wait for `isReady`.
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds,
                      const std::function<bool()> &isReady) {
+  static_cast<FakeStream *>(stream)->isLate = true;
   enqueue(static_cast<FakeStream *>(stream), run, milliseconds, isReady);
 }
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds) {
@@ -363,10 +425,10 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
   NOTE("cuMemcpyHtoDAsync_v2 " + std::to_string(bytes) + (isPinned(from) ? " pinned" : ""))
   uint8_t *target = toHost(to);
   if (isPinned(from)) {
-    on->queue.push_back({[=] { std::memcpy(target, from, bytes); }});
+    push(on, {[=] { std::memcpy(target, from, bytes); }});
   } else {
     const auto *start = static_cast<const uint8_t *>(from);
-    on->queue.push_back({[=, data = std::vector<uint8_t>(start, start + bytes)] {
+    push(on, {[=, data = std::vector<uint8_t>(start, start + bytes)] {
       changed += readIfThere(from, bytes) != data;
       std::memcpy(target, data.data(), data.size());
     }});
@@ -375,19 +437,19 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
 }
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, FakeStream *on) {
   NOTE("cuMemcpyDtoHAsync_v2 " + std::to_string(bytes))
-  on->queue.push_back({[=] { std::memcpy(to, toHost(from), bytes); }});
+  push(on, {[=] { std::memcpy(to, toHost(from), bytes); }});
   return 0;
 }
 EXPORT int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
                                 FakeStream *on) {
   NOTE("cuMemcpyDtoDAsync_v2 " + std::to_string(bytes))
-  on->queue.push_back({[=] { std::memcpy(toHost(to), toHost(from), bytes); }});
+  push(on, {[=] { std::memcpy(toHost(to), toHost(from), bytes); }});
   return 0;
 }
 EXPORT int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes,
                            FakeStream *on) {
   NOTE("cuMemsetD8Async")
-  on->queue.push_back({[=] { std::memset(toHost(to), value, bytes); }});
+  push(on, {[=] { std::memset(toHost(to), value, bytes); }});
   return 0;
 }
 
@@ -413,8 +475,8 @@ EXPORT int cuStreamWaitEvent(FakeStream *stream, FakeEvent *event, unsigned) {
   if (event->captured) {
     stream->captures = true;
     stream->last.insert(event->nodes.begin(), event->nodes.end());
-  } else if (event->recorded != 0) {
-    stream->queue.push_back({nullptr, 0, event->on, event->recorded});
+  } else if (event->recorded != 0 && !(forgets("wait") && event->on->isLate)) {
+    push(stream, {nullptr, 0, event->on, event->recorded});
   }
   return 0;
 }
@@ -451,7 +513,23 @@ EXPORT int cuGraphInstantiateWithFlags(FakeGraph **exec, FakeGraph *graph, unsig
 }
 EXPORT int cuGraphLaunch(FakeGraph *exec, FakeStream *on) {
   NOTE("cuGraphLaunch " + std::to_string(exec->nodes.size()))
-  on->queue.push_back({[graph = *exec] { runGraph(graph); }});
+  on->hasLaunches = true;
+  auto graph = std::make_shared<const FakeGraph>(*exec);
+  auto done = std::make_shared<std::set<size_t>>();
+  std::set<size_t> all;
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    all.insert(i);
+    FakeEvent *event = graph->nodes[i].event;
+    if (!event) {
+      continue;
+    }
+    if (!allEvents.count(event)) {
+      return invalid;
+    }
+    push(on, {[=] { runNodes(*graph, ancestors(*graph, {i}), *done); }});
+    record(event, on);
+  }
+  push(on, {[=] { runNodes(*graph, all, *done); }});
   return 0;
 }
 EXPORT int cuGraphDestroy(FakeGraph *graph) {
@@ -465,9 +543,11 @@ EXPORT int cuGraphExecDestroy(FakeGraph *exec) {
 
 EXPORT int cuEventCreate(FakeEvent **event, unsigned) {
   *event = new FakeEvent;
+  allEvents.insert(*event);
   return note("cuEventCreate");
 }
 EXPORT int cuEventDestroy_v2(FakeEvent *event) {
+  allEvents.erase(event);
   delete event;
   return note("cuEventDestroy_v2");
 }
@@ -477,11 +557,19 @@ EXPORT int cuEventRecord(FakeEvent *event, FakeStream *on) {
   if (on->captures) {
     return note("cuEventRecord");
   }
-  event->recorded = ++events;
-  event->on = on;
-  event->queried = false;
-  on->queue.push_back({nullptr, event->recorded});
+  record(event, on);
   return note("cuEventRecord");
+}
+/// Only a record in the graph under capture, which each run of the graph repeats.
+EXPORT int cuEventRecordWithFlags(FakeEvent *event, FakeStream *on, unsigned flags) {
+  NOTE("cuEventRecordWithFlags")
+  if (flags != 1 || !on->captures) {
+    return invalid;
+  }
+  capturing->nodes.push_back(
+      {nullptr, forgets("mark") ? std::set<size_t>() : on->last, on->priority, event});
+  on->last = {capturing->nodes.size() - 1};
+  return 0;
 }
 EXPORT int cuEventSynchronize(FakeEvent *event) {
   NOTE("cuEventSynchronize")

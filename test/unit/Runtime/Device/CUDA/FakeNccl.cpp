@@ -2,10 +2,12 @@
 // Replaces NCCL on the fake of NVIDIA's driver (FakeCuda.cpp), for threads or processes that have
 // the folder FAKE_NCCL_FOLDER in common: a message is a file in it. A communicator never blocks. As
 // with the real one, a call may return before its work is in the stream: here it is there after
-// the second look at the asynchronous state. Messages of another size than was received end the
-// process with 87. The environment sets:
+// the second look at the asynchronous state. A message of another size than was received, and a
+// stream that has launches too, end the process with 87. The environment sets:
 //   FAKE_NCCL_VERSION, FAKE_NCCL_FAIL (a function that fails; "async": the state after a group),
-//   FAKE_NCCL_SILENT (a rank whose messages do not arrive), FAKE_NCCL_FLIP (1: a wrong bit each)
+//   FAKE_NCCL_SILENT (a rank whose messages do not arrive), FAKE_NCCL_FLIP (1: a wrong bit each),
+//   FAKE_NCCL_SWAP (a rank whose first two messages to another are exchanged),
+//   FAKE_NCCL_LOSE (RANK:N: messages from this rank to another are lost from the N-th on, from 0)
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +23,7 @@
 
 void fakeCudaEnqueue(void *stream, const std::function<void()> &run, double milliseconds,
                      const std::function<bool()> &isReady);
+bool fakeCudaHasLaunches(void *stream);
 
 namespace {
 
@@ -67,6 +70,14 @@ bool has(const char *name, const std::string &value) {
   return text && text == value;
 }
 
+bool isLostAfter(const std::string &rank, int number) {
+  const char *text = std::getenv("FAKE_NCCL_LOSE");
+  std::string words = text ? text : "";
+  size_t colon = words.find(':');
+  return colon != std::string::npos && words.substr(0, colon) == rank &&
+         number >= std::atoi(words.c_str() + colon + 1);
+}
+
 int note(const std::string &call) {
   calls += call + "\n";
   return has("FAKE_NCCL_FAIL", call.substr(0, call.find(' '))) ? unhandledCudaError : 0;
@@ -81,8 +92,18 @@ void put(const std::string &path, const std::vector<uint8_t> &bytes) {
 
 void enqueue(Communicator &on, const Call &call) {
   int from = call.isSend ? on.rank : call.peer, to = call.isSend ? call.peer : on.rank;
-  std::string path = on.path(from, to, on.sequence[{from, call.isSend ? -1 - to : to}]++);
-  bool isLost = has("FAKE_NCCL_SILENT", std::to_string(on.rank));
+  int number = on.sequence[{from, call.isSend ? -1 - to : to}]++;
+  std::string own = std::to_string(on.rank);
+  bool isLost = has("FAKE_NCCL_SILENT", own) || isLostAfter(own, number);
+  if (call.isSend && number < 2 && has("FAKE_NCCL_SWAP", own)) {
+    number = 1 - number;
+  }
+  std::string path = on.path(from, to, number);
+  if (fakeCudaHasLaunches(call.stream)) {
+    std::fputs("fake NCCL: expected a stream of transfers alone, found one with launches\n",
+               stderr);
+    ::_exit(87);
+  }
   if (call.isSend) {
     fakeCudaEnqueue(
         call.stream,
