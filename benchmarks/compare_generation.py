@@ -35,7 +35,7 @@ PEERS = {"llama.cpp": ("llama.cpp", "llama_cpp_generate.py", False, ("f32", "bf1
          "compiled": ("transformers, torch.compile", "transformers_generate.py", True, ("f32", "bf16"))}
 OURS = "Sluice"
 TYPES = ("f32", "bf16", "q8_0")
-FLAGS = {"f32": [], "bf16": ["--precision", "bf16"]}  # of `sluice compile`, by type
+FLAGS = {"f32": [], "bf16": ["--precision", "bf16"], "q8_0": ["--weights", "int8"]}  # of `sluice compile`, by type
 SPEC = ROOT / "models/imported/llama.json"
 # `large` is the spec as it ships; `small` has the width of models/small.
 SIZES = {"small": {"vocabulary": 256, "width": 256, "layers": 6, "heads": 8, "feed_forward": 1024, "epsilon": 1e-6, "base": 10000.0},
