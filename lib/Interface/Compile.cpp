@@ -104,6 +104,12 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
     sluice_compile_options options = readOptions(given);
     requireText(options.targets, "targets", "cpu-avx2,sm_80");
     requireText(options.precision, "precision", "bf16");
+    requireText(options.weights, "weights", "int8");
+    std::string weights = options.weights ? options.weights : "";
+    if (!weights.empty() && weights != "bf16" && weights != "int8") {
+      throw UserError("weights: expected bf16 or int8, found " + quote(weights) +
+                      "; leave it out for the type of training");
+    }
     if (options.memory_budget < 0) {
       throw UserError("memory_budget: expected a number of bytes of at least 0, found " +
                       std::to_string(options.memory_budget) + "; 0 sets no limit");
@@ -124,6 +130,7 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
     request.targets = options.targets ? splitTargets(options.targets)
                                       : std::vector<std::string>{loading::chooseCpuTarget()};
     request.precision = options.precision ? options.precision : "";
+    request.weights = weights;
     if (options.memory_budget > 0) {
       request.memoryBudget = options.memory_budget;
     }

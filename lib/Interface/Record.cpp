@@ -141,6 +141,7 @@ constexpr std::string_view argumentNames[] = {"allow_leak",
                                               "tokens",
                                               "top_k",
                                               "top_p",
+                                              "weights",
                                               "width",
                                               "window"};
 

@@ -85,10 +85,10 @@ std::string check(const std::string &path, const std::optional<std::string> &tex
 void compile(const std::string &path, const std::optional<std::string> &text,
              const std::string &output, const std::optional<std::string> &targets,
              const std::optional<std::string> &precision, int64_t memoryBudget, bool allowLeak,
-             int64_t generationRows) {
+             int64_t generationRows, const std::optional<std::string> &weights) {
   sluice_spec spec{sizeof spec, path.c_str(), orNull(text)};
-  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision),
-                                 memoryBudget,   allowLeak,       generationRows};
+  sluice_compile_options options{sizeof options, orNull(targets), orNull(precision), memoryBudget,
+                                 allowLeak,      generationRows,  orNull(weights)};
   run([&] { return sluice_compile(&spec, &options, output.c_str()); });
 }
 
@@ -526,7 +526,7 @@ NB_MODULE(_sluice, m) {
   m.def("check", check, nb::arg("path"), nb::arg("text").none());
   m.def("compile", compile, nb::arg("path"), nb::arg("text").none(), nb::arg("output"),
         nb::arg("targets").none(), nb::arg("precision").none(), nb::arg("memory_budget"),
-        nb::arg("allow_leak"), nb::arg("generation_rows"));
+        nb::arg("allow_leak"), nb::arg("generation_rows"), nb::arg("weights").none());
   nb::class_<OpenedLines>(m, "Lines").def(nb::init<>()).def("describe", &OpenedLines::describe);
   nb::class_<OpenedData>(m, "Data").def(nb::init<>()).def("describe", &OpenedData::describe);
   nb::class_<Generator>(m, "Generator")

@@ -64,17 +64,19 @@ def check(spec):
 
 
 @checked
-def compile(spec, path, targets=None, precision=None, memory_budget=0, allow_leak=False, generation_rows=16):
+def compile(spec, path, targets=None, precision=None, memory_budget=0, allow_leak=False, generation_rows=16, weights=None):
     """Compiles a spec to the artifact `path`.
 
     `targets` is a list such as ["cpu-avx2", "sm_80"]; None: this machine's CPU. `precision` is "f32" or "bf16"; None: the spec's.
     `memory_budget` is a number of bytes; 0: no limit. `generation_rows` is the number of texts, or of hypotheses of a search, that
-    the artifact computes at once. Raises LeakError for a spec that is not proved, unless `allow_leak`.
+    the artifact computes at once. `weights` is "bf16" or "int8", the type in which evaluation and generation read weight matrices;
+    None: as in training. Raises LeakError for a spec that is not proved, unless `allow_leak`.
     """
     _sluice.compile(*_arguments.spec(spec), _arguments.path("path", path), _arguments.targets(targets),
                     _arguments.text("precision", precision, "bf16", optional=True),
                     _arguments.integer("memory_budget", memory_budget, 0), _arguments.flag("allow_leak", allow_leak),
-                    _arguments.integer("generation_rows", generation_rows, 1, 64))
+                    _arguments.integer("generation_rows", generation_rows, 1, 64),
+                    _arguments.text("weights", weights, "int8", optional=True))
 
 
 @checked

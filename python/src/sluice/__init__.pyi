@@ -68,6 +68,7 @@ def compile(
     memory_budget: int = 0,
     allow_leak: bool = False,
     generation_rows: int = 16,
+    weights: Optional[str] = None,
 ) -> None: ...
 def load(path: Path, device: str = "cpu", threads: int = 0, target: Optional[str] = None) -> Model: ...
 

@@ -309,6 +309,7 @@ def check_arguments():
         "compile: targets": lambda: sluice.compile(spec, WORK / "t.sla", targets=""), "compile: no target": lambda: sluice.compile(spec, WORK / "t.sla", targets=[]),
         "compile: a number of a target": lambda: sluice.compile(spec, WORK / "t.sla", targets=[3]),
         "compile: precision": lambda: sluice.compile(spec, WORK / "t.sla", precision=""), "compile: f64": lambda: sluice.compile(spec, WORK / "t.sla", precision="f64"),
+        "compile: weights": lambda: sluice.compile(spec, WORK / "t.sla", weights="int3"),
         "compile: a budget": lambda: sluice.compile(spec, WORK / "t.sla", memory_budget=1.5),
         "compile: allow_leak": lambda: sluice.compile(spec, WORK / "t.sla", allow_leak="no"),
         "compile: a small budget": lambda: sluice.compile(spec, WORK / "t.sla", memory_budget=1),
