@@ -254,6 +254,11 @@ void ProcessGroup::fail(const std::string &message) noexcept {
   }
 }
 
+void ProcessGroup::lose() {
+  std::scoped_lock lock(mutex);
+  over = lost = true;
+}
+
 void ProcessGroup::end() {
   std::scoped_lock lock(mutex);
   over = true;

@@ -95,6 +95,8 @@ public:
   /// Reports this process's failure to the others, at the place of their next `agree`. Does nothing
   /// if the group is over.
   void fail(const std::string &message) noexcept;
+  /// Ends the group after a wait for other data, such as of their GPUs, found a process lost.
+  void lose();
   /// Ends the group after all processes agreed to end the job.
   void end();
   /// Returns true after `end`, after a failure, and after a process was lost.
