@@ -82,7 +82,7 @@ exits 1 "a rank that fails in an exchange" mpirun --oversubscribe -n 1 "$sluice"
 cat "$work/out" "$work/err" > "$work/two"
 succeeds "ends the others with its message" grep -q 'rank 1: .*copy gradients' "$work/two"
 holds "before the limit" 'f[0] < 200' <(echo "$SECONDS")
-# The messages of rank 1 are lost in the middle of step 2: the weights are those of step 1.
+# The messages of rank 1 are lost in the middle of step 2: the run keeps the weights of step 1.
 lost=$plain-lost
 exits 1 "a rank that is lost in an exchange" env FAKE_NCCL_LOSE=1:40 mpirun --oversubscribe -n 2 "$sluice" "${arguments[@]}" --device cuda \
   --wait-limit 2 --out "$lost"
