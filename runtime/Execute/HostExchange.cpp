@@ -53,11 +53,10 @@ std::unique_ptr<RangeExchange> joinDevices(Device &device, ProcessGroup &group) 
   if (device.sharesMemory()) {
     return std::make_unique<HostExchange>(device.host(), group);
   }
-  return device.join({group.rank(), group.size(), group.waitLimit(),
-                      [&](const std::string &text) {
-                        return group.agree(Intent::Continue, text).texts;
-                      },
-                      [&] { group.watch(); }});
+  return device.join(
+      {group.rank(), group.size(), group.waitLimit(),
+       [&](const std::string &text) { return group.agree(Intent::Continue, text).texts; },
+       [&] { group.watch(); }});
 }
 
 } // namespace sluice::runtime

@@ -45,7 +45,8 @@ public:
   bool exchanges() const { return isInRound; }
   /// Runs the launches [first, last) of an entry `gradient`. In host memory the exchange of each
   /// bucket begins at its collective, and continues between launches. Devices that launch without
-  /// waiting agree first: `sum` begins the exchanges, each after the launches before its collective.
+  /// waiting agree first: `sum` begins the exchanges, each after the launches before its
+  /// collective.
   void run(const std::string &entry, const std::vector<Launch> &launches, size_t first,
            size_t last);
 

@@ -52,6 +52,18 @@ struct ProcessGroup::Shown {
 
 struct ProcessGroup::Intents {
   std::vector<IntentMessage> messages; ///< by rank
+  std::vector<Transfer> awaited;       ///< receives that are not complete
+
+  /// Begins to receive the messages of the others.
+  void begin(Messenger &messenger) {
+    messages.resize(static_cast<size_t>(messenger.size()));
+    for (int64_t other = 0; other < messenger.size(); ++other) {
+      if (other != messenger.rank()) {
+        std::span<uint8_t> message = toBytes(messages[static_cast<size_t>(other)]);
+        awaited.push_back({messenger.receive(message, other, Channel::Agreement), other, message});
+      }
+    }
+  }
 };
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Messenger> messenger, std::chrono::seconds limit)
@@ -164,27 +176,13 @@ void ProcessGroup::watch() {
   findFailure();
 }
 
-void ProcessGroup::beginIntents() {
-  if (isAwaiting) {
-    return;
-  }
-  isAwaiting = true;
-  std::vector<IntentMessage> &messages = intents.emplace_back().messages;
-  messages.resize(static_cast<size_t>(size()));
-  awaited.clear();
-  for (int64_t other = 0; other < size(); ++other) {
-    if (other != rank()) {
-      std::span<uint8_t> message = toBytes(messages[static_cast<size_t>(other)]);
-      awaited.push_back({messenger->receive(message, other, Channel::Agreement), other, message});
-    }
-  }
-}
-
 void ProcessGroup::findFailure() {
   bool hasFailed = false;
   try {
-    beginIntents();
-    std::erase_if(awaited, [&](Transfer &each) {
+    if (!std::exchange(isAwaiting, true)) {
+      intents.emplace_back().begin(*messenger);
+    }
+    std::erase_if(intents.back().awaited, [&](Transfer &each) {
       if (!messenger->test(each.request)) {
         return false;
       }
@@ -206,14 +204,15 @@ void ProcessGroup::findFailure() {
 }
 
 ProcessGroup::Agreement ProcessGroup::exchangeIntents(int64_t intent, const std::string &text) {
-  beginIntents(); // receives first, so that a lost peer is named by its silence
-  isAwaiting = false;
+  if (!std::exchange(isAwaiting, false)) { // receives first, so that a lost peer is named
+    intents.emplace_back().begin(*messenger);
+  }
   std::vector<IntentMessage> &messages = intents.back().messages;
   IntentMessage &own = messages[static_cast<size_t>(rank())];
   own.intent = intent;
   own.bytes = static_cast<int64_t>(std::min(text.size(), mostText));
   std::memcpy(own.text.data(), text.data(), static_cast<size_t>(own.bytes));
-  std::vector<Transfer> transfers = std::exchange(awaited, {});
+  std::vector<Transfer> transfers = std::exchange(intents.back().awaited, {});
   for (int64_t other = 0; other < size(); ++other) {
     if (other != rank()) {
       transfers.push_back({messenger->send(toBytes(own), other, Channel::Agreement), other, {}});
@@ -252,6 +251,11 @@ void ProcessGroup::fail(const std::string &message) noexcept {
   } catch (const std::exception &) {
     lost = true; // this process reports its own failure
   }
+}
+
+void ProcessGroup::lose() {
+  std::scoped_lock lock(mutex);
+  over = lost = true;
 }
 
 void ProcessGroup::end() {

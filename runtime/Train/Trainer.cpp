@@ -302,6 +302,9 @@ nlohmann::json TrainingLoop::step() {
     report = context.executor.runUpdate(number, fill, context.options.group);
   } catch (const UpdateBroken &) {
     throw Interrupted();
+  } catch (const LostPeerError &) { // also of an exchange between GPUs
+    context.options.group->lose();
+    throw;
   }
   double objective = context.executor.scalarF32("loss"),
          norm = context.executor.scalarF32("grad_norm");

@@ -75,7 +75,14 @@ finds() {
 finds "launches that do not wait for transfers" FAKE_CUDA_EAGER=1 FAKE_CUDA_FORGET=wait
 finds "events recorded before their launches" FAKE_CUDA_FORGET=mark
 finds "ranks with another order" FAKE_NCCL_SWAP=1
-# The messages of rank 1 are lost in the middle of step 2: the weights are those of step 1.
+# Rank 1 fails after all have agreed to exchange, with a limit that the test does not wait for.
+SECONDS=0
+exits 1 "a rank that fails in an exchange" mpirun --oversubscribe -n 1 "$sluice" "${arguments[@]}" --device cuda --wait-limit 300 --out "$plain-fail" : \
+  -n 1 env FAKE_CUDA_FAIL=cuMemcpyDtoDAsync_v2 "$sluice" "${arguments[@]}" --device cuda --wait-limit 300 --out "$plain-fail"
+cat "$work/out" "$work/err" > "$work/two"
+succeeds "ends the others with its message" grep -q 'rank 1: .*copy gradients' "$work/two"
+holds "before the limit" 'f[0] < 200' <(echo "$SECONDS")
+# The messages of rank 1 are lost in the middle of step 2: the run keeps the weights of step 1.
 lost=$plain-lost
 exits 1 "a rank that is lost in an exchange" env FAKE_NCCL_LOSE=1:40 mpirun --oversubscribe -n 2 "$sluice" "${arguments[@]}" --device cuda \
   --wait-limit 2 --out "$lost"

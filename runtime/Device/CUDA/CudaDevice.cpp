@@ -407,9 +407,8 @@ private:
     Owned<GraphExec> &graph = segment.graphs[isFull() ? 1 : 0];
     if (!graph) {
       confirmExchange(); // the driver may wait for the GPU
-      graph =
-          captureGraph(driver, segment, {stream.get(), side.get(), marker.get()}, segmentMarks,
-                       [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
+      graph = captureGraph(driver, segment, {stream.get(), side.get(), marker.get()}, segmentMarks,
+                           [&](size_t i, Stream lane) { launchOne(launches[i], lane); });
     }
     driver.check(driver.graphLaunch(graph.get(), stream.get()), "launch a graph");
   }
@@ -451,7 +450,7 @@ private:
   Context current = nullptr;
   std::thread::id lastThread;
   Owned<Stream> stream, side, marker;
-  std::vector<Owned<Event>> marks;    // of collectives, by bucket; none without `join`
+  std::vector<Owned<Event>> marks;   // of collectives, by bucket; none without `join`
   RangeExchange *exchange = nullptr; // the result of `join`
   std::unique_ptr<Products> products;
   Owned<Address> arena, arguments;

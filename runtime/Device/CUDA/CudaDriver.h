@@ -34,7 +34,7 @@ constexpr unsigned streamNonBlocking = 1;
 constexpr int captureThreadLocal = 1;
 constexpr unsigned eventDisableTiming = 2;
 constexpr unsigned eventRecordExternal = 1; // a node of the graph under capture
-constexpr int leastVersion = 12000; // CUDA version: the first that supports PTX 8.0
+constexpr int leastVersion = 12000;         // CUDA version: the first that supports PTX 8.0
 
 /// The driver's functions, opened once per process.
 struct Driver {

@@ -270,8 +270,8 @@ private:
   const std::function<void()> watch;
   Owned<Address> staging;
   Owned<Stream> stream;
-  Owned<Event> clock;      ///< of `startClock`
-  Owned<Event> ready, end; ///< of earlier launches, and of the transfers
+  Owned<Event> clock;                       ///< of `startClock`
+  Owned<Event> ready, end;                  ///< of earlier launches, and of the transfers
   bool hasBegun = false, isPending = false; ///< since `confirm`: `begin`, `complete`
   nccl::Communicator communicator = nullptr;
   std::set<int64_t> peers; ///< of the current transfers

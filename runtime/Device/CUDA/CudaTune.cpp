@@ -155,9 +155,8 @@ private:
     Segment segment;
     segment.last = launchesOfGraph;
     segment.lanes.resize(launchesOfGraph);
-    Owned<GraphExec> graph =
-        captureGraph(driver, segment, {stream.get(), nullptr, nullptr}, {},
-                     [&](size_t, Stream) { launch(); });
+    Owned<GraphExec> graph = captureGraph(driver, segment, {stream.get(), nullptr, nullptr}, {},
+                                          [&](size_t, Stream) { launch(); });
     Owned<Event> begin = makeEvent(), end = makeEvent();
     std::vector<double> seconds;
     for (int i = 0; i <= samples; ++i) { // the first is a warm-up

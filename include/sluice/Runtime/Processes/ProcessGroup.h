@@ -95,6 +95,8 @@ public:
   /// Reports this process's failure to the others, at the place of their next `agree`. Does nothing
   /// if the group is over.
   void fail(const std::string &message) noexcept;
+  /// Ends the group after a wait for other data, such as of their GPUs, found a process lost.
+  void lose();
   /// Ends the group after all processes agreed to end the job.
   void end();
   /// Returns true after `end`, after a failure, and after a process was lost.
@@ -157,8 +159,6 @@ private:
   void show();
   /// Waits for transfers, and with `watches` for the failure of a process too.
   void wait(std::vector<Transfer> transfers, bool watches = false);
-  /// Begins to receive the messages of the next agreement, unless it has begun.
-  void beginIntents();
   /// Takes messages of the next agreement that have arrived. Answers a failure and throws it.
   void findFailure();
   /// `intent` is an Intent, or one of the numbers of messages alone.
@@ -175,8 +175,7 @@ private:
   struct Intents;
   /// Messages of `agree`. After a lost process, the messenger may still write to them.
   std::list<Intents> intents;
-  std::vector<Transfer> awaited; ///< messages of the next agreement
-  bool isAwaiting = false;       ///< the last of `intents` is of the next agreement
+  bool isAwaiting = false; ///< the last of `intents` is of the next agreement
 };
 
 } // namespace sluice::runtime

@@ -285,7 +285,7 @@ TEST(ProcessGroup, KnowsThatAFailureReachedNoOther) {
       EXPECT_FALSE(group.isLost());
       group.fail("out of memory");
       EXPECT_TRUE(group.isLost());
-    } // the others say nothing
+    } // the others send nothing
   });
 }
 

@@ -429,9 +429,9 @@ EXPORT int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t 
   } else {
     const auto *start = static_cast<const uint8_t *>(from);
     push(on, {[=, data = std::vector<uint8_t>(start, start + bytes)] {
-      changed += readIfThere(from, bytes) != data;
-      std::memcpy(target, data.data(), data.size());
-    }});
+           changed += readIfThere(from, bytes) != data;
+           std::memcpy(target, data.data(), data.size());
+         }});
   }
   return 0;
 }
