@@ -6,6 +6,7 @@
 #include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Limits.h"
 #include "sluice/Support/Outputs.h"
+#include "sluice/Support/Text.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -107,8 +108,8 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
     requireText(options.weights, "weights", "int8");
     std::string weights = options.weights ? options.weights : "";
     if (!weights.empty() && weights != "bf16" && weights != "int8") {
-      throw UserError("weights: expected bf16 or int8, found " + quote(weights) +
-                      "; leave it out for the type of training");
+      throw UserError("weights: expected bf16 or int8, found \"" + weights +
+                      "\"; leave it out for the type of training");
     }
     if (options.memory_budget < 0) {
       throw UserError("memory_budget: expected a number of bytes of at least 0, found " +

@@ -47,13 +47,9 @@ void Executor::prepare() {
   }
 }
 
-void Executor::quantizeFor(const std::string &entry) {
-  bool reads = entry == "evaluate" || entry == "predict" || entry == "prefill" || entry == "step";
-  if (reads && !isQuantized && plan().entries.contains("quantize")) {
-    run("quantize");
-  }
-  bool changesTensors = entry == "initialize" || entry == "update";
-  isQuantized = (isQuantized || reads) && !changesTensors;
+/// Checks for an entry that multiplies by weights that the entry `quantize` stores.
+static bool readsQuantized(const std::string &entry) {
+  return entry == "evaluate" || entry == "predict" || entry == "prefill" || entry == "step";
 }
 
 void Executor::chooseFactor(std::optional<int64_t> factor) {
@@ -120,7 +116,12 @@ static void runPart(Device &device, SharedUpdate *shared, const std::string &ent
 /// point no launch has run over rows beyond the bucket, and only results were written, which the
 /// second run overwrites.
 void Executor::run(const std::string &entry) {
-  quantizeFor(entry);
+  if (readsQuantized(entry) && !isQuantized && plan().entries.contains("quantize")) {
+    run("quantize");
+    isQuantized = true;
+  } else if (entry == "initialize" || entry == "update") {
+    isQuantized = false;
+  }
   bool countsUpdate = entry == "gradient" && plan().accumulate > 1; // done by `runUpdate`
   if ((entry == "gradient" || entry == "evaluate") && plan().inputs.contains(paddingName) &&
       !countsUpdate) {

@@ -151,11 +151,11 @@ def FormDispatches : Pass<"sluice-form-dispatches", "::mlir::ModuleOp"> {
 def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "Stores the weights that a decode step multiplies by in fewer bits";
   let description = [{
-    A decode step is bound by reading weights. Before: functions of dispatches, with @step. After:
-    contractions of @step read the trained matrices from places `quantized:NAME`, as bf16 or as
-    whole numbers of i8. Weights of i8 have a scale per row, `scale:NAME`, by which an epilogue
-    multiplies first. @quantize computes both from the parameters: q = w / s to the nearest whole number
-    with s = max |w| / 127. @evaluate, @predict and @prefill multiply by the same weights, which a
+    A decode step is bound by reading weights. Before: functions of dispatches. After: contractions
+    of @step read the trained matrices from places `quantized:NAME`, as bf16 or as whole numbers of
+    i8. Weights of i8 have a scale per row, `scale:NAME`, by which an epilogue multiplies first.
+    @quantize computes both from the parameters: q = w / s to the nearest whole number with
+    s = max |w| / 127. @evaluate, @predict and @prefill multiply by the same weights, which a
     dispatch converts back before a matrix is first read. Functions of training are unchanged, and
     so are tables, biases and the weights of recurrences.
 

@@ -43,8 +43,8 @@ struct StepProduct {
   int64_t batch, burst, inner, columns;
   int64_t heads = 0, head = 8; ///< rotated
   bool half = false;
-  /// Type of the weight, if it differs from the type of the input. With i8, whole numbers from -127 to 127;
-  /// the bound of an element has the rounding of its row to i16.
+  /// Type of the weight, if it differs from the type of the input. With i8, whole numbers from -127
+  /// to 127; the bound of an element has the rounding of its row to i16.
   std::string weight = "";
   static constexpr int64_t positions = 23;
 

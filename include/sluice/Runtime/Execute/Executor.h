@@ -122,9 +122,6 @@ public:
 
 private:
   const std::pair<const std::string, std::vector<Launch>> &find(const std::string &entry) const;
-  /// Runs the entry `quantize` before `entry` if `entry` reads what it stores and tensors have
-  /// changed since.
-  void quantizeFor(const std::string &entry);
   /// Runs an entry over a bucket's memory until the segments of the batch are counted, and the
   /// remaining launches if the bucket suffices. Otherwise selects a larger bucket and returns true:
   /// the entry must run again.
@@ -132,7 +129,7 @@ private:
 
   int64_t chosenFactor = 0;
   size_t shapeNumber = 0;
-  bool isQuantized = false; ///< stored weights belong to the tensors
+  bool isQuantized = false; ///< the entry `quantize` has run since tensors changed
   size_t bucket = 0;        ///< index in the plan's buckets; their number: the full capacity
   std::unique_ptr<ScoredRows> scoredRows;
   std::unique_ptr<WeightSums> weightSums;
