@@ -3,7 +3,7 @@
 // RUN: sluice-opt %s -split-input-file -verify-diagnostics
 
 func.func @place() -> tensor<8xf32> {
-  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, gradient, flat, scalar, constant, input, output, state, found "weight:w"}}
+  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, quantized, scale, gradient, flat, scalar, constant, input, output, state, found "weight:w"}}
   %w = plan.bind "weight:w" : tensor<8xf32>
   return %w : tensor<8xf32>
 }
@@ -11,7 +11,7 @@ func.func @place() -> tensor<8xf32> {
 // -----
 
 func.func @place_without_name(%w: tensor<8xf32>) {
-  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, gradient, flat, scalar, constant, input, output, state, found "state:"}}
+  // expected-error@+1 {{P-001: expected a place CLASS:NAME, of class parameter, compute, quantized, scale, gradient, flat, scalar, constant, input, output, state, found "state:"}}
   plan.store "state:", %w : tensor<8xf32>
   return
 }
