@@ -237,7 +237,8 @@ std::optional<Outcome> Compilation::finishPass(StringRef pass, ModuleOp lowered,
   if (lowered != *module) {
     return std::nullopt; // a module of another factor
   }
-  bool needsStep = !request.weights.empty() && request.generationRows > 0;
+  bool generates = request.generationRows > 0 && !request.everyRow && !request.attention;
+  bool needsStep = !request.weights.empty() && generates;
   if (pass == "sluice-form-dispatches" && needsStep && !lowered.lookupSymbol("step")) {
     return badInput(input.sizesPlace +
                     ": --weights: expected a model with a decode step, which reads fewer bytes of "

@@ -143,6 +143,11 @@ std::optional<Outcome> driver::readInput(const CompileRequest &request, const Ta
                     ": --precision: expected a spec, found model IR, whose types specify it; leave "
                     "out --precision, or emit the IR from a spec with it");
   }
+  if (!request.weights.empty()) {
+    return badInput(request.spec +
+                    ": --weights: expected a spec, found model IR; leave out --weights, or compile "
+                    "the spec that the IR comes from");
+  }
   if (!request.settings.empty()) {
     return badInput(request.spec + ": " + request.settings.front().flag +
                     ": expected a spec, found model IR; change the IR itself, or emit it from a "

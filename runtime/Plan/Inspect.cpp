@@ -154,8 +154,9 @@ void describeGenerationForPeople(std::ostringstream &out, const Plan &plan) {
   for (const auto &[rate, count] : launchesOfStep(plan)) {
     out << std::exchange(separator, ", ") << count << " " << showRate(rate);
   }
+  std::string weights = plan.facts ? plan.facts->weights : "";
   out << "\n  a step reads " << showBytes(static_cast<double>(plan.generation->weightReads))
-      << " of weights and, of each text, "
+      << " of weights" << (weights.empty() ? "" : " (" + weights + ")") << " and, of each text, "
       << showBytes(plan.generation->stateReadsAt(0, plan.model.context, plan.model.context))
       << " of states, "
       << (plan.segments.empty() ? "on the average" : "with as many segments as there may be")

@@ -53,7 +53,8 @@ void registerCompile(CLI::App &program) {
       ->add_option("--weights", request->weights,
                    "Type in which evaluation and generation read weight matrices: bf16, or int8 "
                    "with a scale per row. A step of generation, which is bound by reading weights, "
-                   "takes less time; training is unchanged, and sluice eval measures the cost")
+                   "takes less time; training is unchanged. sluice eval measures the cost of the "
+                   "rounded weights, and sluice generate --score of the steps")
       ->check(matchChoice({"bf16", "int8"}));
   command
       ->add_option("--generation-rows", request->generationRows,

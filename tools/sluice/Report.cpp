@@ -82,9 +82,7 @@ runtime::Facts listHyperparameters(const std::optional<driver::SpecDescription> 
   nlohmann::json text = nlohmann::json::parse(model.spec, nullptr, false);
   addValues(facts, text, "defaults");
   addValues(facts, text, "stages");
-  const std::string &weights = spec->facts.weights;
-  facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual +
-                                      (weights.empty() ? "" : ", weights " + weights));
+  facts.emplace_back("precision", spec->facts.compute + ", residual " + spec->facts.residual);
   addTraining(facts, spec->facts);
   if (text.is_object() && text.contains("training")) {
     addValues(facts, text["training"], "groups", "training.");

@@ -177,6 +177,23 @@ TEST(QuantizedTraining, IsUnchangedAndFollowed) {
   EXPECT_EQ(stored.evaluate(inputs), first);
 }
 
+/// Logits of all rows and a map of attention come from another compilation, without a step.
+TEST(QuantizedSteps, AreNotNeededForRowsAndMaps) {
+  Folder folder;
+  sluice::driver::CompileRequest request;
+  request.spec = folder.write("model.json", families[0].text);
+  request.targets = {sluice::runtime::machineTargets().back()};
+  request.weights = "int8";
+  request.inMemory = true;
+  request.everyRow = "";
+  sluice::driver::Outcome outcome = sluice::driver::compile(request);
+  EXPECT_EQ(outcome.status, 0) << outcome.message;
+  request.everyRow.reset();
+  request.attention = sluice::driver::AttentionRequest{.layer = "stages.1.inside.0"};
+  outcome = sluice::driver::compile(request);
+  EXPECT_EQ(outcome.status, 0) << outcome.message;
+}
+
 /// A weight that is not finite must not vanish in a whole number.
 TEST(QuantizedTraining, KeepsNumbersThatAreNotFinite) {
   Folder folder;

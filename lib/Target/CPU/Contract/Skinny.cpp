@@ -8,9 +8,8 @@
 // would be streams that end after each row.
 //
 // A weight of i8 is multiplied as it is stored: an item first rounds its rows to i16, with a scale
-// per row, and sums products of integers. Widening i8 to f32 instead takes so many instructions
-// that a weight in f32 is as fast, unless memory is slow. Whole sums are exact, so neither their
-// order nor the instruction set changes them.
+// per row, and sums products of integers, which are exact. Widening i8 to f32 instead takes so many
+// instructions that a weight in f32 is as fast, unless memory is slow.
 #include "../../Common/RowBody.h"
 #include "../../Common/Storage.h"
 #include "Contract.h"
