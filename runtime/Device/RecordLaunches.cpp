@@ -44,8 +44,8 @@ public:
     setTokens();
     scalars() = {length, rows, 2, 11};
     write();
-    for (const char *entry :
-         {"prepare", "quantize", "count", "gradient", "accumulate", "update", "evaluate", "predict"}) {
+    for (const char *entry : {"prepare", "quantize", "count", "gradient", "accumulate", "update",
+                              "evaluate", "predict"}) {
       runEntry(entry);
     }
     for (int64_t factor : device->plan().factors) { // the main factor has no entries of such names
