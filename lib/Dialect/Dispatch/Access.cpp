@@ -134,3 +134,11 @@ Attribute AccessAttr::parse(AsmParser &parser, Type) {
       AffineMapAttr::get(AffineMap::get(columnDims, 0, column)), index, outside, last, isExtended,
       list, weight, drawn, softmax);
 }
+
+bool AccessAttr::isIdentity() const {
+  AffineMap map = getMap().getValue();
+  return getKind() == AccessKind::Row && getGroup() == 1 &&
+         map.getResult(0) == getAffineDimExpr(0, map.getContext()) &&
+         getColumn().getValue().isSingleConstant() &&
+         getColumn().getValue().getSingleConstantResult() == 0;
+}

@@ -90,14 +90,6 @@ Type sluice::dispatch::getBodyType(Type element) {
   return isConverted ? Float32Type::get(element.getContext()) : element;
 }
 
-bool AccessAttr::isIdentity() const {
-  AffineMap map = getMap().getValue();
-  return getKind() == AccessKind::Row && getGroup() == 1 &&
-         map.getResult(0) == getAffineDimExpr(0, map.getContext()) &&
-         getColumn().getValue().isSingleConstant() &&
-         getColumn().getValue().getSingleConstantResult() == 0;
-}
-
 /// Verifies that the body of `region` takes `arguments` arguments and yields `results` values.
 static LogicalResult verifyBody(Operation *op, Region &region, unsigned arguments, unsigned results,
                                 StringRef name) {
