@@ -80,7 +80,9 @@ private:
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void extendRows(Value first, bool mayBePartial);
   Value lastRowOr(Value row);
-  void emitSums(Value first, Value slot, const RegisterTile &tile, bool partialRows);
+  void prefetchRows(Value first, Value slot, Value k);
+  void prefetchEpilogue(Value first, Value panel, Value k);
+  void emitSums(Value first, Value panel, Value slot, const RegisterTile &tile, bool partialRows);
   void emitEpilogue(Value first, Value count, Value panel, const RegisterTile &tile);
   Value rotate(Value vector, Value row, Value column);
   Value loadWeights(int64_t count, ValueRange at, Value mask);
@@ -182,14 +184,14 @@ void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Val
   auto emitPanel = [&](Value panel, const RegisterTile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
     if (alwaysWhole) {
-      emitSums(first, slot, tile, false);
+      emitSums(first, panel, slot, tile, false);
     } else {
       auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(branch.thenBlock());
-      emitSums(first, slot, tile, false);
+      emitSums(first, panel, slot, tile, false);
       b.setInsertionPointToStart(branch.elseBlock());
-      emitSums(first, slot, tile, true);
+      emitSums(first, panel, slot, tile, true);
     }
     emitEpilogue(first, count, panel, tile);
   };
@@ -268,9 +270,44 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
   }
 }
 
+/// Prefetches a line of some of the next tile's rows, those at step `k`. The panels of an item
+/// together prefetch all of them.
+void ContractEmitter::prefetchRows(Value first, Value slot, Value k) {
+  int64_t each = llvm::divideCeil(s.tile.rows, s.blockPanels);
+  Value next = addIndex(b, addIndex(b, first, index(s.tile.rows)), mulIndex(b, slot, each));
+  for (int64_t i = 0; i < each; ++i) {
+    Value row = lastRowOr(addIndex(b, next, index(i)));
+    emitPrefetch(b, input, {row, mulIndex(b, k, s.stepSize())}, CacheLevel::L2);
+  }
+}
+
+/// Prefetches the tile's part of some rows of results and extra operands, which would be read or
+/// allocated in the epilogue, far apart. The lines of steps of a tile together prefetch all rows.
+void ContractEmitter::prefetchEpilogue(Value first, Value panel, Value k) {
+  SmallVector<Value> memories(results);
+  for (auto [extra, access] : llvm::zip(extras, op.getAccesses())) {
+    if (getAccessKind(access) == dispatch::AccessKind::Row) {
+      memories.push_back(extra);
+    }
+  }
+  int64_t each = llvm::divideCeil(s.tile.rows, s.steps() / TilePrefetches::lineSteps);
+  Value part = arith::DivUIOp::create(b, k, index(TilePrefetches::lineSteps));
+  Value column = mulIndex(b, panel, s.tile.columns());
+  for (int64_t i = 0; i < each; ++i) {
+    Value row = addIndex(b, mulIndex(b, part, each), index(i));
+    row = addIndex(b, first, minIndex(b, row, index(s.tile.rows - 1)));
+    for (Value memory : memories) {
+      for (int64_t c = 0; c < s.tile.columns(); c += lineElements(memory)) {
+        emitPrefetch(b, memory, {row, addIndex(b, column, index(c))}, CacheLevel::L2);
+      }
+    }
+  }
+}
+
 /// Stores the sums of one tile to scratch. A panel with fewer rows repeats its last one.
-void ContractEmitter::emitSums(Value first, Value slot, const RegisterTile &tile,
+void ContractEmitter::emitSums(Value first, Value panel, Value slot, const RegisterTile &tile,
                                bool partialRows) {
+  constexpr int64_t stepsAhead = 4;
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
     Value row = extended ? index(i) : addIndex(b, first, index(i));
@@ -289,7 +326,27 @@ void ContractEmitter::emitSums(Value first, Value slot, const RegisterTile &tile
     return vector::LoadOp::create(b, packedType, packed,
                                   ValueRange{slot, k, index(v * tile.lanes)});
   };
-  SmallVector<Value> tileSums = emitOuterProducts(b, tile, index(s.steps()), left, right);
+  auto step = [&](Value k) {
+    for (int64_t v = 0; v < tile.vectors; ++v) {
+      Value later = addIndex(b, k, index(stepsAhead));
+      emitPrefetch(b, packed, {slot, later, index(v * tile.lanes)}, CacheLevel::L1);
+    }
+  };
+  auto line = [&](Value k) {
+    prefetchRows(first, slot, k);
+    prefetchEpilogue(first, panel, k);
+  };
+  TilePrefetches prefetches;
+  if (!partialRows && tile.vectors == s.tile.vectors) { // the rest is a small part of the work
+    if (tile.lanes >= 16) { // narrower vectors leave time for loads from L2
+      prefetches.step = step;
+    }
+    if (s.steps() >= TilePrefetches::lineSteps) {
+      prefetches.line = line;
+    }
+  }
+  SmallVector<Value> tileSums =
+      emitOuterProducts(b, tile, index(s.steps()), left, right, {}, prefetches);
   for (int64_t i = 0; i < tile.rows; ++i) {
     for (int64_t v = 0; v < tile.vectors; ++v) {
       vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums,

@@ -3,6 +3,7 @@
 //
 // Register tiles of contractions.
 #include "Tile.h"
+#include "../../Common/Storage.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -25,6 +26,14 @@ Value cpu::emitMultiplyAdd(ImplicitLocOpBuilder &b, Value x, Value y, Value sum)
       .getResult(0);
 }
 
+int64_t cpu::lineElements(Value memory) { return 64 / (isHalfMemory(memory) ? 2 : 4); }
+
+void cpu::emitPrefetch(ImplicitLocOpBuilder &b, Value memory, ValueRange at, CacheLevel level) {
+  memref::PrefetchOp::create(b, memory, at, /*isWrite=*/false,
+                             /*localityHint=*/level == CacheLevel::L1 ? 3 : 2,
+                             /*isDataCache=*/true);
+}
+
 /// Computes sums += left(k, row) * right(k, vector), one step of K.
 static void addStep(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value k, LoadLeft left,
                     LoadRight right, SmallVector<Value> &sums) {
@@ -45,7 +54,7 @@ static void addStep(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value k, 
 /// multiple of `unroll`.
 static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const RegisterTile &tile, Value first,
                                    Value last, int64_t unroll, LoadLeft left, LoadRight right,
-                                   ValueRange initial) {
+                                   ValueRange initial, const TilePrefetches &prefetches) {
   Value stride = arith::ConstantIndexOp::create(b, unroll);
   auto loop = scf::ForOp::create(b, first, last, stride, initial);
   OpBuilder::InsertionGuard guard(b);
@@ -53,6 +62,9 @@ static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const RegisterTile &
   SmallVector<Value> sums(loop.getRegionIterArgs());
   for (int64_t i = 0; i < unroll; ++i) {
     Value k = addIndex(b, loop.getInductionVar(), arith::ConstantIndexOp::create(b, i));
+    if (prefetches.step) {
+      prefetches.step(k);
+    }
     addStep(b, tile, k, left, right, sums);
   }
   scf::YieldOp::create(b, sums);
@@ -61,21 +73,41 @@ static SmallVector<Value> addSteps(ImplicitLocOpBuilder &b, const RegisterTile &
 
 SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const RegisterTile &tile,
                                           Value steps, LoadLeft left, LoadRight right,
-                                          ArrayRef<Value> initial) {
+                                          ArrayRef<Value> initial,
+                                          const TilePrefetches &prefetches) {
   SmallVector<Value> sums(initial);
   if (sums.empty()) {
     sums.assign(tile.rows * tile.vectors,
                 arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b))));
   }
   Value zero = arith::ConstantIndexOp::create(b, 0);
-  if (tile.lanes >= 16) {
-    return addSteps(b, tile, zero, steps, 1, left, right, sums);
+  int64_t unroll = tile.lanes >= 16 ? 1 : 2;
+  if (prefetches.line) {
+    int64_t count = TilePrefetches::lineSteps;
+    Value whole = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -count));
+    Value stride = arith::ConstantIndexOp::create(b, count);
+    auto lines = scf::ForOp::create(b, zero, whole, stride, sums);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(lines.getBody());
+    Value first = lines.getInductionVar();
+    prefetches.line(first);
+    ValueRange carried = lines.getRegionIterArgs();
+    scf::YieldOp::create(b, addSteps(b, tile, first, addIndex(b, first, stride), unroll, left,
+                                     right, carried, prefetches));
+    b.setInsertionPointAfter(lines);
+    if (std::optional<int64_t> known = getConstantIntValue(steps); known && *known % count == 0) {
+      return lines.getResults();
+    }
+    return addSteps(b, tile, whole, steps, 1, left, right, lines.getResults(), prefetches);
+  }
+  if (unroll == 1) {
+    return addSteps(b, tile, zero, steps, unroll, left, right, sums, prefetches);
   }
   // A step of narrow vectors takes a few cycles (two multiply-adds per cycle), and loop overhead
   // would take issue slots from them: two steps per iteration, then the odd one.
   Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
-  sums = addSteps(b, tile, zero, even, 2, left, right, sums);
-  return addSteps(b, tile, even, steps, 1, left, right, sums);
+  sums = addSteps(b, tile, zero, even, unroll, left, right, sums, prefetches);
+  return addSteps(b, tile, even, steps, 1, left, right, sums, prefetches);
 }
 
 Value cpu::emitPairs(ImplicitLocOpBuilder &b, Value low, Value high) {

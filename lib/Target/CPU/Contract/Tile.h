@@ -29,13 +29,32 @@ struct RegisterTile {
 using LoadLeft = llvm::function_ref<mlir::Value(mlir::Value k, int64_t row)>;
 using LoadRight = llvm::function_ref<mlir::Value(mlir::Value k, int64_t vector)>;
 
+/// The nearest cache that a prefetch fills.
+enum class CacheLevel { L1, L2 };
+
+/// Returns the elements of f32 or bf16 in a cache line of `memory`.
+int64_t lineElements(mlir::Value memory);
+
+/// Prefetches the cache line of an element; indices out of bounds are harmless.
+void emitPrefetch(mlir::ImplicitLocOpBuilder &b, mlir::Value memory, mlir::ValueRange at,
+                  CacheLevel level);
+
+/// What the loop of a tile prefetches: `step` is called for each step, `line` once for `lineSteps`
+/// steps, with the first of them. Those are the steps of one cache line of f32 or pairs of bf16.
+/// Null functions prefetch nothing.
+struct TilePrefetches {
+  static constexpr int64_t lineSteps = 16;
+  llvm::function_ref<void(mlir::Value k)> step, line;
+};
+
 /// Computes the sum over k in [0, steps) of left(k, row) * right(k, vector), for each row and
 /// vector of `tile`, row by row. Accumulators start at zero, or at `initial`. The factors are f32,
 /// or i32: pairs of bf16, whose products are both added.
 llvm::SmallVector<mlir::Value> emitOuterProducts(mlir::ImplicitLocOpBuilder &b,
                                                  const RegisterTile &tile, mlir::Value steps,
                                                  LoadLeft left, LoadRight right,
-                                                 llvm::ArrayRef<mlir::Value> initial = {});
+                                                 llvm::ArrayRef<mlir::Value> initial = {},
+                                                 const TilePrefetches &prefetches = {});
 
 /// Returns sum + x * y, f32. Factors of i32 are pairs of bf16 that are multiplied by vdpbf16ps: it
 /// takes subnormal numbers as zeros, and adds both products with roundings of their own.

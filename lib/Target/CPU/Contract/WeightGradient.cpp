@@ -24,8 +24,10 @@ struct WeightSchedule {
   int64_t height, width;     ///< M, N; N is 0 if only the bias is computed
   int64_t blockRowPanels;    ///< panels of tile rows per item
   int64_t blockColumnPanels; ///< panels of tile columns per item
-  int64_t blockSteps;        ///< steps of the inner loop at a time
-  bool pairs;                ///< a step is two rows of the domain, pairs of bf16
+  /// Steps of the inner loop at a time. A right panel (16 KiB) and the left panels that pass by
+  /// share L1; with 192 steps, the left ones evict the right one.
+  static constexpr int64_t blockSteps = 128;
+  bool pairs; ///< a step is two rows of the domain, pairs of bf16
 
   int64_t blockDomainRows() const { return blockSteps * (pairs ? 2 : 1); }
 
@@ -44,6 +46,12 @@ struct WeightSchedule {
     return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
+  /// Rows of the next block that each tile prefetches.
+  int64_t rowsAhead() const {
+    return llvm::divideCeil(blockDomainRows(),
+                            std::max<int64_t>(1, blockRowPanels * blockColumnPanels));
+  }
+
   WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs);
 };
 
@@ -55,9 +63,6 @@ WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t wid
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
-  // A right panel and the lines that a left panel touches share L1; sizes from 160 to 256 were
-  // measured.
-  blockSteps = tile.lanes < 16 ? 160 : 192;
   int64_t widest = target.l2Bytes / 4 / (blockSteps * tile.columns() * 4);
   int64_t columnCuts = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), widest));
   blockColumnPanels = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), columnCuts));
@@ -86,9 +91,9 @@ public:
   int64_t scratchBytes() const { return frame.scratchBytes(); }
 
 private:
-  /// Prefetches of a tile for the next block: the number of the tile, and rows [next, last).
+  /// Rows of the next block that a tile prefetches: from `first` on, below `last`.
   struct Ahead {
-    Value tile, next, last;
+    Value first, last;
   };
 
   void makeBuffers();
@@ -162,8 +167,9 @@ void WeightEmitter::makeBuffers() {
   Type packed = packedType.getElementType();
   packedLeft = frame.scratch(MemRefType::get({s.blockRowPanels * s.leftPanel()}, packed));
   if (weight) {
+    // A row's parts go to all panels, so a panel is not a multiple of 4 KiB: it has a step more.
     packedRight = frame.scratch(
-        MemRefType::get({s.blockColumnPanels, s.blockSteps, s.tile.columns()}, packed));
+        MemRefType::get({s.blockColumnPanels, s.blockSteps + 1, s.tile.columns()}, packed));
     sums = frame.scratch(MemRefType::get(
         {s.blockRowPanels, s.blockColumnPanels, s.tile.rows, s.tile.columns()}, f32));
   }
@@ -312,17 +318,11 @@ void WeightEmitter::addProducts(Value count, Value next, Value last) {
   tail.rows = s.height % s.tile.rows;
   Value fullPanels = arith::SubIOp::create(b, index(s.height / s.tile.rows), panelRow0);
   fullPanels = minIndex(b, rowPanels, fullPanels);
-  // Tiles beyond the number of lines have nothing to prefetch, which makes their loops leaner.
-  int64_t lines = std::max(s.blockHeight(), s.blockColumnPanels * s.tile.columns()) / 16 + 1;
   emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
     auto add = [&](Value m, const RegisterTile &tile) {
-      Ahead ahead{addIndex(b, mulIndex(b, n, s.blockRowPanels), m), next, last};
-      auto branch = scf::IfOp::create(b, below(ahead.tile, index(lines)), /*withElseRegion=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(branch.thenBlock());
+      Value number = addIndex(b, mulIndex(b, n, s.blockRowPanels), m);
+      Ahead ahead{addIndex(b, next, mulIndex(b, number, s.rowsAhead())), last};
       addTile(m, n, tile, count, &ahead);
-      b.setInsertionPointToStart(branch.elseBlock());
-      addTile(m, n, tile, count, nullptr);
     };
     emitLoop(b, index(0), fullPanels, index(1), [&](Value m) { add(m, s.tile); });
     if (tail.rows > 0) {
@@ -332,20 +332,25 @@ void WeightEmitter::addProducts(Value count, Value next, Value last) {
   });
 }
 
-/// Prefetches one line of each factor's row in the next block per step; the tiles together cover
-/// all its columns. The rows come from memory or L3, and packing them would otherwise only wait.
+/// Prefetches a part of the tile's rows of the next block, at step `k`, a multiple of the steps of
+/// a line. The tiles together prefetch all rows. The rows come from memory or L3, and packing them
+/// would otherwise only wait.
 void WeightEmitter::prefetch(Value k, const Ahead &ahead) {
-  auto touch = [&](Value buffer, Value row, Value column0, int64_t columns) {
-    Value line = minIndex(b, ahead.tile, index((columns - 1) / 16));
-    Value column = addIndex(b, column0, mulIndex(b, line, 16));
-    int64_t stride = cast<MemRefType>(buffer.getType()).getDimSize(1);
-    memref::PrefetchOp::create(b, buffer, ValueRange{row, minIndex(b, column, index(stride - 1))},
-                               /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
-  };
+  Value part = arith::DivUIOp::create(b, k, index(TilePrefetches::lineSteps));
   Value lastRow = arith::SubIOp::create(b, ahead.last, index(1));
-  for (int64_t i = 0; i < (s.pairs ? 2 : 1); ++i) {
-    Value row = addIndex(b, ahead.next, s.pairs ? mulIndex(b, k, 2) : k);
-    row = minIndex(b, addIndex(b, row, index(i)), lastRow);
+  const int64_t parts = llvm::divideCeil(s.blockSteps, TilePrefetches::lineSteps);
+  auto touch = [&](Value buffer, Value row, Value column0, int64_t columns) {
+    int64_t line = lineElements(buffer);
+    int64_t each = llvm::divideCeil(llvm::divideCeil(columns, line), parts);
+    Value lastColumn = index(cast<MemRefType>(buffer.getType()).getDimSize(1) - 1);
+    for (int64_t i = 0; i < each; ++i) {
+      Value at = addIndex(b, mulIndex(b, part, each), index(i));
+      Value column = addIndex(b, column0, mulIndex(b, at, line));
+      emitPrefetch(b, buffer, {row, minIndex(b, column, lastColumn)}, CacheLevel::L2);
+    }
+  };
+  for (int64_t i = 0; i < s.rowsAhead(); ++i) {
+    Value row = minIndex(b, addIndex(b, ahead.first, index(i)), lastRow);
     touch(left, row, height0, s.blockHeight());
     touch(right, row, mulIndex(b, panel0, s.tile.columns()),
           s.blockColumnPanels * s.tile.columns());
@@ -366,13 +371,16 @@ void WeightEmitter::addTile(Value m, Value n, const RegisterTile &tile, Value co
     return memref::LoadOp::create(b, packedLeft, addIndex(b, leftAt(m, k), index(row)));
   };
   auto loadRight = [&](Value k, int64_t v) -> Value {
-    if (ahead && v == 0) {
-      prefetch(k, *ahead);
-    }
     return vector::LoadOp::create(b, packedType, packedRight,
                                   ValueRange{n, k, index(v * tile.lanes)});
   };
-  SmallVector<Value> result = emitOuterProducts(b, tile, count, loadLeft, loadRight, initial);
+  auto line = [&](Value k) { prefetch(k, *ahead); };
+  TilePrefetches prefetches;
+  if (ahead) {
+    prefetches.line = line;
+  }
+  SmallVector<Value> result =
+      emitOuterProducts(b, tile, count, loadLeft, loadRight, initial, prefetches);
   for (auto [i, value] : llvm::enumerate(result)) {
     vector::StoreOp::create(b, value, sums, at(i));
   }

@@ -159,12 +159,6 @@ LossGenerator::RowStream LossGenerator::stream(Value source, bool isPadded, Valu
   return {streamed, e.index(0)};
 }
 
-/// Prefetches the line of an element; the row and the column need not exist.
-static void emitPrefetch(Emitter &e, Value memory, Value row, Value column) {
-  memref::PrefetchOp::create(e.b, memory, ValueRange{row, column}, /*isWrite=*/false,
-                             /*localityHint=*/2, /*isDataCache=*/true);
-}
-
 /// Returns a register tile of scores, `rows` rows from `first` + `row`.
 static attention::Matmul
 computeScores(Emitter &e, const LossShape &shape, const attention::Matrix &source, Value held,
@@ -179,7 +173,8 @@ computeScores(Emitter &e, const LossShape &shape, const attention::Matrix &sourc
   // Distributes over the steps of the tile prefetches of the next rows, which come from memory or
   // L3.
   product.step = [&e, product](Value, Value k) {
-    emitPrefetch(e, product.a.memory, e.add(product.a.row, product.rows), e.mul(k, product.rows));
+    Value next = e.add(product.a.row, product.rows);
+    emitPrefetch(e.b, product.a.memory, {next, e.mul(k, product.rows)}, CacheLevel::L2);
   };
   product.finish = [&e, row, finish](Value inTile, Value column, attention::Accumulators &tile) {
     finish(e.add(row, inTile), column, tile);
@@ -220,7 +215,8 @@ void LossGenerator::emitProducts(const RowStream &rows, Value count, Value score
   product.b = {scores, scoreRow, {}};
   // Prefetches the same columns of the next block.
   product.step = [&](Value row, Value k) {
-    emitPrefetch(e, rows.memory, e.add(rows.first, e.add(k, shape.steps)), row);
+    Value next = e.add(rows.first, e.add(k, shape.steps));
+    emitPrefetch(e.b, rows.memory, {next, row}, CacheLevel::L2);
   };
   attention::emitMatmul(e, target, attention::accumulateInto(e, product, sums, e.index(0)));
 }
