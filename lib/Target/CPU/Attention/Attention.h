@@ -103,6 +103,11 @@ struct RowRange {
                      ///< is valid
 };
 
+/// Prefetches one head's columns of the row that a loop over rows reaches 16 rows after `row`. The
+/// rows are too far apart for the processor to prefetch them by itself.
+void emitPrefetchRow(Emitter &e, const AttentionShape &shape, mlir::Value memory, mlir::Value row,
+                     mlir::Value column);
+
 /// Copies the columns of one head to packed[i][headWidth].
 void emitPack(Emitter &e, const AttentionShape &shape, mlir::Value source, const RowRange &range,
               mlir::Value column, mlir::Value packed);

@@ -272,6 +272,7 @@ void BackwardGenerator::emitRowStatistics(Value outputColumn) {
   Value last = e.add(queryLength, -1);
   e.loop(e.index(0), e.roundUp(queryLength, shape.queryBlock), 1, [&](Value p) {
     Value row = e.add(queryBase, e.min(p, last));
+    emitPrefetchRow(e, shape, output, row, outputColumn);
     Value total = e.splat(0);
     for (int64_t lane0 = 0; lane0 < shape.head; lane0 += e.lanes) {
       Value out = e.load(output, {row, e.add(outputColumn, lane0)}, shape.head - lane0);

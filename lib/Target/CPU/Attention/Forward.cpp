@@ -88,9 +88,9 @@ void ForwardGenerator::allocate() {
   lse = frame.buffer(op->getNumOperands() + 1);
   int64_t columns = shape.pairs ? shape.pairColumns : shape.headWidth;
   keys = frame.scratch(factors(shape.keyBlocks * shape.keyBlock, columns));
-  // Values are read a scalar at a time: in place or, for bf16, from an f32 copy or from pairs.
+  // Values are packed too: in place, the rows of one head are far apart.
   int64_t valueRows = shape.getDepth(shape.keyBlocks * shape.keyBlock);
-  values = isHalfMemory(value) ? frame.scratch(factors(valueRows, shape.headWidth)) : Value();
+  values = frame.scratch(factors(valueRows, shape.headWidth));
   queries = frame.scratch(factors(shape.getDepth(shape.head), shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
   probabilities =
@@ -138,9 +138,7 @@ void ForwardGenerator::emitItem() {
     emitPackRowPairs(e, shape, value, allKeys, valueColumn, values);
   } else {
     emitPack(e, shape, key, allKeys, keyColumn, keys);
-    if (values) {
-      emitPack(e, shape, value, allKeys, valueColumn, values);
-    }
+    emitPack(e, shape, value, allKeys, valueColumn, values);
   }
   terms.packHead(batchRow, queryLength, head);
   ranges.pack(batchRow, queryLength);
@@ -182,8 +180,7 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
     product.rows = shape.head;
     product.vectors = shape.queryVectors;
     product.depth = valid;
-    product.a = values ? Matrix{values, q0, {}, /*transposed=*/true}
-                       : Matrix{value, e.add(keyBase, q0), valueColumn, /*transposed=*/true};
+    product.a = {values, q0, {}, /*transposed=*/true};
     product.b = {probabilities, {}, {}};
     if (shape.pairs) {
       emitRoundBlock(e, shape, scores, valid, probabilities, {});

@@ -13,15 +13,27 @@ using namespace mlir;
 using namespace sluice::cpu;
 using namespace sluice::cpu::attention;
 
+void attention::emitPrefetchRow(Emitter &e, const AttentionShape &shape, Value memory, Value row,
+                                Value column) {
+  constexpr int64_t rowsAhead = 16;
+  Value last = e.index(cast<MemRefType>(memory.getType()).getDimSize(0) - 1);
+  Value later = e.min(e.add(row, rowsAhead), last);
+  for (int64_t c = 0; c < shape.head; c += lineElements(memory)) {
+    emitPrefetch(e.b, memory, {later, e.add(column, c)}, CacheLevel::L1);
+  }
+}
+
 void attention::emitPack(Emitter &e, const AttentionShape &shape, Value source,
                          const RowRange &range, Value column, Value packed) {
   Value last = e.add(range.limit, -1);
   e.loop(e.index(0), range.count, 1, [&](Value i) {
     Value position = e.min(e.add(range.first, i), last);
+    Value row = e.add(range.base, position);
+    emitPrefetchRow(e, shape, source, row, column);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       int64_t lane0 = j * e.lanes;
       int64_t valid = shape.head - lane0;
-      Value value = e.load(source, {e.add(range.base, position), e.add(column, lane0)}, valid);
+      Value value = e.load(source, {row, e.add(column, lane0)}, valid);
       e.store(value, packed, {i, e.index(lane0)});
     }
   });
@@ -42,6 +54,7 @@ void attention::emitPackPairs(Emitter &e, const AttentionShape &shape, Value sou
   Value last = e.add(range.limit, -1);
   e.loop(e.index(0), range.count, 1, [&](Value i) {
     Value row = e.add(range.base, e.min(e.add(range.first, i), last));
+    emitPrefetchRow(e, shape, source, row, column);
     for (int64_t pair = 0; pair < shape.pairColumns; pair += e.lanes) {
       Value bits =
           loadFirst(e, 2 * e.lanes, source, {row, e.add(column, 2 * pair)}, shape.head - 2 * pair);
@@ -58,6 +71,8 @@ void attention::emitPackRowPairs(Emitter &e, const AttentionShape &shape, Value 
     Value position = e.add(range.first, i);
     Value low = e.add(range.base, e.min(position, last));
     Value high = e.add(range.base, e.min(e.add(position, 1), last));
+    emitPrefetchRow(e, shape, source, low, column);
+    emitPrefetchRow(e, shape, source, high, column);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       int64_t lane0 = j * e.lanes;
       auto load = [&](Value row) {
@@ -146,6 +161,8 @@ void attention::emitUnpack(Emitter &e, const AttentionShape &shape, Value packed
                            Value column) {
   e.loop(e.index(0), count, 1, [&](Value i) {
     Value position = e.add(first, i);
+    Value row = e.add(base, position);
+    emitPrefetchRow(e, shape, target, row, column);
     for (int64_t j = 0; j < shape.headVectors; ++j) {
       int64_t lane0 = j * e.lanes;
       int64_t valid = shape.head - lane0;
@@ -154,7 +171,7 @@ void attention::emitUnpack(Emitter &e, const AttentionShape &shape, Value packed
         Value angles = e.load(rotary, {position, e.index(lane0)}, valid);
         value = emitRotation(e.b, value, angles, /*back=*/true);
       }
-      e.store(value, target, {e.add(base, position), e.add(column, lane0)}, valid);
+      e.store(value, target, {row, e.add(column, lane0)}, valid);
     }
   });
 }
