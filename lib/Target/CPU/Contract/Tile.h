@@ -39,7 +39,7 @@ int64_t lineElements(mlir::Value memory);
 void emitPrefetch(mlir::ImplicitLocOpBuilder &b, mlir::Value memory, mlir::ValueRange at,
                   CacheLevel level);
 
-/// What the loop of a tile prefetches: `step` is called for each step, `line` once for `lineSteps`
+/// Prefetches in the loop of a tile: `step` is called for each step, `line` once for `lineSteps`
 /// steps, with the first of them. Those are the steps of one cache line of f32 or pairs of bf16.
 /// Null functions prefetch nothing.
 struct TilePrefetches {
