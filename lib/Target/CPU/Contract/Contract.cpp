@@ -273,7 +273,7 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
 /// Prefetches a line of some of the next tile's rows, those at step `k`. The panels of an item
 /// together prefetch all of them.
 void ContractEmitter::prefetchRows(Value first, Value slot, Value k) {
-  int64_t each = llvm::divideCeil(s.tile.rows, s.blockPanels);
+  int64_t each = std::min<int64_t>(llvm::divideCeil(s.tile.rows, s.blockPanels), 4);
   Value next = addIndex(b, addIndex(b, first, index(s.tile.rows)), mulIndex(b, slot, each));
   for (int64_t i = 0; i < each; ++i) {
     Value row = lastRowOr(addIndex(b, next, index(i)));
@@ -282,7 +282,8 @@ void ContractEmitter::prefetchRows(Value first, Value slot, Value k) {
 }
 
 /// Prefetches the tile's part of some rows of results and extra operands, which would be read or
-/// allocated in the epilogue, far apart. The lines of steps of a tile together prefetch all rows.
+/// allocated in the epilogue, far apart. The lines of steps of a tile together prefetch all rows if
+/// they are at least three, and the first rows otherwise.
 void ContractEmitter::prefetchEpilogue(Value first, Value panel, Value k) {
   SmallVector<Value> memories(results);
   for (auto [extra, access] : llvm::zip(extras, op.getAccesses())) {
@@ -291,6 +292,7 @@ void ContractEmitter::prefetchEpilogue(Value first, Value panel, Value k) {
     }
   }
   int64_t each = llvm::divideCeil(s.tile.rows, s.steps() / TilePrefetches::lineSteps);
+  each = std::min<int64_t>(each, 4);
   Value part = arith::DivUIOp::create(b, k, index(TilePrefetches::lineSteps));
   Value column = mulIndex(b, panel, s.tile.columns());
   for (int64_t i = 0; i < each; ++i) {

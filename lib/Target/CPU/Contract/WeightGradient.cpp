@@ -46,10 +46,10 @@ struct WeightSchedule {
     return llvm::divideCeil(blockSteps * tile.rows + tile.lanes, 16) * 16;
   }
 
-  /// Rows of the next block that each tile prefetches.
+  /// Rows of the next block that each tile prefetches: all in all, unless the tiles are few.
   int64_t rowsAhead() const {
-    return llvm::divideCeil(blockDomainRows(),
-                            std::max<int64_t>(1, blockRowPanels * blockColumnPanels));
+    int64_t tiles = std::max<int64_t>(1, blockRowPanels * blockColumnPanels);
+    return std::min<int64_t>(llvm::divideCeil(blockDomainRows(), tiles), 4);
   }
 
   WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs);
