@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -106,8 +107,9 @@ std::unique_ptr<llvm::Module> cuda::lowerToLLVM(ModuleOp module, llvm::LLVMConte
   module.getContext()->appendDialectRegistry(registry);
   OwningOpRef<ModuleOp> copy(module.clone());
   PassManager manager(module.getContext());
+  manager.enableVerifier(false); // the result is verified once, not after each of the passes
   buildPipeline(manager);
-  if (failed(manager.run(*copy))) {
+  if (failed(manager.run(*copy)) || failed(verify(*copy))) {
     return nullptr;
   }
   std::unique_ptr<llvm::Module> translated = translateModuleToLLVMIR(*copy, context, "kernels");
