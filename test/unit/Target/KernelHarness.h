@@ -13,6 +13,10 @@
 #include <string>
 #include <vector>
 
+namespace llvm::orc {
+class LLJIT;
+}
+
 namespace sluice::test {
 
 /// Generates the kernel of a dispatch op; the test passes the generator of its family.
@@ -35,7 +39,7 @@ struct KernelInputs {
 /// library with `dlclose`.
 void *loadObjects(llvm::ArrayRef<std::string> objects);
 
-/// A kernel, generated, compiled, linked and loaded.
+/// A kernel, generated, compiled and loaded.
 class LoadedKernel {
 public:
   /// `text` is a module whose function contains one dispatch op. Records a test failure when any
@@ -101,7 +105,7 @@ private:
   std::vector<Slot> slots;
   unsigned operandCount = 0;
   int64_t items_ = 0;
-  void *library = nullptr;
+  std::unique_ptr<llvm::orc::LLJIT> loader;
   ItemFunction function;
   Observer observer;
 };
