@@ -4,6 +4,7 @@
 // the same bf16 numbers.
 #include "EmulatedKernel.h"
 #include "Philox.h"
+#include "ProductReference.h"
 #include "RowsText.h"
 
 using namespace sluice;
@@ -61,18 +62,8 @@ CudaRun runOnNumbers(const CudaContractCase &c, unsigned seed, bool integers = f
           .seed = 11};
 }
 
-struct Sum {
-  double value = 0, magnitude = 0;
-};
-Sum computeSum(const CudaContractCase &c, const CudaRun &run, int64_t r, int64_t n) {
-  Sum sum;
-  for (int64_t k = 0; k < c.inner; ++k) {
-    double w = run.operands[1][size_t(c.byInput ? k * c.columns + n : n * c.inner + k)];
-    double term = double(run.operands[0][size_t(r * c.inner + k)]) * w;
-    sum.value += term;
-    sum.magnitude += std::abs(term);
-  }
-  return sum;
+ProductSum computeSum(const CudaContractCase &c, const CudaRun &run, int64_t r, int64_t n) {
+  return computeProduct(run.operands[0], run.operands[1], c.inner, c.columns, c.byInput, r, n);
 }
 
 bool isValid(const CudaContractCase &c, const CudaRun &run, int64_t row) {
@@ -88,7 +79,7 @@ void checkBiased(const CudaContractCase &c, const CudaRun &run, const Floats &y)
       ASSERT_TRUE(isUntouched(y[size_t(i)])) << "row " << r << " is not valid";
       continue;
     }
-    Sum sum = computeSum(c, run, r, n);
+    ProductSum sum = computeSum(c, run, r, n);
     double bias = run.operands[2][size_t(n)], expected = sum.value + bias;
     double bound = double(c.inner + 1) * unit32 * (sum.magnitude + std::abs(bias));
     ASSERT_NEAR(y[size_t(i)], expected,
