@@ -70,14 +70,19 @@ void compare(const std::vector<float> &found, const Expected &expected, int64_t 
 /// length and with `others`: one kernel for all lengths.
 void check(AttentionCase c, std::vector<int64_t> others = {}) {
   others.push_back(c.length);
+  std::vector<AttentionData> expected; // by length, for all targets
+  for (int64_t length : others) {
+    c.length = length;
+    expected.push_back(makeAttention(c));
+  }
   for (const cpu::Target *target : c.bf16 ? pairTargets() : targets()) {
     LoadedKernel forward(c.forwardText(), *target, generate),
         backward(c.backwardText(), *target, generate);
     ASSERT_TRUE(forward.loaded() && backward.loaded()) << c.name;
-    for (int64_t length : others) {
-      SCOPED_TRACE(c.name + ", length " + std::to_string(length) + " on " + target->name.str());
-      c.length = length;
-      AttentionData data = makeAttention(c);
+    for (size_t i = 0; i < others.size(); ++i) {
+      SCOPED_TRACE(c.name + ", length " + std::to_string(others[i]) + " on " + target->name.str());
+      c.length = others[i];
+      AttentionData &data = expected[i];
       auto valid = [&](int64_t row) {
         return row / c.positions < c.rows && row % c.positions < c.valid();
       };
@@ -85,10 +90,10 @@ void check(AttentionCase c, std::vector<int64_t> others = {}) {
       compare(results[0], data.output, c.heads * c.head, valid, "output");
       compare(results[1], data.lse, c.heads, valid, "log-sum-exp");
       auto gradients = backward.run(backwardLaunch(c, data));
-      for (int64_t i = 0; i < c.tensors; ++i) {
+      for (int64_t tensor = 0; tensor < c.tensors; ++tensor) {
         auto every = [](int64_t) { return true; };
-        compare(gradients[i], data.getExpectedGradient(i), c.width(i), every,
-                "gradient " + std::to_string(i));
+        compare(gradients[tensor], data.getExpectedGradient(tensor), c.width(tensor), every,
+                "gradient " + std::to_string(tensor));
       }
       for (int64_t term = 0; term < c.terms(); ++term) {
         auto every = [](int64_t) { return true; };
