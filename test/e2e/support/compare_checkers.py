@@ -39,7 +39,7 @@ def compare(numbered):
     number, model = numbered
     smt, certificate = work / f"{number}.smt2", work / f"{number}.certificate"
     is_spec = model.suffix == ".json"
-    check = run(programs / "sluice", "check", model, "--json", "--no-replay", "--smt", smt, *(["--certificate", certificate] if is_spec else []))
+    check = run(programs / "sluice", "check", model, "--json", "--no-replay", "--no-advice", "--smt", smt, *(["--certificate", certificate] if is_spec else []))
     if check.returncode not in (0, 1):
         return f"check ended with status {check.returncode}: {check.stderr[-300:]}"
     verdict, answers = json.loads(check.stdout), run_z3(smt)
