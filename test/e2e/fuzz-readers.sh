@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# Every reader of files and messages takes its seeds and a second of mutations of them without a finding (test/fuzz-readers).
+# Every reader of files and messages takes its seeds and 3 s of mutations of them without a finding (test/fuzz-readers).
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -9,7 +9,7 @@ if [[ ! -x $root/build/bin/sluice-fuzz-readers ]]; then
   finish
 fi
 mapfile -t readers < <("$root/build/bin/sluice-fuzz-readers" --readers)
-"$root/scripts/fuzz-readers.sh" --seconds 1 --jobs 2 --corpus "$work/corpus" > "$work/lines" || true
+"$root/scripts/fuzz-readers.sh" --seconds 3 --jobs 2 --corpus "$work/corpus" > "$work/lines" || true
 for reader in "${readers[@]}"; do
   if grep -qE "^$reader: [1-9][0-9]* executions" "$work/lines"; then
     pass "$reader"
