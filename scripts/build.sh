@@ -29,10 +29,10 @@ if [[ -z $usable ]] || { [[ $everything == ON ]] && ! grep -qx 'SLUICE_EVERYTHIN
     -DMLIR_DIR=/usr/lib/llvm-22/lib/cmake/mlir \
     -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld -DCMAKE_SHARED_LINKER_FLAGS=-fuse-ld=lld >&2
 fi
-# With jemalloc on large pages the compiler takes 6% less time.
+# With jemalloc on large pages the compiler takes 6% less time. Sanitizers have an allocator of their own.
 allocator=$(clang-22 -print-file-name=libjemalloc.so.2)
-if [[ -e $allocator ]]; then
-  export LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$allocator MALLOC_CONF=${MALLOC_CONF:-thp:always,metadata_thp:always,dirty_decay_ms:-1}
+if [[ -e $allocator ]] && ! grep -q -e -fsanitize "$cache"; then
+  export LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$allocator MALLOC_CONF=${MALLOC_CONF:-thp:always,metadata_thp:always}
 fi
 say "building"
 ninja -C "$build" -j "${SLUICE_JOBS:-$(nproc)}" "$@" >&2

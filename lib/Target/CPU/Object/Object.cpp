@@ -17,7 +17,6 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Object/ObjectFile.h"
-#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -27,18 +26,6 @@ using namespace mlir;
 using namespace sluice;
 using namespace sluice::cpu;
 
-/// Pads branches so that none crosses or ends at a multiple of 32 bytes: Intel's processors from
-/// Skylake to Comet Lake and Cascade Lake do not cache decoded instructions of such 32 bytes
-/// (erratum JCC), and a loop of multiply-adds there runs at two thirds of its speed. LLVM has no
-/// other switch.
-static void alignBranches() {
-  auto &options = llvm::cl::getRegisteredOptions();
-  auto option = options.find("x86-branches-within-32B-boundaries");
-  if (option != options.end()) {
-    static_cast<llvm::cl::opt<bool> *>(option->second)->setValue(true);
-  }
-}
-
 void cpu::initializeBackend() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -46,7 +33,6 @@ void cpu::initializeBackend() {
     llvm::InitializeAllTargets();
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
-    alignBranches();
   });
 }
 
@@ -217,7 +203,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     loadLoweringDialects(*context);
     initializeBackend();
     LLVMDialectLowering lowering(*context);
-    NoLoopStrengthReduction scope;
+    CodeGeneratorSwitches scope;
     std::mutex mutex; // protects `report`
     size_t done = 0;
     const std::atomic<bool> *cancellation = getCancellation();
@@ -253,7 +239,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
 LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::string &object) {
   loadLoweringDialects(*module.getContext());
   initializeBackend();
-  NoLoopStrengthReduction scope;
+  CodeGeneratorSwitches scope;
   OwningOpRef<ModuleOp> copy(module.clone());
   return emitObject(*copy, target, LLVMDialectLowering(*module.getContext()), object);
 }

@@ -63,24 +63,21 @@ void cpu::optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   target::runPasses(module, builder, std::move(passes));
 }
 
-/// LLVM has no other switch; returns null if a version of LLVM lacks it.
-static llvm::cl::opt<bool> *findSwitch() {
-  auto &options = llvm::cl::getRegisteredOptions();
-  auto option = options.find("disable-lsr");
-  return option == options.end() ? nullptr : static_cast<llvm::cl::opt<bool> *>(option->second);
-}
-
 static std::mutex usersMutex;
 static int64_t users = 0;
 
+/// LLVM has no other form of these switches; a version of LLVM may lack them.
 static void addUsers(int64_t change) {
   std::lock_guard<std::mutex> lock(usersMutex);
   users += change;
-  if (llvm::cl::opt<bool> *isOff = findSwitch()) {
-    isOff->setValue(users > 0);
+  auto &options = llvm::cl::getRegisteredOptions();
+  for (llvm::StringRef name : {"disable-lsr", "x86-branches-within-32B-boundaries"}) {
+    if (auto option = options.find(name); option != options.end()) {
+      static_cast<llvm::cl::opt<bool> *>(option->second)->setValue(users > 0);
+    }
   }
 }
 
-cpu::NoLoopStrengthReduction::NoLoopStrengthReduction() { addUsers(1); }
+cpu::CodeGeneratorSwitches::CodeGeneratorSwitches() { addUsers(1); }
 
-cpu::NoLoopStrengthReduction::~NoLoopStrengthReduction() { addUsers(-1); }
+cpu::CodeGeneratorSwitches::~CodeGeneratorSwitches() { addUsers(-1); }
