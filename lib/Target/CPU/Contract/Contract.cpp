@@ -271,9 +271,10 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
 }
 
 /// Prefetches a line of some of the next tile's rows, those at step `k`. The panels of an item
-/// together prefetch all of them.
+/// together prefetch all of them, unless the panels are few.
 void ContractEmitter::prefetchRows(Value first, Value slot, Value k) {
-  int64_t each = std::min<int64_t>(llvm::divideCeil(s.tile.rows, s.blockPanels), 4);
+  int64_t each =
+      std::min<int64_t>(llvm::divideCeil(s.tile.rows, s.blockPanels), TilePrefetches::mostRows);
   Value next = addIndex(b, addIndex(b, first, index(s.tile.rows)), mulIndex(b, slot, each));
   for (int64_t i = 0; i < each; ++i) {
     Value row = lastRowOr(addIndex(b, next, index(i)));
@@ -292,7 +293,7 @@ void ContractEmitter::prefetchEpilogue(Value first, Value panel, Value k) {
     }
   }
   int64_t each = llvm::divideCeil(s.tile.rows, s.steps() / TilePrefetches::lineSteps);
-  each = std::min<int64_t>(each, 4);
+  each = std::min<int64_t>(each, TilePrefetches::mostRows);
   Value part = arith::DivUIOp::create(b, k, index(TilePrefetches::lineSteps));
   Value column = mulIndex(b, panel, s.tile.columns());
   for (int64_t i = 0; i < each; ++i) {

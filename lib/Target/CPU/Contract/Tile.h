@@ -44,6 +44,7 @@ void emitPrefetch(mlir::ImplicitLocOpBuilder &b, mlir::Value memory, mlir::Value
 /// Null functions prefetch nothing.
 struct TilePrefetches {
   static constexpr int64_t lineSteps = 16;
+  static constexpr int64_t mostRows = 4; ///< at a time: more would be much code for small shapes
   llvm::function_ref<void(mlir::Value k)> step, line;
 };
 
