@@ -13,7 +13,9 @@
 #include <exception>
 #include <functional>
 #include <string>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -65,6 +67,38 @@ __attribute__((target("avx512f,avx512bf16"))) void chainsBf16(long rounds) {
     }
   }
   keepSum(sums);
+}
+
+/// Four sums of tiles: a product takes 52 cycles, and the next one begins after 16.
+constexpr int tileChains = 4;
+
+__attribute__((target("amx-tile,amx-bf16"))) void chainsAmx(long rounds) {
+  struct alignas(64) {
+    uint8_t palette = 1, reserved[15] = {};
+    uint16_t columnBytes[16] = {64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
+  } const shapes;
+  _tile_loadconfig(&shapes);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (long round = 0; round < rounds; ++round) {
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_dpbf16ps(1, 4, 5);
+    _tile_dpbf16ps(2, 4, 5);
+    _tile_dpbf16ps(3, 4, 5);
+  }
+  _tile_release();
+}
+
+/// Returns true if the kernel lets this process use AMX tiles.
+bool requestTiles() {
+  constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM
+  return __builtin_cpu_supports("amx-bf16") &&
+         ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
 __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
@@ -156,6 +190,7 @@ struct PeakArguments {
   int threads = 1;
   long long read = 0; ///< bytes to read repeatedly; 0: measure arithmetic and copying
   bool bf16 = false;  ///< arithmetic: products of pairs of bf16
+  bool amx = false;   ///< arithmetic: products of AMX tiles of bf16
   bool right = true;
 };
 
@@ -165,6 +200,9 @@ PeakArguments parse(int argc, char **argv) {
     std::string flag = argv[i];
     if (flag == "--bf16") {
       arguments.bf16 = true;
+      --i;
+    } else if (flag == "--amx") {
+      arguments.amx = true;
       --i;
     } else if (i + 1 < argc && flag == "--threads") {
       arguments.threads = std::atoi(argv[i + 1]);
@@ -176,6 +214,7 @@ PeakArguments parse(int argc, char **argv) {
     }
   }
   arguments.right &= arguments.threads >= 1 && arguments.threads <= 1024;
+  arguments.right &= !arguments.bf16 || !arguments.amx;
   return arguments;
 }
 
@@ -186,12 +225,13 @@ int main(int argc, char **argv) {
     std::fputs("sluice-peak: no memory or no threads left\n", stderr);
     std::_Exit(1);
   });
-  auto [threads, read, bf16, right] = parse(argc, argv);
+  auto [threads, read, bf16, amx, right] = parse(argc, argv);
   if (!right) {
     std::fprintf(stderr,
-                 "usage: sluice-peak [--threads N] [--bf16] [--read BYTES]    N from 1 to 1024, "
-                 "default 1; with --bf16, the arithmetic of pairs of bf16; with --read, the "
-                 "bandwidth of reading that many bytes again and again\n");
+                 "usage: sluice-peak [--threads N] [--bf16 | --amx] [--read BYTES]    N from 1 to "
+                 "1024, default 1; with --bf16, the arithmetic of pairs of bf16; with --amx, of "
+                 "tiles of bf16; with --read, the bandwidth of reading that many bytes again and "
+                 "again\n");
     return 2;
   }
   if (read > 0) {
@@ -210,12 +250,18 @@ int main(int argc, char **argv) {
                  "sluice-peak: --bf16: expected a CPU with AVX512_BF16, found one without\n");
     return 2;
   }
+  if (amx && !requestTiles()) {
+    std::fprintf(stderr, "sluice-peak: --amx: expected a CPU with AMX_BF16 and a kernel that "
+                         "grants its tiles, found none\n");
+    return 2;
+  }
   // Many short runs (2 ms each): on a machine with other work, some of them have exclusive use of
   // the cores.
-  constexpr long rounds = 400'000;
-  auto work = bf16 ? chainsBf16 : avx512 ? chainsAvx512 : chainsAvx2;
+  const long rounds = amx ? 80'000 : 400'000;
+  auto work = amx ? chainsAmx : bf16 ? chainsBf16 : avx512 ? chainsAvx512 : chainsAvx2;
   double seconds = measureBest(threads, 100, [&](int) { work(rounds); });
-  double flops = 2.0 * rounds * (bf16 ? 32 : avx512 ? 16 : 8) * chains * threads;
+  int products = amx ? 16 * 16 * 32 * tileChains : (bf16 ? 32 : avx512 ? 16 : 8) * chains;
+  double flops = 2.0 * static_cast<double>(rounds) * products * threads;
 
   constexpr size_t bytes = size_t(64) << 20; // beyond the caches
   std::vector<std::vector<char>> from, to;
@@ -230,7 +276,8 @@ int main(int argc, char **argv) {
   std::printf(
       "{\"gflops\": %.2f, \"gbytes_per_s\": %.2f, \"instructions\": \"%s\", \"threads\": %d}\n",
       flops / seconds / 1e9, 2.0 * static_cast<double>(bytes) * threads / copying / 1e9,
-      bf16     ? "avx512-bf16"
+      amx      ? "amx"
+      : bf16   ? "avx512-bf16"
       : avx512 ? "avx512"
                : "avx2",
       threads);

@@ -67,11 +67,13 @@ std::string runBeside(const std::string &name, const std::vector<std::string> &a
   return output.read();
 }
 
-/// Measures the arithmetic of f32, or of pairs of bf16 where code for them runs.
+/// Measures the arithmetic of f32, or of pairs or tiles of bf16 where code for them runs.
 Peak measurePeak(int threads, const std::string &target) {
   std::vector<std::string> arguments = {"--threads", std::to_string(threads)};
   if (target == "cpu-avx512-bf16") {
     arguments.emplace_back("--bf16");
+  } else if (target == "cpu-amx") {
+    arguments.emplace_back("--amx");
   }
   Json json = Json::parse(runBeside("sluice-peak", arguments));
   return {json.at("gflops").get<double>(), json.at("gbytes_per_s").get<double>(), "measured"};
