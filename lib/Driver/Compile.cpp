@@ -470,9 +470,8 @@ Outcome Compilation::run() {
   if (auto outcome = readInput(request, targets, context, input)) {
     return *outcome;
   }
-  if (request.weights != "int8") { // whose products use VNNI where cpu-avx512-bf16 has it
-    dropUnusedTargets(*input.variants.front().module, targets);
-  }
+  // Products of int8 weights use VNNI, which cpu-avx512-bf16 has.
+  dropUnusedTargets(*input.variants.front().module, request.weights == "int8", targets);
   trainsOnTokens = driver::trainsOnTokens(*input.variants.front().module);
   for (const ImportedVariant &variant : input.variants) {
     imported += (imported.empty() ? "" : "// -----\n") + printOp(*variant.module, request);

@@ -109,10 +109,11 @@ std::string chooseCpuTarget() {
   const char *wanted = std::getenv("SLUICE_CPU_TARGET");
   if (wanted && *wanted) {
     std::string target = wanted;
-    if (target != "cpu-avx512-bf16" && target != "cpu-avx512" && target != "cpu-avx2") {
-      throw UserError(
-          "SLUICE_CPU_TARGET: expected cpu-avx512-bf16, cpu-avx512 or cpu-avx2, found " +
-          quote(target) + "; change or unset it");
+    if (target != "cpu-amx" && target != "cpu-avx512-bf16" && target != "cpu-avx512" &&
+        target != "cpu-avx2") {
+      throw UserError("SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512 or "
+                      "cpu-avx2, found " +
+                      quote(target) + "; change or unset it");
     }
     return target;
   }

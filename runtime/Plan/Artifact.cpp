@@ -4,6 +4,7 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileKind.h"
 #include "sluice/Support/FileMixUp.h"
+#include "sluice/Support/Processor.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
@@ -74,6 +75,9 @@ std::vector<std::string> machineTargets() {
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
     if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
+      if (requestTiles()) {
+        targets.emplace_back("cpu-amx");
+      }
       targets.emplace_back("cpu-avx512-bf16");
     }
     targets.emplace_back("cpu-avx512");
@@ -220,9 +224,9 @@ void Artifact::chooseTarget(const std::string &wanted) {
                     quote(wanted) + "; change the flag or SLUICE_CPU_TARGET");
   }
   // A model without bf16 has no code of its own for instructions on bf16.
+  bool hasBf16 = wanted == "cpu-amx" || wanted == "cpu-avx512-bf16";
   auto fits = [&](const std::string &target) {
-    return wanted.empty() || wanted == target ||
-           (wanted == "cpu-avx512-bf16" && target == "cpu-avx512");
+    return wanted.empty() || wanted == target || (hasBf16 && target.starts_with("cpu-avx512"));
   };
   for (const std::string &target : machine) {
     if (fits(target) && contains(parsedPlan.targets, target)) {

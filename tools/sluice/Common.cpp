@@ -133,9 +133,8 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
                   "CPU threads; 0 takes all that the process may use")
       ->check(wholeNumber(0, 1024));
   command.add_option("--cpu-target", options.target,
-                     "Instruction set: cpu-avx512-bf16, cpu-avx512 or cpu-avx2; default: "
-                     "SLUICE_CPU_TARGET or else "
-                     "the best");
+                     "Instruction set: cpu-amx, cpu-avx512-bf16, cpu-avx512 or cpu-avx2; "
+                     "default: SLUICE_CPU_TARGET or else the best");
   command
       .add_option("--gpu-target", options.gpuTarget,
                   "GPU code to run: sm_80 or sm_90a; default: the one that fits the GPU best")

@@ -6,6 +6,7 @@
 #include "sluice/Dialect/Sluice/ValueNames.h"
 #include "sluice/Target/CPU/Generate.h"
 
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -158,7 +159,12 @@ static std::string nameByContents(const cpu::Kernel &kernel, StringRef target, M
   return symbol;
 }
 
-/// Generates the CPU kernels of one dispatch.
+static bool usesTiles(func::FuncOp kernel) {
+  return kernel.walk([](amx::TileMulFOp) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+/// Generates the CPU kernels of one dispatch. If the artifact has both cpu-amx and cpu-avx512-bf16,
+/// they share a kernel without AMX tiles.
 static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Target *> targets,
                                      KernelSet &set, KernelRecord &record) {
   for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
@@ -166,12 +172,26 @@ static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Ta
     if (failed(kernel)) {
       return failure();
     }
+    const cpu::Target *pairs = &cpu::Target::avx512Bf16();
+    if (target == &cpu::Target::amx() && !usesTiles(kernel->function) &&
+        llvm::is_contained(targets, pairs)) {
+      kernel->function.erase();
+      continue;
+    }
     std::string symbol = nameByContents(*kernel, target->name, *kernels);
     record.kind = kernel->kind.str();
     record.flops = kernel->flops;
     record.bytes = kernel->bytes;
     record.variants.push_back({target->name.str(), symbol, kernel->items, kernel->scratchBytes,
                                kernel->workspaceBytes, kernel->counters, kernel->phases});
+  }
+  if (record.variants.size() < targets.size()) {
+    auto shared = llvm::find_if(record.variants, [](const auto &variant) {
+      return variant.target == cpu::Target::avx512Bf16().name;
+    });
+    auto copy = *shared;
+    copy.target = cpu::Target::amx().name.str();
+    record.variants.push_back(std::move(copy));
   }
   return success();
 }
@@ -200,8 +220,8 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
       list.push_back(target);
     }
   };
-  for (const cpu::Target *target :
-       {&cpu::Target::avx512Bf16(), &cpu::Target::avx512(), &cpu::Target::avx2()}) {
+  for (const cpu::Target *target : {&cpu::Target::amx(), &cpu::Target::avx512Bf16(),
+                                    &cpu::Target::avx512(), &cpu::Target::avx2()}) {
     add(targets.cpus, target, name == "cpu" || name == target->name);
   }
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
@@ -210,32 +230,41 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
   return known;
 }
 
-void sluice::dropUnusedTargets(ModuleOp module, Targets &targets) {
+static bool usesBf16(ModuleOp module) {
   AttrTypeWalker walker;
   walker.addWalk([](BFloat16Type) { return WalkResult::interrupt(); });
-  auto usesBf16 = [&](Type type) { return walker.walk(type).wasInterrupted(); };
-  bool used = module
-                  .walk([&](Operation *op) {
-                    return llvm::any_of(op->getOperandTypes(), usesBf16) ||
-                                   llvm::any_of(op->getResultTypes(), usesBf16)
-                               ? WalkResult::interrupt()
-                               : WalkResult::advance();
-                  })
-                  .wasInterrupted();
-  if (used || !llvm::is_contained(targets.cpus, &cpu::Target::avx512Bf16())) {
+  auto isBf16 = [&](Type type) { return walker.walk(type).wasInterrupted(); };
+  return module
+      .walk([&](Operation *op) {
+        return llvm::any_of(op->getOperandTypes(), isBf16) ||
+                       llvm::any_of(op->getResultTypes(), isBf16)
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+void sluice::dropUnusedTargets(ModuleOp module, bool usesInt8, Targets &targets) {
+  if (usesBf16(module)) {
     return;
   }
-  if (llvm::is_contained(targets.cpus, &cpu::Target::avx512())) {
-    llvm::erase(targets.cpus, &cpu::Target::avx512Bf16());
-  } else {
-    llvm::replace(targets.cpus, &cpu::Target::avx512Bf16(), &cpu::Target::avx512());
+  auto replace = [&](const cpu::Target *target, const cpu::Target *other) {
+    if (llvm::is_contained(targets.cpus, other)) {
+      llvm::erase(targets.cpus, target);
+    } else {
+      llvm::replace(targets.cpus, target, other);
+    }
+  };
+  replace(&cpu::Target::amx(), &cpu::Target::avx512Bf16());
+  if (!usesInt8) {
+    replace(&cpu::Target::avx512Bf16(), &cpu::Target::avx512());
   }
 }
 
 FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &targets,
                                              std::string &unsupported) {
   module.getContext()
-      ->loadDialect<affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
+      ->loadDialect<amx::AMXDialect, affine::AffineDialect, arith::ArithDialect, func::FuncDialect,
                     math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
                     vector::VectorDialect>();
   KernelSet set;

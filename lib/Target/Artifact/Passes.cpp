@@ -9,6 +9,7 @@
 #include "sluice/Target/Artifact.h"
 #include "sluice/Transforms/Levels.h"
 
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -6,6 +6,17 @@
 using namespace sluice;
 using namespace sluice::cpu;
 
+const Target &Target::amx() {
+  static const Target target = [] {
+    Target target = avx512Bf16();
+    target.name = "cpu-amx";
+    target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16";
+    target.tiles = true;
+    return target;
+  }();
+  return target;
+}
+
 const Target &Target::avx512Bf16() {
   static const Target target = [] {
     Target target = avx512();
@@ -18,13 +29,15 @@ const Target &Target::avx512Bf16() {
 }
 
 const Target &Target::avx512() {
-  static const Target target{"cpu-avx512", "x86-64-v4", "-prefer-256-bit", 16,
-                             32,           32 << 10,    1 << 20,           /*bf16Dots=*/false};
+  static const Target target{"cpu-avx512",   "x86-64-v4", "-prefer-256-bit",  16, 32,
+                             32 << 10,       1 << 20,     /*bf16Dots=*/false,
+                             /*tiles=*/false};
   return target;
 }
 
 const Target &Target::avx2() {
-  static const Target target{"cpu-avx2", "x86-64-v3", "",        8,
-                             16,         32 << 10,    512 << 10, /*bf16Dots=*/false};
+  static const Target target{"cpu-avx2",     "x86-64-v3",        "", 8, 16, 32 << 10,
+                             512 << 10,      /*bf16Dots=*/false,
+                             /*tiles=*/false};
   return target;
 }

@@ -105,6 +105,7 @@ static size_t getTurn(const std::string &source) {
 std::vector<std::string> targetsFor(const std::string &source) {
   std::vector<std::string> targets = runtime::machineTargets();
   if (readText(source, "spec").find("bf16") == std::string::npos) {
+    std::erase(targets, "cpu-amx");
     std::erase(targets, "cpu-avx512-bf16");
   } else if (targets.size() > 2) {
     targets.erase(targets.begin() + 1 + ptrdiff_t(getTurn(source) % 2));

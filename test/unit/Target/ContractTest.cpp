@@ -117,9 +117,8 @@ std::pair<double, double> product(const ContractCase &c, const std::vector<float
 /// `magnitude`.
 double bound(int64_t terms, double magnitude) { return (terms + 1) * magnitude * 0x1p-24 + 1e-30; }
 
-void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers) {
-  LoadedKernel kernel(c.text(), target, generate);
-  ASSERT_TRUE(kernel.loaded());
+void checkNumbers(const ContractCase &c, const cpu::Target &target, const LoadedKernel &kernel,
+                  bool integers) {
   KernelInputs launch{.operands = {numbers(c.rows() * c.inner, 1, integers),
                                    numbers(c.inner * c.columns, 2, integers)}};
   if (c.bf16) {
@@ -144,6 +143,12 @@ void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers)
   }
 }
 
+void checkPlain(const ContractCase &c, const cpu::Target &target, bool integers) {
+  LoadedKernel kernel(c.text(), target, generate);
+  ASSERT_TRUE(kernel.loaded());
+  checkNumbers(c, target, kernel, integers);
+}
+
 constexpr int64_t shapes[][3] = {
     {1, 1, 1},   {2, 2, 2},    {5, 7, 15},   {11, 15, 16},  {12, 16, 17},  {13, 17, 31}, {6, 8, 32},
     {7, 33, 33}, {25, 31, 47}, {37, 64, 64}, {24, 65, 128}, {131, 19, 97}, {600, 40, 71}};
@@ -152,7 +157,7 @@ constexpr int64_t shapes[][3] = {
 /// columns has no pairs.
 TEST(Contract, PairsOfBf16) {
   if (pairTargets().empty()) {
-    GTEST_SKIP() << "no AVX512_BF16";
+    GTEST_SKIP() << "no AVX-512";
   }
   for (const cpu::Target *target : pairTargets()) {
     for (auto [rows, inner, columns] : shapes) {
@@ -163,8 +168,10 @@ TEST(Contract, PairsOfBf16) {
                        .columns = columns,
                        .byInput = byInput,
                        .bf16 = true};
-        checkPlain(c, *target, true);
-        checkPlain(c, *target, false);
+        LoadedKernel kernel(c.text(), *target, generate);
+        ASSERT_TRUE(kernel.loaded());
+        checkNumbers(c, *target, kernel, true);
+        checkNumbers(c, *target, kernel, false);
         if (testing::Test::HasFatalFailure()) {
           return;
         }

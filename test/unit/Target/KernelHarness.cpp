@@ -4,11 +4,13 @@
 // Runs one generated CPU kernel in a test.
 #include "KernelHarness.h"
 
+#include "MissingInstructions.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
+#include "sluice/Support/Processor.h"
 #include "sluice/Target/CPU/Object/Link.h"
 #include "sluice/Target/CPU/Object/Object.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
@@ -336,13 +338,19 @@ bool LoadedKernel::runs(const cpu::Target &target) {
       return false;
     }
   }
-  return !target.bf16Dots || features.lookup("avx512bf16");
+  return true;
 }
 
 std::vector<const cpu::Target *> test::pairTargets() {
-  const cpu::Target &target = cpu::Target::avx512Bf16();
-  return LoadedKernel::runs(target) ? std::vector{&target} : std::vector<const cpu::Target *>();
+  if (!LoadedKernel::runs(cpu::Target::avx512())) {
+    return {};
+  }
+  requestTiles();
+  emulateMissingInstructions();
+  return {&cpu::Target::avx512Bf16(), &cpu::Target::amx()};
 }
+
+bool test::hasPairs() { return llvm::sys::getHostCPUFeatures().lookup("avx512bf16"); }
 
 std::vector<const cpu::Target *> test::targets() {
   std::vector<const cpu::Target *> result;

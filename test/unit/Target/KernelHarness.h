@@ -81,7 +81,8 @@ public:
   /// failure.
   std::vector<std::vector<float>> run(const KernelInputs &launch) const;
 
-  /// Returns true if this machine can run code of `target`.
+  /// Returns true if this machine can run code of `target`, whose instructions on bf16 are
+  /// emulated if need be.
   static bool runs(const cpu::Target &target);
 
 private:
@@ -116,7 +117,10 @@ float toBf16(float number);
 /// Every target of this machine that has kernels of its own for f32.
 std::vector<const cpu::Target *> targets();
 
-/// The targets of this machine that multiply pairs of bf16: one or none.
+/// The targets that multiply pairs of bf16, if this machine has AVX-512. Instructions that it lacks
+/// are emulated from now on.
 std::vector<const cpu::Target *> pairTargets();
+/// Returns true if this machine multiplies pairs of bf16 without emulation.
+bool hasPairs();
 
 } // namespace sluice::test

@@ -10,7 +10,7 @@ namespace sluice::cpu {
 
 /// An instruction set and the sizes that schedules depend on.
 struct Target {
-  llvm::StringRef name;     ///< name in the plan: cpu-avx512-bf16, cpu-avx512, cpu-avx2
+  llvm::StringRef name;     ///< name in the plan: cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2
   llvm::StringRef cpu;      ///< LLVM's -mcpu
   llvm::StringRef features; ///< LLVM's -mattr
   int64_t lanes;            ///< f32 elements per vector
@@ -18,7 +18,9 @@ struct Target {
   int64_t l1Bytes;          ///< L1 data cache per core
   int64_t l2Bytes;          ///< L2 cache per core
   bool bf16Dots;            ///< vdpbf16ps: f32 sums of products of pairs of bf16
+  bool tiles;               ///< tdpbf16ps: the same for AMX tiles
 
+  static const Target &amx();
   static const Target &avx512Bf16();
   static const Target &avx512();
   static const Target &avx2();

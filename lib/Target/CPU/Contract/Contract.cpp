@@ -7,11 +7,12 @@
 // the sums of a tile stay in registers for all of K. Rows of bf16 are first extended, a tile at a
 // time, because the inner loop reads them a scalar at a time. Where the target multiplies pairs of
 // bf16, a step of the inner loop is two of K: rows are read in place, and panels are packed by
-// pairs.
+// pairs. AMX tiles read both as they are, 32 of K at a time: the end of K is padded with zeros, for
+// which rows are copied to scratch, as are the last rows of an item.
 #include "Contract.h"
 #include "../../Common/Storage.h"
+#include "Amx.h"
 #include "Epilogue.h"
-#include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -30,6 +31,7 @@ struct ContractSchedule {
   int64_t blockRows;   ///< rows per item, a multiple of the tile's
   int64_t blockPanels; ///< column panels per item
   bool pairs;          ///< a step of the inner loop is a pair of bf16
+  bool tiles;          ///< pairs are multiplied in AMX tiles, 16 steps at a time
 
   /// Steps of the inner loop, and steps of K in each.
   int64_t stepSize() const { return pairs ? 2 : 1; }
@@ -39,6 +41,11 @@ struct ContractSchedule {
   int64_t rowBlocks() const { return llvm::divideCeil(rows, blockRows); }
   int64_t columnBlocks() const { return llvm::divideCeil(panels(), blockPanels); }
   int64_t items() const { return rowBlocks() * columnBlocks(); }
+  /// Steps of a packed panel: whole vectors of the transposed weight, or whole tiles.
+  int64_t packedSteps() const { return llvm::alignTo(steps(), tile.lanes); }
+  /// AMX tiles read whole steps of 32 of K, and 16 rows.
+  bool copiesAllRows() const { return tiles && inner % tileDepth != 0; }
+  bool copiesLastRows() const { return tiles && !copiesAllRows() && rows % tile.rows != 0; }
 
   ContractSchedule(const Target &target, int64_t rows, int64_t inner, int64_t columns, bool pairs);
 };
@@ -47,8 +54,9 @@ struct ContractSchedule {
 /// tall; columns are split first to get eight items.
 ContractSchedule::ContractSchedule(const Target &target, int64_t rows, int64_t inner,
                                    int64_t columns, bool pairs)
-    : tile(RegisterTile::of(target)), inner(inner), columns(columns), rows(rows), pairs(pairs) {
-  tile.rows = std::min(tile.rows, rows);
+    : tile(RegisterTile::of(target)), inner(inner), columns(columns), rows(rows), pairs(pairs),
+      tiles(pairs && target.tiles) {
+  tile.rows = tiles ? (rows > tileSide ? 2 : 1) * tileSide : std::min(tile.rows, rows);
   constexpr int64_t wantedItems = 8, tallBlock = 516, shortBlock = 132;
   int64_t panelBytes = steps() * tile.columns() * 4;
   blockPanels = std::clamp<int64_t>(target.l2Bytes / 2 / panelBytes, 1, panels());
@@ -79,10 +87,12 @@ private:
   void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
   void extendRows(Value first, bool mayBePartial);
+  void copyRows(Value first);
   Value lastRowOr(Value row);
   void prefetchRows(Value first, Value slot, Value k);
   void prefetchEpilogue(Value first, Value panel, Value k);
   void emitSums(Value first, Value panel, Value slot, const RegisterTile &tile, bool partialRows);
+  void emitTileSums(Value first, Value slot, const RegisterTile &tile, bool fromCopy);
   void emitEpilogue(Value first, Value count, Value panel, const RegisterTile &tile);
   Value rotate(Value vector, Value row, Value column);
   Value loadWeights(int64_t count, ValueRange at, Value mask);
@@ -101,7 +111,7 @@ private:
   RegisterTile tail{};
   VectorType packedType; ///< a vector of the packed weight
   SmallVector<Value> extras, results;
-  Value input, weight, packed, extended, sums, rowEnd, validRows;
+  Value input, weight, packed, extended, copied, sums, rowEnd, validRows;
   Lengths lengths;
   bool failed_ = false;
 };
@@ -119,14 +129,17 @@ LogicalResult ContractEmitter::emit() {
   for (size_t i = 0; i < op.getResultAccesses().size(); ++i) {
     results.push_back(frame.buffer(2 + extras.size() + i));
   }
-  int64_t packedRows = llvm::divideCeil(s.steps(), s.tile.lanes) * s.tile.lanes;
   packedType = VectorType::get({s.tile.lanes}, s.pairs ? Type(b.getI32Type()) : b.getF32Type());
-  packed = frame.scratch(
-      MemRefType::get({s.blockPanels, packedRows, s.tile.columns()}, packedType.getElementType()));
+  packed = frame.scratch(MemRefType::get({s.blockPanels, s.packedSteps(), s.tile.columns()},
+                                         packedType.getElementType()));
   sums = frame.scratch(MemRefType::get({s.tile.rows, s.tile.columns()}, b.getF32Type()));
   if (isHalfMemory(input) && !s.pairs) {
     extended = frame.scratch(
         MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
+  }
+  if (s.copiesAllRows() || s.copiesLastRows()) {
+    int64_t width = dispatch::paddedWidth(llvm::alignTo(s.inner, tileDepth));
+    copied = frame.scratch(MemRefType::get({s.tile.rows, width}, b.getI16Type()));
   }
   lengths = frame.lengths(domain.getFactor(), domain.getPositions());
   validRows = domain.getFactor() ? frame.rows() : index(domain.getBatch());
@@ -181,17 +194,32 @@ void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Val
     extendRows(first, !alwaysWhole);
     alwaysWhole = true; // repeats the last row for missing ones
   }
+  if (s.copiesAllRows()) {
+    copyRows(first);
+    alwaysWhole = true;
+  } else if (s.copiesLastRows()) {
+    Value isPartial =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, count, index(s.tile.rows));
+    emitIf(b, isPartial, [&] { copyRows(first); });
+  }
+  auto emitTile = [&](Value panel, Value slot, const RegisterTile &tile, bool partialRows) {
+    if (s.tiles) {
+      emitTileSums(first, slot, tile, partialRows || s.copiesAllRows());
+    } else {
+      emitSums(first, panel, slot, tile, partialRows);
+    }
+  };
   auto emitPanel = [&](Value panel, const RegisterTile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
     if (alwaysWhole) {
-      emitSums(first, panel, slot, tile, false);
+      emitTile(panel, slot, tile, false);
     } else {
       auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(branch.thenBlock());
-      emitSums(first, panel, slot, tile, false);
+      emitTile(panel, slot, tile, false);
       b.setInsertionPointToStart(branch.elseBlock());
-      emitSums(first, panel, slot, tile, true);
+      emitTile(panel, slot, tile, true);
     }
     emitEpilogue(first, count, panel, tile);
   };
@@ -214,6 +242,24 @@ void ContractEmitter::extendRows(Value first, bool mayBePartial) {
     emitLoop(b, index(0), index(s.inner), index(s.tile.lanes), [&](Value k) {
       storeVector(b, loadVector(b, s.tile.lanes, input, {row, k}), extended, {i, k});
     });
+  });
+}
+
+/// Copies the tile's rows to scratch, with zeros to the next multiple of 32 columns. Repeats the
+/// item's last row for missing ones.
+void ContractEmitter::copyRows(Value first) {
+  int64_t whole = s.inner / tileDepth * tileDepth;
+  auto copy = [&](Value row, Value i, Value k, Value mask) {
+    Value bits = loadBits(b, tileDepth, input, {row, k}, mask);
+    vector::StoreOp::create(b, bits, copied, ValueRange{i, k});
+  };
+  emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
+    Value row = lastRowOr(addIndex(b, first, i));
+    emitLoop(b, index(0), index(whole), index(tileDepth),
+             [&](Value k) { copy(row, i, k, Value()); });
+    if (whole < s.inner) {
+      copy(row, i, index(whole), emitColumnMask(b, tileDepth, index(whole), index(s.inner)));
+    }
   });
 }
 
@@ -240,6 +286,14 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
         vector::StoreOp::create(b, row, packed, ValueRange{slot, k, index(v * lanes)});
       }
     });
+    if (s.tiles && s.steps() < s.packedSteps()) {
+      Value zeros = arith::ConstantOp::create(b, b.getZeroAttr(packedType));
+      emitLoop(b, index(s.steps()), index(s.packedSteps()), index(1), [&](Value k) {
+        for (int64_t v = 0; v < tile.vectors; ++v) {
+          vector::StoreOp::create(b, zeros, packed, ValueRange{slot, k, index(v * lanes)});
+        }
+      });
+    }
     return;
   }
   // A loop over vectors limits code size, because a square is hundreds of operations.
@@ -355,6 +409,25 @@ void ContractEmitter::emitSums(Value first, Value panel, Value slot, const Regis
       vector::StoreOp::create(b, tileSums[i * tile.vectors + v], sums,
                               ValueRange{index(i), index(v * tile.lanes)});
     }
+  }
+}
+
+/// Stores the sums of one tile to scratch, from the rows in place or from their copy.
+void ContractEmitter::emitTileSums(Value first, Value slot, const RegisterTile &tile,
+                                   bool fromCopy) {
+  int64_t blockRows = tile.rows / tileSide;
+  auto left = [&](Value pair, int64_t i) -> Value {
+    Value row = fromCopy ? index(i * tileSide) : addIndex(b, first, index(i * tileSide));
+    return loadFactor(b, fromCopy ? copied : input, {row, mulIndex(b, pair, 2)});
+  };
+  auto right = [&](Value pair, int64_t v) -> Value {
+    return loadFactor(b, packed, {slot, pair, index(v * tile.lanes)});
+  };
+  SmallVector<Value> tileSums =
+      emitTileProducts(b, blockRows, tile.vectors, index(s.packedSteps()), left, right);
+  for (auto [i, value] : llvm::enumerate(tileSums)) {
+    int64_t row = i / tile.vectors, v = i % tile.vectors;
+    storeSums(b, value, sums, {index(row * tileSide), index(v * tile.lanes)});
   }
 }
 

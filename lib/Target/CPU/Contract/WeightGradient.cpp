@@ -5,10 +5,12 @@
 // of rows, copies the columns of valid rows of both factors to the thread's scratch (so that the
 // inner loop sees neither invalid rows nor long strides), and adds each block's products to sums in
 // scratch. One item adds its rows in order, so the result depends on shapes only. Where the target
-// multiplies pairs of bf16, two consecutive valid rows are packed by pairs.
+// multiplies pairs of bf16, two consecutive valid rows are packed by pairs. For AMX tiles the left
+// factor is transposed in place, a square of 16 pairs and 16 columns at a time, after all rows are
+// packed, and pairs of zeros are added up to whole tiles.
 #include "../../Common/Storage.h"
+#include "Amx.h"
 #include "Contract.h"
-#include "Tile.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -28,6 +30,7 @@ struct WeightSchedule {
   /// share L1; with 192 steps, the left ones evict the right one.
   static constexpr int64_t blockSteps = 128;
   bool pairs; ///< a step is two rows of the domain, pairs of bf16
+  bool tiles; ///< pairs are multiplied in AMX tiles, 16 steps at a time
 
   int64_t blockDomainRows() const { return blockSteps * (pairs ? 2 : 1); }
 
@@ -48,8 +51,8 @@ struct WeightSchedule {
 
   /// Rows of the next block that each tile prefetches: all in all, unless the tiles are few.
   int64_t rowsAhead() const {
-    int64_t tiles = std::max<int64_t>(1, blockRowPanels * blockColumnPanels);
-    return std::min<int64_t>(llvm::divideCeil(blockDomainRows(), tiles), TilePrefetches::mostRows);
+    int64_t products = std::max<int64_t>(1, blockRowPanels * blockColumnPanels);
+    return std::min<int64_t>(llvm::divideCeil(blockDomainRows(), products), TilePrefetches::mostRows);
   }
 
   WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs);
@@ -59,7 +62,9 @@ struct WeightSchedule {
 /// eight items allow, or four if eight would be smaller than 64 by 64; packed factors and sums
 /// together stay within L2.
 WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs)
-    : tile(RegisterTile::of(target)), height(height), width(width), pairs(pairs) {
+    : tile(RegisterTile::of(target)), height(height), width(width), pairs(pairs),
+      tiles(pairs && target.tiles && width > 0) {
+  tile.rows = tiles ? tileSide : tile.rows; // two panels become a block of 2 x 2 tiles
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
@@ -104,12 +109,12 @@ private:
   Value loadLeft(Value row, Value column);
   Value leftAt(Value panel, Value k);
   void addProducts(Value count, Value next, Value last);
+  void addTileProducts(Value count);
   void addTile(Value m, Value n, const RegisterTile &tile, Value count, const Ahead *ahead);
   void prefetch(Value k, const Ahead &ahead);
   void addBias(Value count);
   void storeWeight();
   void storeBias();
-  Value zeros() { return arith::ConstantOp::create(b, b.getZeroAttr(type)); }
   Value index(int64_t value) { return frame.index(value); }
   Value below(Value x, Value y) {
     return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
@@ -131,6 +136,10 @@ private:
 
 } // namespace
 
+static Value emitZeros(ImplicitLocOpBuilder &b, VectorType type) {
+  return arith::ConstantOp::create(b, b.getZeroAttr(type));
+}
+
 /// Stores a row's vector as step `slot`, or as one half of step `slot` / 2: rows come in order, and
 /// the first of a pair stores zeros for the second.
 static void storeStep(ImplicitLocOpBuilder &b, Value vector, Value slot, Value packed,
@@ -144,7 +153,7 @@ static void storeStep(ImplicitLocOpBuilder &b, Value vector, Value slot, Value p
   SmallVector<Value> place = at(arith::DivUIOp::create(b, slot, two));
   Value half = arith::RemUIOp::create(b, slot, two);
   Value isSecond = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, half, none);
-  Value zero = arith::ConstantOp::create(b, b.getZeroAttr(type));
+  Value zero = emitZeros(b, type);
   auto branch = scf::IfOp::create(b, isSecond, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -206,11 +215,14 @@ void WeightEmitter::emit() {
       count = arith::DivUIOp::create(b, addIndex(b, count, index(1)), index(2));
     }
     emitIf(b, below(index(0), count), [&] {
-      if (weight) {
+      if (weight && !s.tiles) {
         addProducts(count, end, last);
       }
       if (bias) {
         emitIf(b, ownsBias, [&] { addBias(count); });
+      }
+      if (s.tiles) { // transposes the left factor, which the bias needs as it is packed
+        addTileProducts(count);
       }
     });
   });
@@ -224,7 +236,7 @@ void WeightEmitter::emit() {
 }
 
 void WeightEmitter::clearSums() {
-  Value zero = zeros();
+  Value zero = emitZeros(b, type);
   if (weight) {
     emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
       emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
@@ -386,6 +398,72 @@ void WeightEmitter::addTile(Value m, Value n, const RegisterTile &tile, Value co
   }
 }
 
+/// Transposes squares of 16 x 16 elements of `memory` in place: `count` (a multiple of 16) rows of
+/// 16 from element `first`.
+static void transposeSquares(ImplicitLocOpBuilder &b, Value memory, VectorType type, Value first,
+                             Value count) {
+  Value none = arith::ConstantIndexOp::create(b, 0);
+  emitLoop(b, none, count, arith::ConstantIndexOp::create(b, tileSide), [&](Value row) {
+    SmallVector<Value> places, rows;
+    for (int64_t i = 0; i < tileSide; ++i) {
+      Value step = addIndex(b, row, arith::ConstantIndexOp::create(b, i));
+      places.push_back(addIndex(b, first, mulIndex(b, step, tileSide)));
+      rows.push_back(vector::LoadOp::create(b, type, memory, places.back()));
+    }
+    for (auto [place, column] : llvm::zip_equal(places, emitTranspose(b, rows))) {
+      vector::StoreOp::create(b, column, memory, ValueRange{place});
+    }
+  });
+}
+
+/// Computes sums += packed left, transposed, times packed right, two left panels at a time; the
+/// last one may be alone.
+void WeightEmitter::addTileProducts(Value count) {
+  Value tile = index(tileSide);
+  Value padded = arith::CeilDivUIOp::create(b, count, tile);
+  padded = mulIndex(b, padded, tileSide);
+  Value none = emitZeros(b, packedType);
+  emitLoop(b, count, padded, index(1), [&](Value step) {
+    emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
+      vector::StoreOp::create(b, none, packedLeft, ValueRange{leftAt(m, step)});
+    });
+    emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
+      for (int64_t v = 0; v < s.tile.vectors; ++v) {
+        vector::StoreOp::create(b, none, packedRight, ValueRange{n, step, index(v * s.tile.lanes)});
+      }
+    });
+  });
+  emitLoop(b, index(0), rowPanels, index(1), [&](Value m) {
+    transposeSquares(b, packedLeft, packedType, leftAt(m, index(0)), padded);
+  });
+  auto addBlock = [&](Value m, Value n, int64_t panels) {
+    auto at = [&](int64_t i) {
+      return SmallVector<Value>{addIndex(b, m, index(i / s.tile.vectors)), n, index(0),
+                                index(i % s.tile.vectors * s.tile.lanes)};
+    };
+    SmallVector<Value> initial;
+    for (int64_t i = 0; i < panels * s.tile.vectors; ++i) {
+      initial.push_back(loadSums(b, sums, at(i)));
+    }
+    auto left = [&](Value pair, int64_t row) {
+      return loadFactor(b, packedLeft, leftAt(addIndex(b, m, index(row)), pair), tile);
+    };
+    auto right = [&](Value pair, int64_t v) {
+      return loadFactor(b, packedRight, {n, pair, index(v * s.tile.lanes)});
+    };
+    SmallVector<Value> result =
+        emitTileProducts(b, panels, s.tile.vectors, padded, left, right, initial);
+    for (auto [i, value] : llvm::enumerate(result)) {
+      storeSums(b, value, sums, at(i));
+    }
+  };
+  Value even = arith::AndIOp::create(b, rowPanels, index(-2));
+  emitLoop(b, index(0), columnPanels, index(1), [&](Value n) {
+    emitLoop(b, index(0), even, index(2), [&](Value m) { addBlock(m, n, 2); });
+    emitIf(b, below(even, rowPanels), [&] { addBlock(even, n, 1); });
+  });
+}
+
 void WeightEmitter::addBias(Value count) {
   SmallVector<Value> initial;
   for (int64_t panel = 0; panel < s.blockRowPanels; ++panel) {
@@ -420,7 +498,7 @@ void WeightEmitter::storeSum(Value sum, Value init, Value result, ValueRange ind
                              int64_t columns) {
   Value mask = emitColumnMask(b, s.tile.lanes, column, index(columns));
   if (init) {
-    Value start = vector::MaskedLoadOp::create(b, type, init, indices, mask, zeros());
+    Value start = vector::MaskedLoadOp::create(b, type, init, indices, mask, emitZeros(b, type));
     sum = arith::AddFOp::create(b, start, sum);
   }
   vector::MaskedStoreOp::create(b, result, indices, mask, sum);
@@ -452,8 +530,8 @@ void WeightEmitter::storeBias() {
     Value mask = emitColumnMask(b, s.tile.lanes, column, minIndex(b, end, index(s.height)));
     Value sum = vector::LoadOp::create(b, type, biasSums, {index(panel), index(0)});
     if (initBias) {
-      Value start =
-          vector::MaskedLoadOp::create(b, type, initBias, ValueRange{column}, mask, zeros());
+      Value start = vector::MaskedLoadOp::create(b, type, initBias, ValueRange{column}, mask,
+                                                 emitZeros(b, type));
       sum = arith::AddFOp::create(b, start, sum);
     }
     vector::MaskedStoreOp::create(b, bias, ValueRange{column}, mask, sum);

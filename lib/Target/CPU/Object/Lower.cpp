@@ -18,6 +18,8 @@
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/AMX/Transforms.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -101,6 +103,7 @@ static RewritePatternSet getConversions(LLVMTypeConverter &types) {
   populateVectorToLLVMConversionPatterns(types, patterns, /*reassociateFPReductions=*/false,
                                          /*force32BitVectorIndices=*/true);
   populateFuncToLLVMConversionPatterns(types, patterns);
+  populateAMXLegalizeForLLVMExportPatterns(types, patterns);
   ub::populateUBToLLVMConversionPatterns(types, patterns);
   return patterns;
 }
@@ -110,9 +113,9 @@ void cpu::loadLoweringDialects(MLIRContext &context) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   context.appendDialectRegistry(registry);
-  context.loadDialect<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
-                      math::MathDialect, memref::MemRefDialect, scf::SCFDialect, ub::UBDialect,
-                      vector::VectorDialect, LLVM::LLVMDialect>();
+  context.loadDialect<amx::AMXDialect, arith::ArithDialect, cf::ControlFlowDialect,
+                      func::FuncDialect, math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                      ub::UBDialect, vector::VectorDialect, LLVM::LLVMDialect>();
 }
 
 static LowerToLLVMOptions getOptions(MLIRContext &context) {

@@ -8,6 +8,7 @@
 // scratch; they cost a register outside the innermost loops, whose addresses use row strides only.
 #include "sluice/Target/CPU/Object/SharedBodies.h"
 
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -54,9 +55,9 @@ static bool isIndexConstant(Operation *op) {
 
 /// Returns true for ops whose lowering uses a buffer's strides but not its number of rows.
 static bool ignoresRows(Operation *op) {
-  return isa<memref::ViewOp, memref::LoadOp, memref::StoreOp, memref::PrefetchOp,
-             memref::AtomicRMWOp, vector::LoadOp, vector::StoreOp, vector::MaskedLoadOp,
-             vector::MaskedStoreOp>(op);
+  return isa<amx::TileLoadOp, amx::TileStoreOp, memref::ViewOp, memref::LoadOp, memref::StoreOp,
+             memref::PrefetchOp, memref::AtomicRMWOp, vector::LoadOp, vector::StoreOp,
+             vector::MaskedLoadOp, vector::MaskedStoreOp>(op);
 }
 
 void Skeleton::addType(Type type, bool anyRows) {

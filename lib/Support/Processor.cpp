@@ -1,0 +1,19 @@
+// Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "sluice/Support/Processor.h"
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+bool sluice::requestTiles() {
+  static const bool granted = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24; // of EDX of leaf 7
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & bf16) == 0 || (d & tile) == 0) {
+      return false;
+    }
+    constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM
+    return ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+  }();
+  return granted;
+}
