@@ -423,19 +423,24 @@ Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, 
 void SkinnyGenerator::roundRow(Value slot) {
   Value row = listed(inputRows, slot);
   int64_t whole = inner / e.lanes * e.lanes, padded = llvm::alignTo(inner, 2 * e.lanes);
+  // Magnitudes are compared as integers, whose order is the order of the numbers: NaN comes last,
+  // so a row has it. A maximum of f32 that keeps NaN takes several instructions, one after another.
+  Value mask = e.splatInteger(0x7fffffff);
   auto greater = [&](Value k, int64_t valid, Value most) -> Value {
-    Value size = math::AbsFOp::create(e.b, e.load(input, {row, k}, valid));
-    return arith::MaximumFOp::create(e.b, most, size);
+    Value bits = arith::BitcastOp::create(e.b, e.integers, e.load(input, {row, k}, valid));
+    return arith::MaxSIOp::create(e.b, most, arith::AndIOp::create(e.b, bits, mask));
   };
   // The least scale is a number whose inverse is finite.
-  Value least = e.splat(0x1p-100F);
-  Value most = e.loop(e.index(0), e.index(whole), e.lanes, {least}, [&](Value k, ValueRange so) {
-                  return Values{greater(k, e.lanes, so.front())};
-                }).front();
+  constexpr int32_t least = (127 - 100) << 23; // 2^-100
+  Value most =
+      e.loop(e.index(0), e.index(whole), e.lanes, {e.splatInteger(least)},
+             [&](Value k, ValueRange so) { return Values{greater(k, e.lanes, so.front())}; })
+          .front();
   if (whole < inner) {
     most = greater(e.index(whole), inner - whole, most);
   }
-  most = vector::ReductionOp::create(e.b, vector::CombiningKind::MAXIMUMF, most);
+  most = vector::ReductionOp::create(e.b, vector::CombiningKind::MAXSI, most);
+  most = arith::BitcastOp::create(e.b, e.b.getF32Type(), most);
   auto number = [&](float value) -> Value {
     return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
   };
