@@ -87,7 +87,7 @@ typedef struct sluice_model sluice_model;
 typedef struct sluice_load_options {
   size_t size;
   const char *device;     /* "cpu", "cuda" or "emulator"; NULL: "cpu" */
-  const char *cpu_target; /* "cpu-amx", "cpu-avx512-bf16", "cpu-avx512", "cpu-avx2"; NULL: best */
+  const char *cpu_target; /* a name of sluice compile --target; NULL: the best */
   int32_t threads;        /* CPU threads; 0: all that the process may use */
 } sluice_load_options;
 

@@ -470,7 +470,6 @@ Outcome Compilation::run() {
   if (auto outcome = readInput(request, targets, context, input)) {
     return *outcome;
   }
-  // Products of int8 weights use VNNI, which cpu-avx512-bf16 has.
   dropUnusedTargets(*input.variants.front().module, request.weights == "int8", targets);
   trainsOnTokens = driver::trainsOnTokens(*input.variants.front().module);
   for (const ImportedVariant &variant : input.variants) {

@@ -109,9 +109,10 @@ std::string chooseCpuTarget() {
   const char *wanted = std::getenv("SLUICE_CPU_TARGET");
   if (wanted && *wanted) {
     std::string target = wanted;
-    if (target != "cpu-amx" && target != "cpu-avx512-bf16" && target != "cpu-avx512" &&
-        target != "cpu-avx2") {
-      throw UserError("SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512 or "
+    const StringRef names[] = {"cpu-amx", "cpu-avx512-bf16", "cpu-avx512-vnni", "cpu-avx512",
+                               "cpu-avx2"};
+    if (!llvm::is_contained(names, target)) {
+      throw UserError("SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or "
                       "cpu-avx2, found " +
                       quote(target) + "; change or unset it");
     }

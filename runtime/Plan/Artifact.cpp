@@ -74,11 +74,14 @@ std::vector<std::string> machineTargets() {
               __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
   if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
-    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
-      if (requestTiles()) {
-        targets.emplace_back("cpu-amx");
+    if (__builtin_cpu_supports("avx512vnni")) {
+      if (__builtin_cpu_supports("avx512bf16")) {
+        if (requestTiles()) {
+          targets.emplace_back("cpu-amx");
+        }
+        targets.emplace_back("cpu-avx512-bf16");
       }
-      targets.emplace_back("cpu-avx512-bf16");
+      targets.emplace_back("cpu-avx512-vnni");
     }
     targets.emplace_back("cpu-avx512");
   }
@@ -223,12 +226,13 @@ void Artifact::chooseTarget(const std::string &wanted) {
     throw UserError("expected a CPU target that this machine runs (" + list(machine) + "), found " +
                     quote(wanted) + "; change the flag or SLUICE_CPU_TARGET");
   }
-  // A model without bf16 has no code of its own for instructions on bf16.
-  bool hasBf16 = wanted == "cpu-amx" || wanted == "cpu-avx512-bf16";
+  // A model without bf16 has no code of its own for instructions on bf16, and one without weights
+  // in whole numbers none for VNNI: code with AVX-512 runs on every machine with more than that.
+  auto first = wanted.empty() ? machine.begin() : std::find(machine.begin(), machine.end(), wanted);
   auto fits = [&](const std::string &target) {
-    return wanted.empty() || wanted == target || (hasBf16 && target.starts_with("cpu-avx512"));
+    return wanted.empty() || target == wanted || target.starts_with("cpu-avx512");
   };
-  for (const std::string &target : machine) {
+  for (const std::string &target : std::vector(first, machine.end())) {
     if (fits(target) && contains(parsedPlan.targets, target)) {
       chosenTarget = target;
       break;

@@ -209,7 +209,7 @@ if [[ $other == cpu-avx512 ]]; then
 fi
 if [[ $(targets "$work/foreign.sla") == "$other" ]]; then pass "inspect on any machine"; else fail "inspect on any machine"; fi
 exits 2 "a variable with an unknown target" env SLUICE_CPU_TARGET=avx2 "$sluice" compile "$work/spec.json" -o "$work/never.sla"
-if grep -q '^sluice: error: SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512 or cpu-avx2, found "avx2"; ' "$work/err"; then
+if grep -q '^sluice: error: SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or cpu-avx2, found "avx2"; ' "$work/err"; then
   pass "it is named"
 else
   fail "it is named" "$(cat "$work/err")"

@@ -133,7 +133,8 @@ void addDeviceOptions(CLI::App &command, DeviceOptions &options) {
                   "CPU threads; 0 takes all that the process may use")
       ->check(wholeNumber(0, 1024));
   command.add_option("--cpu-target", options.target,
-                     "Instruction set: cpu-amx, cpu-avx512-bf16, cpu-avx512 or cpu-avx2; "
+                     "Instruction set: cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or "
+                     "cpu-avx2; "
                      "default: SLUICE_CPU_TARGET or else the best");
   command
       .add_option("--gpu-target", options.gpuTarget,

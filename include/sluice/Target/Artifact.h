@@ -79,14 +79,14 @@ struct Targets {
   std::vector<std::string> getNames() const;
 };
 constexpr llvm::StringLiteral targetNames =
-    "cpu, cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2, sm_80 or sm_90a";
+    "cpu, cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, sm_80 or sm_90a";
 /// Adds the targets of a name (`cpu`: all CPU targets) that are not in `targets`. Returns false if
 /// the name is unknown.
 bool addTarget(llvm::StringRef name, Targets &targets);
 /// Replaces targets by those without instructions that `module`, of any level, has no use for:
-/// cpu-amx by cpu-avx512-bf16 where nothing is bf16, and that by cpu-avx512 if no products of i8
-/// are added later.
-void dropUnusedTargets(mlir::ModuleOp module, bool usesInt8, Targets &targets);
+/// cpu-amx and cpu-avx512-bf16 by cpu-avx512-vnni where nothing is bf16, and that by cpu-avx512
+/// without weights in whole numbers.
+void dropUnusedTargets(mlir::ModuleOp module, bool hasWholeWeights, Targets &targets);
 
 /// All distinct dispatches of a module, generated for every target.
 struct KernelSet {

@@ -9,8 +9,8 @@ include "mlir/Pass/PassBase.td"
 
 class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::mlir::ModuleOp"> {
   let options = [ListOption<"targets", "target", "std::string",
-                            "cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2, sm_80 or sm_90a; "
-                            "cpu-avx2 by default">]
+                            "cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, "
+                            "sm_80 or sm_90a; cpu-avx2 by default">]
                 # more;
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::affine::AffineDialect", "::mlir::amx::AMXDialect",

@@ -220,8 +220,9 @@ bool sluice::addTarget(StringRef name, Targets &targets) {
       list.push_back(target);
     }
   };
-  for (const cpu::Target *target : {&cpu::Target::amx(), &cpu::Target::avx512Bf16(),
-                                    &cpu::Target::avx512(), &cpu::Target::avx2()}) {
+  for (const cpu::Target *target :
+       {&cpu::Target::amx(), &cpu::Target::avx512Bf16(), &cpu::Target::avx512Vnni(),
+        &cpu::Target::avx512(), &cpu::Target::avx2()}) {
     add(targets.cpus, target, name == "cpu" || name == target->name);
   }
   for (const cuda::Target *target : {&cuda::Target::sm80(), &cuda::Target::sm90a()}) {
@@ -244,20 +245,20 @@ static bool usesBf16(ModuleOp module) {
       .wasInterrupted();
 }
 
-void sluice::dropUnusedTargets(ModuleOp module, bool usesInt8, Targets &targets) {
-  if (usesBf16(module)) {
-    return;
-  }
-  auto replace = [&](const cpu::Target *target, const cpu::Target *other) {
-    if (llvm::is_contained(targets.cpus, other)) {
-      llvm::erase(targets.cpus, target);
+void sluice::dropUnusedTargets(ModuleOp module, bool hasWholeWeights, Targets &targets) {
+  auto replace = [&](const cpu::Target &unused, const cpu::Target &other) {
+    if (llvm::is_contained(targets.cpus, &other)) {
+      llvm::erase(targets.cpus, &unused);
     } else {
-      llvm::replace(targets.cpus, target, other);
+      llvm::replace(targets.cpus, &unused, &other);
     }
   };
-  replace(&cpu::Target::amx(), &cpu::Target::avx512Bf16());
-  if (!usesInt8) {
-    replace(&cpu::Target::avx512Bf16(), &cpu::Target::avx512());
+  if (!usesBf16(module)) {
+    replace(cpu::Target::amx(), cpu::Target::avx512Bf16());
+    replace(cpu::Target::avx512Bf16(), cpu::Target::avx512Vnni());
+  }
+  if (!hasWholeWeights) {
+    replace(cpu::Target::avx512Vnni(), cpu::Target::avx512());
   }
 }
 

@@ -19,10 +19,20 @@ const Target &Target::amx() {
 
 const Target &Target::avx512Bf16() {
   static const Target target = [] {
-    Target target = avx512();
+    Target target = avx512Vnni();
     target.name = "cpu-avx512-bf16";
     target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni";
     target.bf16Dots = true;
+    return target;
+  }();
+  return target;
+}
+
+const Target &Target::avx512Vnni() {
+  static const Target target = [] {
+    Target target = avx512();
+    target.name = "cpu-avx512-vnni";
+    target.features = "-prefer-256-bit,+avx512vnni";
     return target;
   }();
   return target;

@@ -5,7 +5,7 @@
 // RUN: sluice-opt %s --sluice-plan-memory --sluice-emit-plan | FileCheck %s --check-prefix=PLAN
 // RUN: not sluice-opt %s --sluice-emit-plan=target=z80 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
-// UNKNOWN: expected a target (cpu, cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2, sm_80 or sm_90a), found 'z80'
+// UNKNOWN: expected a target (cpu, cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, sm_80 or sm_90a), found 'z80'
 
 #row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 1, positions = 64, factor = 1>

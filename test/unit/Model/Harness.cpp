@@ -104,6 +104,7 @@ static size_t getTurn(const std::string &source) {
 
 std::vector<std::string> targetsFor(const std::string &source) {
   std::vector<std::string> targets = runtime::machineTargets();
+  std::erase(targets, "cpu-avx512-vnni"); // has code for weights in whole numbers alone
   if (readText(source, "spec").find("bf16") == std::string::npos) {
     std::erase(targets, "cpu-amx");
     std::erase(targets, "cpu-avx512-bf16");

@@ -96,7 +96,7 @@ TEST_P(Quantized, MatchesTheReferenceOfExactWeights) {
   Inputs inputs = randomInputs(reference.size("vocabulary"), 1, reference.size("context"), 3);
   for (const std::string &target : sluice::runtime::machineTargets()) {
     for (std::string type : {"bf16", "int8"}) {
-      if (target == "cpu-amx" || (target == "cpu-avx512-bf16" && type == "bf16")) {
+      if (target == "cpu-amx" || (target.starts_with("cpu-avx512-") && type == "bf16")) {
         continue; // has no code of its own
       }
       Model model(compileWith(folder, spec, target, type), target);

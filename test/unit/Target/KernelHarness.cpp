@@ -338,7 +338,11 @@ bool LoadedKernel::runs(const cpu::Target &target) {
       return false;
     }
   }
-  return true;
+  SmallVector<StringRef> names;
+  target.features.split(names, ',');
+  return llvm::all_of(names, [&](StringRef name) {
+    return !name.consume_front("+") || features.lookup(name);
+  });
 }
 
 std::vector<const cpu::Target *> test::pairTargets() {
@@ -351,6 +355,14 @@ std::vector<const cpu::Target *> test::pairTargets() {
 }
 
 bool test::hasPairs() { return llvm::sys::getHostCPUFeatures().lookup("avx512bf16"); }
+
+std::vector<const cpu::Target *> test::wholeTargets() {
+  std::vector<const cpu::Target *> result = targets();
+  if (LoadedKernel::runs(cpu::Target::avx512Vnni())) {
+    result.push_back(&cpu::Target::avx512Vnni());
+  }
+  return result;
+}
 
 std::vector<const cpu::Target *> test::targets() {
   std::vector<const cpu::Target *> result;

@@ -117,6 +117,9 @@ float toBf16(float number);
 /// Every target of this machine that has kernels of its own for f32.
 std::vector<const cpu::Target *> targets();
 
+/// These targets, and the one that multiplies pairs of whole numbers in one instruction.
+std::vector<const cpu::Target *> wholeTargets();
+
 /// The targets that multiply pairs of bf16, if this machine has AVX-512. Instructions that it lacks
 /// are emulated from now on.
 std::vector<const cpu::Target *> pairTargets();

@@ -26,7 +26,7 @@ struct LoadedKernel {
 };
 
 /// Returns the instruction sets that this machine supports, best first, of cpu-amx,
-/// cpu-avx512-bf16, cpu-avx512 and cpu-avx2.
+/// cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 and cpu-avx2.
 std::vector<std::string> machineTargets();
 
 /// A loaded artifact. Its code stays loaded for the lifetime of the object.
@@ -34,9 +34,9 @@ class Artifact {
 public:
   /// Loads an artifact. `target` selects an instruction set ("cpu-avx2", "cpu-avx512"); if it is
   /// empty, the environment variable SLUICE_CPU_TARGET, or else the best one that both the machine
-  /// and the artifact support. Where "cpu-amx" or "cpu-avx512-bf16" is selected, code for less of
-  /// AVX-512 runs if the artifact has no other. Throws UserError. If the artifact has GPU code,
-  /// missing CPU code is an error only in `requireCpu`.
+  /// and the artifact support. Where code with more than AVX-512 is selected, code for fewer of its
+  /// instructions runs if the artifact has no other with AVX-512. Throws UserError. If the artifact
+  /// has GPU code, missing CPU code is an error only in `requireCpu`.
   static std::shared_ptr<const Artifact> load(const Path &path, const std::string &target = "");
   /// Loads an artifact for inspection on any machine: missing CPU code is an error only in
   /// `requireCpu`.

@@ -27,7 +27,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                        clEnumValN(Stage::Plan, "plan", "memory and launches"))};
   ListOption<std::string> targets{
       *this, "target",
-      llvm::cl::desc("cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2, cpu, sm_80 or sm_90a")};
+      llvm::cl::desc("cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, cpu, sm_80 "
+                     "or sm_90a")};
   Option<bool> hasStep{*this, "step", llvm::cl::desc("Derive a decode step if the model has one"),
                        llvm::cl::init(true)};
   Option<int64_t> operations{

@@ -10,7 +10,7 @@ namespace sluice::cpu {
 
 /// An instruction set and the sizes that schedules depend on.
 struct Target {
-  llvm::StringRef name;     ///< name in the plan: cpu-amx, cpu-avx512-bf16, cpu-avx512, cpu-avx2
+  llvm::StringRef name;     ///< name in the plan: cpu-amx, cpu-avx2
   llvm::StringRef cpu;      ///< LLVM's -mcpu
   llvm::StringRef features; ///< LLVM's -mattr
   int64_t lanes;            ///< f32 elements per vector
@@ -22,6 +22,7 @@ struct Target {
 
   static const Target &amx();
   static const Target &avx512Bf16();
+  static const Target &avx512Vnni(); ///< vpdpwssd: sums of products of pairs of i16
   static const Target &avx512();
   static const Target &avx2();
 };
