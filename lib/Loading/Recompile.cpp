@@ -112,9 +112,10 @@ std::string chooseCpuTarget() {
     const StringRef names[] = {"cpu-amx", "cpu-avx512-bf16", "cpu-avx512-vnni", "cpu-avx512",
                                "cpu-avx2"};
     if (!llvm::is_contained(names, target)) {
-      throw UserError("SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or "
-                      "cpu-avx2, found " +
-                      quote(target) + "; change or unset it");
+      throw UserError(
+          "SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or "
+          "cpu-avx2, found " +
+          quote(target) + "; change or unset it");
     }
     return target;
   }

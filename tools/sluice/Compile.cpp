@@ -36,7 +36,8 @@ void registerCompile(CLI::App &program) {
   command
       ->add_option("-t,--target", request->targets,
                    "Targets: cpu-amx (AMX tiles of bf16), cpu-avx512-bf16 (AVX-512 with products "
-                   "of bf16), cpu-avx512-vnni (with VNNI, for --weights int8), cpu-avx512, cpu-avx2, cpu (all that the "
+                   "of bf16), cpu-avx512-vnni (with VNNI, for --weights int8), cpu-avx512, "
+                   "cpu-avx2, cpu (all that the "
                    "spec's precision and --weights have a use for, for any machine); for NVIDIA "
                    "GPUs sm_80 (Ampere and later), sm_90a (Hopper). Without it, this machine's "
                    "CPU alone")

@@ -340,9 +340,8 @@ bool LoadedKernel::runs(const cpu::Target &target) {
   }
   SmallVector<StringRef> names;
   target.features.split(names, ',');
-  return llvm::all_of(names, [&](StringRef name) {
-    return !name.consume_front("+") || features.lookup(name);
-  });
+  return llvm::all_of(
+      names, [&](StringRef name) { return !name.consume_front("+") || features.lookup(name); });
 }
 
 std::vector<const cpu::Target *> test::pairTargets() {
