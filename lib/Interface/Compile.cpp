@@ -128,8 +128,7 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
       request.text = spec.text;
     }
     request.output = output;
-    request.targets = options.targets ? splitTargets(options.targets)
-                                      : std::vector<std::string>{loading::chooseCpuTarget()};
+    request.targets = options.targets ? splitTargets(options.targets) : loading::chooseCpuTargets();
     request.precision = options.precision ? options.precision : "";
     request.weights = weights;
     if (options.memory_budget > 0) {

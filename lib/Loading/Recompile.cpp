@@ -7,6 +7,7 @@
 #include "sluice/Support/Text.h"
 
 #include <cstdlib>
+#include <set>
 
 namespace sluice::loading {
 
@@ -105,26 +106,30 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   return openCompiled(request, artifact.path(), device);
 }
 
-std::string chooseCpuTarget() {
+std::vector<std::string> chooseCpuTargets() {
   const char *wanted = std::getenv("SLUICE_CPU_TARGET");
   if (wanted && *wanted) {
     std::string target = wanted;
-    const StringRef names[] = {"cpu-amx", "cpu-avx512-bf16", "cpu-avx512-vnni", "cpu-avx512",
-                               "cpu-avx2"};
-    if (!llvm::is_contained(names, target)) {
+    static const std::set<std::string> names{"cpu-amx", "cpu-avx512-bf16", "cpu-avx512-vnni",
+                                             "cpu-avx512", "cpu-avx2"};
+    if (!names.contains(target)) {
       throw UserError(
           "SLUICE_CPU_TARGET: expected cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512 or "
           "cpu-avx2, found " +
           quote(target) + "; change or unset it");
     }
-    return target;
+    return {target};
   }
   std::vector<std::string> machine = machineTargets();
-  return machine.empty() ? "cpu" : machine.front();
+  if (machine.empty()) {
+    return {"cpu"};
+  }
+  machine.resize(machine.front() == "cpu-amx" ? 2 : 1);
+  return machine;
 }
 
 std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
-  request.targets = {chooseCpuTarget()};
+  request.targets = chooseCpuTargets();
   request.inMemory = true;
   request.allowLeak = true;
   device.device = "cpu";

@@ -76,7 +76,7 @@ std::vector<std::string> machineTargets() {
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
     if (__builtin_cpu_supports("avx512vnni")) {
       if (__builtin_cpu_supports("avx512bf16")) {
-        if (requestTiles()) {
+        if (hasTiles()) {
           targets.emplace_back("cpu-amx");
         }
         targets.emplace_back("cpu-avx512-bf16");
@@ -233,7 +233,8 @@ void Artifact::chooseTarget(const std::string &wanted) {
     return wanted.empty() || target == wanted || target.starts_with("cpu-avx512");
   };
   for (const std::string &target : std::vector(first, machine.end())) {
-    if (fits(target) && contains(parsedPlan.targets, target)) {
+    bool exists = fits(target) && contains(parsedPlan.targets, target);
+    if (exists && (target != "cpu-amx" || requestTiles())) {
       chosenTarget = target;
       break;
     }

@@ -129,7 +129,7 @@ void registerCompile(CLI::App &program) {
       request->memoryBudget = parseByteSize(*budget);
     }
     if (request->targets.empty()) {
-      request->targets = {chooseCpuTarget()};
+      request->targets = chooseCpuTargets();
     }
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);

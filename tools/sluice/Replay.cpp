@@ -2,6 +2,7 @@
 // Replays a witness. Scores rows against a token that no row reads, so the two runs differ only in
 // the token of the witness.
 #include "Replay.h"
+#include "Recompile.h"
 
 #include "sluice/Runtime/Execute/Executor.h"
 #include "sluice/Support/Error.h"
@@ -145,9 +146,8 @@ void replay(runtime::Executor &program, const std::string &entry, CausalWitness 
 bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &refused,
                     CausalWitness &witness) {
   const std::string &mode = refused.refusedMode;
-  std::vector<std::string> targets = runtime::machineTargets();
   bool hasLosses = mode == "eval" || mode == "train";
-  if (targets.empty() || !hasLosses || witness.runs.size() == 1) {
+  if (runtime::machineTargets().empty() || !hasLosses || witness.runs.size() == 1) {
     return false;
   }
   int64_t longer = std::max(witness.length, witness.token + 1);
@@ -160,7 +160,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
     request.factor = refused.refusedFactor;
   }
   request.inMemory = true;
-  request.targets = {targets.front()};
+  request.targets = chooseCpuTargets();
   request.replay = {.targetOffset = longer - witness.row,
                     .batch = 1,
                     .bits = witness.runs.empty() ? ForcedBits() : witness.runs[0].bits};
@@ -170,7 +170,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
       return false;
     }
     auto artifact = runtime::Artifact::fromBytes({compiled.output.begin(), compiled.output.end()},
-                                                 checked.spec, targets.front());
+                                                 checked.spec);
     if (longer > artifact->plan().model.context || artifact->plan().memory.arenaBytes > mostBytes) {
       return false;
     }

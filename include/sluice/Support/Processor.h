@@ -5,9 +5,12 @@
 
 namespace sluice {
 
-/// Returns true if the processor has AMX tiles and their products of bf16, and Linux lets this
-/// process use them. The first call asks for the permission, for all threads of the process: the
-/// tiles of a thread are 8 KB that the kernel saves only in processes that asked.
+/// Returns true if the processor has AMX tiles and their products of bf16, and Linux knows them.
+bool hasTiles();
+
+/// Asks Linux for AMX tiles, for all threads of the process and until its end; returns true if it
+/// grants them. The tiles of a thread are 8 KB that the kernel saves only in processes that asked,
+/// on stacks of signal handlers too, so a process that runs no code for tiles must not ask.
 bool requestTiles();
 
 } // namespace sluice

@@ -306,25 +306,41 @@ TEST(Contract, GeluEpilogue) {
 }
 
 /// Validity: rows past the length are arbitrary, rows before it are right for any length.
-TEST(Contract, PartialLengthsAndRows) {
-  ContractCase c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
-  for (const cpu::Target *target : targets()) {
-    LoadedKernel kernel(c.text(), *target, generate);
-    for (int64_t length : {1, 4, 5, 17, 39, 40}) {
-      for (int64_t rows : {1, 2, 4}) {
-        KernelInputs launch{.operands = {numbers(40 * 9, 1, true), numbers(18 * 9, 2, true)},
-                            .length = length,
-                            .rows = rows};
-        std::vector<float> y = kernel.run(launch)[0];
-        for (int64_t r = 0; r < 40; ++r) {
-          bool valid = r / 10 < rows && r % 10 < (length + 3) / 4;
-          for (int64_t n = 0; valid && n < 18; ++n) {
-            ASSERT_EQ(y[r * 18 + n], product(c, launch.operands[0], launch.operands[1], r, n).first)
-                << "length " << length << " rows " << rows << " at " << r << ", " << n;
-          }
+static void checkPartial(const ContractCase &c, const cpu::Target &target) {
+  LoadedKernel kernel(c.text(), target, generate);
+  for (int64_t length : {1, 4, 5, 17, 39, 40}) {
+    for (int64_t rows : {1, 2, 4}) {
+      KernelInputs launch{
+          .operands = {numbers(40 * c.inner, 1, true), numbers(18 * c.inner, 2, true)},
+          .length = length,
+          .rows = rows};
+      auto isValid = [&](int64_t r) { return r / 10 < rows && r % 10 < (length + 3) / 4; };
+      for (int64_t i = 0; i < 40 * c.inner; ++i) {
+        float &x = launch.operands[0][i];
+        x = isValid(i / c.inner) ? x : std::numeric_limits<float>::quiet_NaN();
+      }
+      std::vector<float> y = kernel.run(launch)[0];
+      for (int64_t r = 0; r < 40; ++r) {
+        for (int64_t n = 0; isValid(r) && n < 18; ++n) {
+          ASSERT_EQ(y[r * 18 + n], product(c, launch.operands[0], launch.operands[1], r, n).first)
+              << target.name.str() << " length " << length << " rows " << rows << " at " << r
+              << ", " << n;
         }
       }
     }
+  }
+}
+
+/// Tiles that span several sequences, and NaN in rows that are not valid.
+TEST(Contract, PartialLengthsAndRows) {
+  ContractCase c{.batch = 4, .positions = 10, .factor = 4, .inner = 9, .columns = 18};
+  for (const cpu::Target *target : targets()) {
+    checkPartial(c, *target);
+  }
+  c.inner = 40;
+  c.bf16 = true;
+  for (const cpu::Target *target : pairTargets()) {
+    checkPartial(c, *target);
   }
 }
 
