@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sluice-peak measures the peak of this machine's cores without any of Sluice's code. Prints one
-// JSON object: gflops, gbytes_per_s (both summed over the threads), instructions, threads; or with
+// sluice-peak measures the peak of this machine's cores, without any generated code. Prints one JSON
+// object: gflops, gbytes_per_s (both summed over the threads), instructions, threads; or with
 // --read, read_gbytes_per_s.
-#include <immintrin.h>
+#include "sluice/Support/Processor.h"
 
 #include <algorithm>
 #include <atomic>
@@ -12,10 +12,9 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <immintrin.h>
 #include <string>
-#include <sys/syscall.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -92,13 +91,6 @@ __attribute__((target("amx-tile,amx-bf16"))) void chainsAmx(long rounds) {
     _tile_dpbf16ps(3, 4, 5);
   }
   _tile_release();
-}
-
-/// Returns true if the kernel lets this process use AMX tiles.
-bool requestTiles() {
-  constexpr long requestPermission = 0x1023, tileData = 18; // ARCH_REQ_XCOMP_PERM
-  return __builtin_cpu_supports("amx-bf16") &&
-         ::syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
 }
 
 __attribute__((target("avx2,fma"))) void chainsAvx2(long rounds) {
@@ -250,7 +242,7 @@ int main(int argc, char **argv) {
                  "sluice-peak: --bf16: expected a CPU with AVX512_BF16, found one without\n");
     return 2;
   }
-  if (amx && !requestTiles()) {
+  if (amx && !sluice::requestTiles()) {
     std::fprintf(stderr, "sluice-peak: --amx: expected a CPU with AMX_BF16 and a kernel that "
                          "grants its tiles, found none\n");
     return 2;
