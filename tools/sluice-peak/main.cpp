@@ -1,6 +1,6 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// sluice-peak measures the peak of this machine's cores, without any generated code. Prints one JSON
-// object: gflops, gbytes_per_s (both summed over the threads), instructions, threads; or with
+// sluice-peak measures the peak of this machine's cores, without any generated code. Prints one
+// JSON object: gflops, gbytes_per_s (both summed over the threads), instructions, threads; or with
 // --read, read_gbytes_per_s.
 #include "sluice/Support/Processor.h"
 

@@ -52,7 +52,8 @@ struct WeightSchedule {
   /// Rows of the next block that each tile prefetches: all in all, unless the tiles are few.
   int64_t rowsAhead() const {
     int64_t products = std::max<int64_t>(1, blockRowPanels * blockColumnPanels);
-    return std::min<int64_t>(llvm::divideCeil(blockDomainRows(), products), TilePrefetches::mostRows);
+    return std::min<int64_t>(llvm::divideCeil(blockDomainRows(), products),
+                             TilePrefetches::mostRows);
   }
 
   WeightSchedule(const Target &target, int64_t height, int64_t width, bool pairs);
