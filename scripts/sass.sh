@@ -32,8 +32,9 @@ disassembler, parts, form = sys.argv[1:]
 tensor = re.compile(r"\b(HMMA|HGMMA)\b")  # of a warp, and of four warps, whose product is 128 times as large
 
 def functions(cubin):
-    """Name, instructions in order, and where each label stands."""
-    text = subprocess.run([disassembler, "-c", cubin], capture_output=True, text=True, check=True).stdout
+    """Name, instructions in order, and the place of each label. Without the analysis of data flow, which finds targets of indirect
+    branches: main loops have none."""
+    text = subprocess.run([disassembler, "-c", "-ndf", cubin], capture_output=True, text=True, check=True).stdout
     for section in re.split(r"\n\s*\.section\s+\.text\.", text)[1:]:
         labels, instructions = {}, []
         for line in section.splitlines():
@@ -57,6 +58,11 @@ def main_loops(instructions, labels):
         inside_loop = [instructions[t] for t in tensors if loop[0] <= t <= loop[1]]
         yield loop[1] - loop[0] + 1, len(inside_loop), sum("HGMMA" in text for text in inside_loop)
 
+def uses_tensor_cores(cubin):
+    """Instructions of tensor cores come from mma.sync and wgmma in the PTX alone."""
+    with open(cubin[:-len("cubin")] + "ptx") as ptx:
+        return "mma" in ptx.read()
+
 def read(cubin):
     target, name = os.path.basename(os.path.dirname(cubin)), os.path.basename(cubin)[:-len(".cubin")]
     rows = []
@@ -71,7 +77,7 @@ cubins = sorted(glob.glob(parts + "/sm_*/*.cubin"))
 if not cubins:
     sys.exit("error: expected an artifact with cubins, found none: compile with --target sm_80 where ptxas is in the PATH")
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    rows = [row for rows in pool.map(read, cubins) for row in rows]
+    rows = [row for rows in pool.map(read, filter(uses_tensor_cores, cubins)) for row in rows]
 if form:
     print(json.dumps(rows, indent=1))
 else:
