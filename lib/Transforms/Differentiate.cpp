@@ -258,6 +258,8 @@ void buildCount(func::FuncOp gradient) {
 }
 
 struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
+  using DifferentiateBase::DifferentiateBase;
+
   void runOnOperation() override {
     if (failed(verifyModel(getOperation())) ||
         failed(verifyLevel(getOperation(), ModuleLevel::Model))) {
@@ -277,6 +279,12 @@ struct DifferentiatePass : sluice::impl::DifferentiateBase<DifferentiatePass> {
     auto gradient = getOperation().lookupSymbol<func::FuncOp>("train");
     if (failed(completeObjective(forward)) || (gradient && failed(completeObjective(gradient)))) {
       return signalPassFailure();
+    }
+    if (!hasGradient) {
+      if (gradient) {
+        gradient.erase();
+      }
+      return;
     }
     if (!gradient) {
       OpBuilder b(forward);

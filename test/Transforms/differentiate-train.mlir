@@ -1,6 +1,10 @@
 // Where dropout makes @train another function than @evaluate, @train is what becomes @gradient. The draw is repeated in the
 // backward pass, not stored.
 // RUN: sluice-opt %s --sluice-differentiate | FileCheck %s
+// RUN: sluice-opt %s --sluice-differentiate=gradient=false | FileCheck %s --check-prefix=NONE
+
+// NONE:     func.func @evaluate
+// NONE-NOT: func.func
 
 // CHECK-LABEL: func.func @evaluate
 // CHECK-NOT:   dispatch.random

@@ -161,6 +161,8 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
   }
   request.inMemory = true;
   request.targets = chooseCpuTargets();
+  std::string entry = mode == "train" ? "gradient" : "evaluate";
+  request.hasGradient = entry == "gradient";
   request.replay = {.targetOffset = longer - witness.row,
                     .batch = 1,
                     .bits = witness.runs.empty() ? ForcedBits() : witness.runs[0].bits};
@@ -175,7 +177,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
       return false;
     }
     runtime::Executor program(artifact, runtime::availableThreads());
-    replay(program, mode == "train" ? "gradient" : "evaluate", witness);
+    replay(program, entry, witness);
     return true;
   } catch (const std::exception &) {
     return false; // the verdict is valid even if the replay stops

@@ -95,6 +95,10 @@ struct CompileRequest {
   /// Number of rows that generate concurrently, 1 to mostGenerationRows. With 0, compiles no
   /// incremental step, which is half of the code, and generation recomputes whole sequences.
   int64_t generationRows = 16;
+  /// If false, the artifact evaluates, predicts and generates but has no entry `gradient`, which is
+  /// half of the code. The model has one factor and one batch shape. Implied by `everyRow` and
+  /// `attention`.
+  bool hasGradient = true;
   /// Factor of generation, logits and replays, for a model whose steps draw their factor; the
   /// smallest factor if unset.
   std::optional<int64_t> factor = std::nullopt;

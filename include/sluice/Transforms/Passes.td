@@ -61,7 +61,12 @@ def Differentiate : Pass<"sluice-differentiate", "::mlir::ModuleOp"> {
     If an update has several batches and a loss has weights that the model computes,
     `@count` stores their sum in one batch (`sluice.weight_sum`), and `@gradient` reads the sum over
     all batches.
+
+    With `gradient=false` there is no `@gradient` and no `@count`, and `@train` is erased: the
+    module evaluates, predicts and generates.
   }];
+  let options = [Option<"hasGradient", "gradient", "bool", "true",
+                        "Build @gradient; else erase @train">];
   let dependentDialects = ["::sluice::SluiceDialect", "::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect"];
 }

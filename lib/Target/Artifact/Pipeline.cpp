@@ -95,7 +95,7 @@ void sluice::buildDispatchPipeline(OpPassManager &manager, const PipelineOptions
     pipeline.add(createDeriveStep({options.operations, /*isOptional=*/false, /*isOnly=*/true}));
     return;
   }
-  pipeline.add(createDifferentiate());
+  pipeline.add(createDifferentiate({options.hasGradient}));
   if (options.emit == Stage::Gradient) {
     return;
   }

@@ -44,8 +44,7 @@ namespace {
 TEST(Generation, AllocatesNothingPerToken) {
   Folder folder;
   std::string target = machineTargets().front();
-  std::string artifact = compile(folder, folder.write("m.json", coarseHead), target,
-                                 /*allowLeak=*/false, someGenerationRows);
+  std::string artifact = compileForGeneration(folder, folder.write("m.json", coarseHead), target);
   sluice::testing::Model model(artifact, target, 2);
   model.setWeights(randomWeights(model.shapes(), 5));
   Predictor predictor(model.executor(), true);

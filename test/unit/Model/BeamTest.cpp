@@ -222,7 +222,7 @@ TEST_P(Searched, FindsTheTextsOfTheRule) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
   std::string spec = folder.write(std::string(GetParam().name) + ".json", GetParam().text);
-  Model model(compile(folder, spec, target, /*allowLeak=*/false, rows), target, 2);
+  Model model(compileForGeneration(folder, spec, target, rows), target, 2);
   ASSERT_TRUE(model.plan().generation);
   int compared = 0, all = 0, ended = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -274,7 +274,7 @@ TEST(Beam, AsWideAsAllTextsFindsTheBest) {
   Folder folder;
   std::string target = sluice::runtime::machineTargets().front();
   std::string spec = folder.write("hourglass.json", hourglass);
-  Model model(compile(folder, spec, target), target, 2);
+  Model model(compileForGeneration(folder, spec, target, /*generationRows=*/0), target, 2);
   int64_t vocabulary = model.plan().model.vocabulary;
   for (uint64_t seed = 0; seed < 4; ++seed) {
     model.setWeights(randomWeights(model.shapes(), seed));

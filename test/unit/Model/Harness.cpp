@@ -57,18 +57,31 @@ static bool hasSegments(const std::string &source) {
          text.find("\"lsh\"") != std::string::npos;
 }
 
+static driver::CompileRequest makeRequest(const Folder &folder, const std::string &source,
+                                          const std::string &target, int64_t generationRows) {
+  std::string name = std::filesystem::path(source).stem().string() + "." + target + ".sla";
+  return {.spec = source,
+          .output = folder.path(name),
+          .targets = {target},
+          .emit = "",
+          .verifyEachCausality = !hasSegments(source),
+          .generationRows = generationRows};
+}
+
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak, int64_t generationRows) {
-  std::string artifact =
-      folder.path(std::filesystem::path(source).stem().string() + "." + target + ".sla");
-  done(driver::compile({.spec = source,
-                        .output = artifact,
-                        .targets = {target},
-                        .emit = "",
-                        .allowLeak = allowLeak,
-                        .verifyEachCausality = !hasSegments(source),
-                        .generationRows = generationRows}));
-  return artifact;
+  driver::CompileRequest request = makeRequest(folder, source, target, generationRows);
+  request.allowLeak = allowLeak;
+  done(driver::compile(request));
+  return request.output;
+}
+
+std::string compileForGeneration(const Folder &folder, const std::string &source,
+                                 const std::string &target, int64_t generationRows) {
+  driver::CompileRequest request = makeRequest(folder, source, target, generationRows);
+  request.hasGradient = false;
+  done(driver::compile(request));
+  return request.output;
 }
 
 namespace {
@@ -129,10 +142,14 @@ std::map<std::string, std::string> compileForAll(const Folder &folder, const std
   return artifacts;
 }
 
+std::string chooseTarget(const std::string &source) {
+  std::vector<std::string> targets = targetsFor(source);
+  return targets[getTurn(source) % targets.size()];
+}
+
 std::pair<std::string, std::string> compileForOne(const Folder &folder, const std::string &source,
                                                   bool allowLeak, int64_t generationRows) {
-  std::vector<std::string> targets = targetsFor(source);
-  std::string target = targets[getTurn(source) % targets.size()];
+  std::string target = chooseTarget(source);
   return {target, compile(folder, source, target, allowLeak, generationRows)};
 }
 

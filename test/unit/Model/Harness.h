@@ -34,6 +34,11 @@ constexpr int64_t someGenerationRows = 16;
 /// which a test of training, evaluation and prediction does not run.
 std::string compile(const Folder &folder, const std::string &source, const std::string &target,
                     bool allowLeak = false, int64_t generationRows = 0);
+/// Compiles an incremental step and no gradient, which is most of the code: for tests of
+/// evaluation, prediction and generation. sluice-model-reference-test compares gradients.
+std::string compileForGeneration(const Folder &folder, const std::string &source,
+                                 const std::string &target,
+                                 int64_t generationRows = someGenerationRows);
 /// For a GPU target on the emulator, which runs no cubin: skips ptxas, which would take a third of
 /// a test. CUDA kernel tests and gpu-models.slow.sh assemble each kind of kernel.
 std::string compileForEmulator(const Folder &folder, const std::string &source,
@@ -45,8 +50,10 @@ std::vector<std::string> targetsFor(const std::string &source);
 std::map<std::string, std::string> compileForAll(const Folder &folder, const std::string &source,
                                                  bool allowLeak = false,
                                                  int64_t generationRows = 0);
-/// Target and artifact for one target of this machine. It depends on the file's name, so that the
-/// specs of a suite run on each target. Kernel tests run each kernel on all.
+/// One target of this machine. It depends on the file's name, so that the specs of a suite run on
+/// each target. Kernel tests run each kernel on all.
+std::string chooseTarget(const std::string &source);
+/// Compiles for that target, and returns both.
 std::pair<std::string, std::string> compileForOne(const Folder &folder, const std::string &source,
                                                   bool allowLeak = false,
                                                   int64_t generationRows = 0);

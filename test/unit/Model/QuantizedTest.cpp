@@ -29,7 +29,7 @@ const Family families[] = {
              {"op": "head"}]})"}};
 
 std::string compileWith(const Folder &folder, const std::string &spec, const std::string &target,
-                        const std::string &weights) {
+                        const std::string &weights, bool hasGradient = false) {
   sluice::driver::CompileRequest request;
   request.spec = spec;
   request.output = folder.path(target + "-" + weights + ".sla");
@@ -37,6 +37,7 @@ std::string compileWith(const Folder &folder, const std::string &spec, const std
   request.weights = weights;
   request.verifyEachCausality = true;
   request.generationRows = 5;
+  request.hasGradient = hasGradient;
   sluice::driver::Outcome outcome = sluice::driver::compile(request);
   EXPECT_EQ(outcome.status, 0) << outcome.message;
   return request.output;
@@ -156,8 +157,8 @@ TEST(QuantizedTraining, IsUnchangedAndFollowed) {
   Folder folder;
   std::string spec = folder.write("model.json", families[1].text);
   std::string target = sluice::runtime::machineTargets().back();
-  Model plain(compileWith(folder, spec, target, ""), target),
-      stored(compileWith(folder, spec, target, "int8"), target);
+  Model plain(compileWith(folder, spec, target, "", /*hasGradient=*/true), target),
+      stored(compileWith(folder, spec, target, "int8", /*hasGradient=*/true), target);
   Tensors weights = randomWeights(plain.shapes(), 5);
   plain.setWeights(weights);
   stored.setWeights(weights);

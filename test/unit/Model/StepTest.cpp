@@ -166,7 +166,7 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   bool isMixed = std::string_view(family.text).find("bf16") != std::string_view::npos;
   Yardsticks expected =
       yardsticks(reference, weights, ragged, isMixed ? Precision::Bf16 : Precision::F32);
-  auto [target, artifact] = compileForOne(folder, spec, /*allowLeak=*/false, someGenerationRows);
+  std::string target = chooseTarget(spec), artifact = compileForGeneration(folder, spec, target);
   Model model(artifact, target, 2);
   ASSERT_TRUE(model.plan().generation) << "no step";
   model.setWeights(weights);
@@ -248,7 +248,7 @@ TEST(Generation, TextDoesNotDependOnTheCache) {
     Folder folder;
     std::string spec = std::string(SLUICE_SOURCE_DIR) + "/models/tiny/" + name + ".json";
     std::string target = sluice::runtime::machineTargets().front();
-    Model model(compile(folder, spec, target, /*allowLeak=*/false, someGenerationRows), target, 2);
+    Model model(compileForGeneration(folder, spec, target), target, 2);
     ASSERT_TRUE(model.plan().generation) << name;
     model.setWeights(randomWeights(model.shapes(), 5));
     int64_t context = model.plan().model.context;
@@ -271,8 +271,7 @@ TEST(Generation, SegmentedTextDoesNotDependOnTheCache) {
   std::string text = words;
   text.replace(text.find("\"vocabulary\": 40"), 16, "\"vocabulary\": 128");
   std::string target = sluice::runtime::machineTargets().front();
-  std::string artifact = compile(folder, folder.write("words.json", text), target,
-                                 /*allowLeak=*/false, someGenerationRows);
+  std::string artifact = compileForGeneration(folder, folder.write("words.json", text), target);
   Model model(artifact, target, 2);
   ASSERT_TRUE(model.plan().generation);
   model.setWeights(randomWeights(model.shapes(), 5));
@@ -375,14 +374,14 @@ std::vector<std::string> generateTexts(Executor &executor, const std::vector<std
 /// own. Compiled once for all tests.
 const std::string &tinyArtifact() {
   static Folder folder;
-  static std::string artifact =
-      compile(folder, folder.write("model.json", R"json({"sluice": 1, "vocabulary": 256,
+  static std::string artifact = compileForGeneration(
+      folder, folder.write("model.json", R"json({"sluice": 1, "vocabulary": 256,
           "context": 64, "batch": 4, "width": 32,
           "defaults": {"heads": 4, "activation": "gelu_tanh", "rotary": true},
           "stages": [{"op": "embedding", "to": "x"}, {"op": "recurrence", "start": "null"},
             {"op": "recurrence", "every": 7, "at": 3}, {"op": "add", "with": "x"},
             {"op": "hourglass", "hierarchy": "1@1 2@4 1@1"}, {"op": "head"}]})json"),
-              sluice::runtime::machineTargets().front(), /*allowLeak=*/false, someGenerationRows);
+      sluice::runtime::machineTargets().front());
   return artifact;
 }
 

@@ -29,6 +29,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "target",
       llvm::cl::desc("cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, cpu, sm_80 "
                      "or sm_90a")};
+  Option<bool> hasGradient{*this, "gradient", llvm::cl::desc("Build the entries of a gradient"),
+                           llvm::cl::init(true)};
   Option<bool> hasStep{*this, "step", llvm::cl::desc("Derive a decode step if the model has one"),
                        llvm::cl::init(true)};
   Option<int64_t> operations{
