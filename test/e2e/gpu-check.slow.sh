@@ -11,7 +11,7 @@ tar -xJf "$bundle.tar.xz" -C "$work" --transform 's/^bundle/unpacked/'
 succeeds "the archive contains the bundle" diff -r "$bundle" "$work/unpacked"
 ldd "$bundle/sluice-gpu-check" > "$work/needed"
 exits 1 "the program needs only the C library" grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so' "$work/needed"
-for check in vanilla-bf16:sm_80 hourglass-bf16:sm_90a ragged:sm_80 ragged:sm_90a hred:sm_80 umst:sm_90a; do
+for check in hourglass-bf16:sm_90a ragged:sm_80 hred:sm_80 umst:sm_90a; do
   name=${check%:*}
   target=${check#*:}
   succeeds "$name: the emulator's numbers for $target are within the recorded bounds" \

@@ -53,6 +53,16 @@ PYTHON
   fi
 }
 
+# skip_ptxas: later commands find no ptxas. Half of a compile for GPUs is ptxas, and the emulator runs no cubins;
+# gpu-models.slow.sh assembles each kind of kernel.
+skip_ptxas() {
+  local folder kept=
+  while IFS= read -r -d : folder; do
+    [[ -x $folder/ptxas && ! -x $folder/ld.lld-22 ]] || kept+=${kept:+:}$folder
+  done <<< "$PATH:"
+  PATH=$kept
+}
+
 # is_representative SPEC: many rows of the papers' tables differ only in sizes, so tests use one of each kind.
 is_representative() {
   case $1 in
