@@ -106,7 +106,7 @@ same_gpu() {
 }
 mkdir "$work/assemblers" "$work/assembled"
 assembler=$(command -v ptxas || true)
-without=$(tr : '\n' <<< "$PATH" | while read -r folder; do [[ -x $folder/ptxas ]] || printf '%s:' "$folder"; done)
+without=$(path_without_ptxas)
 SLUICE_KERNEL_CACHE=off succeeds "GPU, off" for_gpu
 mv "$work/other.sla" "$work/gpu.sla"
 # names STAGES: the GPU kernels of such a spec, which are named by their IR.

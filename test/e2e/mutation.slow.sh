@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 mutation=$root/test/mutation
-skip_ptxas
+PATH=$(path_without_ptxas)
 succeeds "mutation: compile the subject" "$sluice" compile "$mutation/subject.json" -o "$work/subject.sla" --target sm_80
 succeeds "mutation: every basic block runs, and 85% of a small sample of faults are caught" \
   "$root/build/bin/sluice-mutate" "$work/subject.sla" --every 400 --every-sync 24 --check-proofs --least 85 --unreached "$mutation/unreached.txt"

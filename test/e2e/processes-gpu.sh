@@ -10,7 +10,7 @@ mkdir "$work/messages"
 export SLUICE_CUDA_DRIVER=$fakes/libsluice_fake_cuda.so SLUICE_NCCL=$fakes/libsluice_fake_nccl.so
 export FAKE_CUDA_KERNELS=$work/words.sla FAKE_CUDA_COUNT=3 FAKE_NCCL_FOLDER=$work/messages
 
-skip_ptxas
+PATH=$(path_without_ptxas)
 write_text "$work/text" 6000 1
 cat > "$work/words.json" << 'SPEC'
 { "sluice": 1, "vocabulary": 256, "context": 20, "batch": 1, "width": 16, "seed": 3,

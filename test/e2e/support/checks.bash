@@ -53,14 +53,10 @@ PYTHON
   fi
 }
 
-# skip_ptxas: later commands find no ptxas. Half of a compile for GPUs is ptxas, and the emulator runs no cubins;
-# gpu-models.slow.sh assembles each kind of kernel.
-skip_ptxas() {
-  local folder kept=
-  while IFS= read -r -d : folder; do
-    [[ -x $folder/ptxas && ! -x $folder/ld.lld-22 ]] || kept+=${kept:+:}$folder
-  done <<< "$PATH:"
-  PATH=$kept
+# path_without_ptxas: the PATH without the folders of ptxas, unless they have the linker too. Half of a compile for GPUs is ptxas, and
+# the emulator runs no cubins; gpu-models.slow.sh and the tests of CUDA kernels assemble each kind of kernel.
+path_without_ptxas() {
+  tr : '\n' <<< "$PATH" | while read -r folder; do [[ -x $folder/ptxas && ! -x $folder/ld.lld ]] || printf '%s:' "$folder"; done
 }
 
 # is_representative SPEC: many rows of the papers' tables differ only in sizes, so tests use one of each kind.
