@@ -75,7 +75,8 @@ typedef struct sluice_compile_options {
   int64_t memory_budget;   /* maximum bytes of the arena; 0: no limit */
   int32_t allow_leak;      /* 1: compile a spec that is not proved */
   int64_t generation_rows; /* texts, or hypotheses of a search, that are computed at once; 0: 16 */
-  const char *weights; /* of evaluation and generation: "bf16" or "int8"; NULL: as in training */
+  const char
+      *weights; /* of evaluation and generation: "bf16", "int8" or "int4"; NULL: of training */
 } sluice_compile_options;
 
 /* Compiles a spec to the artifact `output`. `options` may be NULL. */

@@ -471,7 +471,7 @@ Outcome Compilation::run() {
   if (auto outcome = readInput(request, targets, context, input)) {
     return *outcome;
   }
-  dropUnusedTargets(*input.variants.front().module, request.weights == "int8", targets);
+  dropUnusedTargets(*input.variants.front().module, request.weights.starts_with("int"), targets);
   trainsOnTokens = driver::trainsOnTokens(*input.variants.front().module);
   for (const ImportedVariant &variant : input.variants) {
     imported += (imported.empty() ? "" : "// -----\n") + printOp(*variant.module, request);

@@ -107,8 +107,8 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
     requireText(options.precision, "precision", "bf16");
     requireText(options.weights, "weights", "int8");
     std::string weights = options.weights ? options.weights : "";
-    if (!weights.empty() && weights != "bf16" && weights != "int8") {
-      throw UserError("weights: expected bf16 or int8, found \"" + weights +
+    if (!weights.empty() && weights != "bf16" && weights != "int8" && weights != "int4") {
+      throw UserError("weights: expected bf16, int8 or int4, found \"" + weights +
                       "\"; leave it out for the type of training");
     }
     if (options.memory_budget < 0) {

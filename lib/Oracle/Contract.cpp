@@ -58,6 +58,17 @@ double getWholeError(const TensorRows &input, int64_t line) {
   return most / 32767 / 2 + 4 * unit * most;
 }
 
+/// Returns column `k` of row `column` of a weight in groups.
+Number getGroupedWeight(const TensorRows &weight, const TensorRows &scales, int64_t inner,
+                        int64_t column, int64_t k) {
+  int64_t row = column * int64_t(llvm::divideCeil(inner, dispatch::groupWeights)) +
+                k / dispatch::groupWeights;
+  auto byte = int64_t(weight.at(row, k % dispatch::groupBytes).value);
+  int64_t second = llvm::divideFloorSigned(byte, 16);
+  bool isSecond = k % dispatch::groupWeights >= dispatch::groupBytes;
+  return multiply({double(isSecond ? second : byte - 16 * second - 8), 0}, scales.at(0, row));
+}
+
 } // namespace
 
 LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const OracleLaunch &launch,
@@ -71,7 +82,7 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Oracl
   Body epilogue(op.getEpilogue().front(), launch);
   bool byInput = op.getByInput();
   bool isWhole = getElementTypeOrSelf(op.getWeight().getType()).isInteger(8);
-  int64_t inner = input.width(), columns = byInput ? weight.width() : weight.rows();
+  int64_t inner = op.getInner(), columns = op.getColumns();
   DomainRows rows(op, launch);
   for (int64_t row = 0; row < rows.count(); ++row) {
     if (!rows.isValid(row)) {
@@ -85,7 +96,9 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Oracl
       for (int64_t k = 0; k < inner; ++k) {
         Number factor = input.at(line, k);
         factor.error = roundedInput;
-        sum.add(factor, byInput ? weight.at(k, column) : weight.at(column, k));
+        sum.add(factor, op.getGrouped() ? getGroupedWeight(weight, extras.back(), inner, column, k)
+                        : byInput       ? weight.at(k, column)
+                                        : weight.at(column, k));
       }
       SmallVector<Number> arguments{sum.total(launch.splits)};
       for (size_t i = 0; i < op.getArgumentExtras().size(); ++i) {
@@ -100,7 +113,8 @@ LogicalResult sluice::oracle::judgeContract(dispatch::ContractOp op, const Oracl
       yields.emplace_back(yielded->begin(), yielded->end());
     }
     if (op.getRotary()) {
-      rotate(yields, extras.back(), position, int64_t(*op.getRotatedColumns()));
+      rotate(yields, extras[op.getArgumentExtras().size()], position,
+             int64_t(*op.getRotatedColumns()));
     }
     for (int64_t column = 0; column < columns; ++column) {
       for (auto [result, tensor, number] :

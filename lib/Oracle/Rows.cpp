@@ -20,7 +20,10 @@ private:
   Numbers read(unsigned operand, int64_t row, const Body &body);
   Numbers readRow(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
                   int64_t row);
-  Numbers getRowLine(const TensorRows &stored, Value argument, int64_t line) const;
+  Numbers getRowLine(const TensorRows &stored, Value argument, int64_t line,
+                     int64_t first = 0) const;
+  Numbers readGroup(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
+                    int64_t row) const;
   Numbers rowAt(const TensorRows &stored, Value argument, dispatch::AccessAttr access, int64_t row,
                 int64_t q, int64_t first);
   Number computeWeight(dispatch::AccessAttr access, Value argument, int64_t row, int64_t q) const;
@@ -70,12 +73,28 @@ static int64_t countBufferElements(Value value) {
   return tensor ? tensor.getNumElements() : 1;
 }
 
-/// Reads a whole line, with the size of the argument; a line with one number per position is in a
-/// row of positions.
-Numbers RowPass::getRowLine(const TensorRows &stored, Value argument, int64_t line) const {
+/// Reads a line from column `first`, with the size of the argument; a line with one number per
+/// position is in a row of positions.
+Numbers RowPass::getRowLine(const TensorRows &stored, Value argument, int64_t line,
+                            int64_t first) const {
   Numbers numbers;
   for (int64_t i = 0; i < countBufferElements(argument); ++i) {
-    numbers.push_back(stored.at(line, i));
+    numbers.push_back(stored.at(line, first + i));
+  }
+  return numbers;
+}
+
+/// Reads the lines map(p, i) of a group, zeros outside of the tensor.
+Numbers RowPass::readGroup(const TensorRows &stored, Value argument, dispatch::AccessAttr access,
+                           int64_t row) const {
+  Numbers numbers;
+  for (int64_t i = 0; i < access.getGroup(); ++i) {
+    int64_t line = reference::evaluateAffine(access.getMap().getValue().getResult(0),
+                                             rows.position(row), i, 0);
+    for (int64_t column = 0; column < stored.width(); ++column) {
+      bool inside = line >= 0 && line < stored.rows();
+      numbers.push_back(inside ? stored.at(line, column) : Number{});
+    }
   }
   return numbers;
 }
@@ -202,8 +221,10 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   case AccessKind::Row:
     return readRow(stored, argument, access, row);
   case AccessKind::Table:
-    return getRowLine(stored, argument,
-                      reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0));
+    return getRowLine(
+        stored, argument,
+        reference::evaluateAffine(access.getMap().getValue().getResult(0), p, 0, 0),
+        reference::evaluateAffine(access.getColumn().getValue().getResult(0), p, 0, 0));
   case AccessKind::Gather: {
     auto line = int64_t(body.getArgument(unsigned(access.getIndex()))[0].value);
     bool isTable =
@@ -220,6 +241,9 @@ Numbers RowPass::read(unsigned operand, int64_t row, const Body &body) {
   case AccessKind::Range:
     return sumOver(stored, argument, access, row, body);
   case AccessKind::Flat: {
+    if (access.getGroup() > 1) {
+      return readGroup(stored, argument, access, row);
+    }
     bool isRank1 = cast<RankedTensorType>(op.getInputs()[operand].getType()).getRank() == 1;
     return isRank1 ? Numbers{stored.at(0, row)} : getRowLine(stored, argument, row);
   }

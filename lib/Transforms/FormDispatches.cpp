@@ -330,7 +330,8 @@ LogicalResult Former::emitContraction(const DispatchGroup &group) {
   auto op = dispatch::ContractOp::create(
       b, first->getLoc(), types, input, weight, extras, emitter.getRowDomain(first->getOperand(0)),
       byInput ? b.getUnitAttr() : UnitAttr(), b.getArrayAttr(accesses),
-      b.getArrayAttr(resultAccesses), rotatedColumns, StringAttr(), StringAttr(), UnitAttr());
+      b.getArrayAttr(resultAccesses), rotatedColumns, UnitAttr(), StringAttr(), StringAttr(),
+      UnitAttr());
   op.getEpilogue().takeBody(region);
   for (auto [output, result] : llvm::zip_equal(outputs, op.getResults())) {
     tensors[output] = result;

@@ -95,7 +95,7 @@ SpecFacts readSpecFacts(const StrictJson &json) {
   facts.compute = precision.at("compute").matchChoice({"f32", "bf16"});
   facts.residual = precision.at("residual").matchChoice({"f32", "bf16"});
   if (precision.has("weights")) {
-    facts.weights = precision.at("weights").matchChoice({"bf16", "int8"});
+    facts.weights = precision.at("weights").matchChoice({"bf16", "int8", "int4"});
   }
   facts.optimizer = readOptimizer(json.at("optimizer"));
   facts.schedule = readSchedule(json.at("schedule"));

@@ -1,8 +1,9 @@
 // A decode step reads its weights in fewer bits, and whole sequences multiply by the same weights.
 // RUN: sluice-opt %s --sluice-quantize-weights | FileCheck %s
 // RUN: sluice-opt %s --sluice-quantize-weights=type=bf16 | FileCheck %s --check-prefix=HALF
+// RUN: sluice-opt %s --sluice-quantize-weights=type=int4 | FileCheck %s --check-prefix=GROUPS
 // RUN: not sluice-opt %s --sluice-quantize-weights=type=int3 2>&1 | FileCheck %s --check-prefix=TYPE
-// TYPE: expected weights of type bf16 or int8, found "int3"
+// TYPE: expected weights of type bf16, int8 or int4, found "int3"
 
 #vector = #dispatch.access<vector>
 #row = #dispatch.access<row, factor = 1>
@@ -30,6 +31,12 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   // HALF:          %[[Q:.*]] = plan.bind "quantized:w" : tensor<5x8xbf16>
   // HALF:          %[[W:.*]] = dispatch.rows %[[Q]] attributes
   // HALF:          (tensor<5x8xbf16>) -> tensor<5x8xf32>
+  // Groups are converted back in runs of columns: of 8 here, in the lower halves of their bytes.
+  // GROUPS-LABEL: func.func @evaluate(
+  // GROUPS:         %[[Q:.*]] = plan.bind "quantized:w" : tensor<5x16xi8>
+  // GROUPS:         %[[S:.*]] = plan.view %{{.*}} : tensor<5xf32> -> tensor<5x1xf32>
+  // GROUPS:         dispatch.rows %[[Q]], %[[S]] attributes
+  // GROUPS:         (tensor<5x16xi8>, tensor<5x1xf32>) -> tensor<5x8xf32>
   func.func @evaluate() -> tensor<2x16x5xf32> {
     %x = plan.bind "input:x" : tensor<2x16x8xf32>
     %w = plan.bind "parameter:w" : tensor<5x8xf32>
@@ -73,6 +80,14 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   // HALF:          %[[Q:.*]] = plan.bind "quantized:w" : tensor<5x8xbf16>
   // HALF:          dispatch.contract %{{.*}}, %[[Q]], %{{.*}}, %{{.*}} attributes
   // HALF-NOT:      scale:w
+  // Scales of groups come last, and the epilogue is unchanged.
+  // GROUPS-LABEL: func.func @step(
+  // GROUPS:         %[[Q:.*]] = plan.bind "quantized:w" : tensor<5x16xi8>
+  // GROUPS:         %[[S:.*]] = plan.bind "scale:w" : tensor<5xf32>
+  // GROUPS:         dispatch.contract %{{.*}}, %[[Q]], %{{.*}}, %[[S]], %{{.*}} attributes
+  // GROUPS-SAME:      grouped
+  // GROUPS:         ^bb0(%{{.*}}: f32, %{{.*}}: f32):
+  // GROUPS-NEXT:      arith.addf
   func.func @step() -> tensor<2x1x5xf32> attributes {sluice.batch = 2 : i64} {
     %x = plan.bind "input:x" : tensor<2x1x8xf32>
     %due = plan.bind "input:due" : tensor<2x3xi64>
@@ -99,4 +114,11 @@ module attributes {sluice.batch = 2 : i64, sluice.context = 16 : i64} {
   // HALF-LABEL:  func.func @quantize()
   // HALF:          (tensor<5x8xf32>) -> tensor<5x8xbf16>
   // HALF-NEXT:     plan.store "quantized:w"
+  // A half of a group is two runs of 8 columns; a row has one run, and others are outside.
+  // GROUPS-LABEL: func.func @quantize()
+  // GROUPS:         dispatch.rows %[[P:.*]], %[[P]] attributes
+  // GROUPS:           math.floor %{{.*}} : tensor<2x8xf32>
+  // GROUPS:         (tensor<5x8xf32>, tensor<5x8xf32>) -> (tensor<5x16xi8>, tensor<5xf32>)
+  // GROUPS-NEXT:    plan.store "quantized:w"
+  // GROUPS-NEXT:    plan.store "scale:w"
 }

@@ -36,7 +36,7 @@ void registerCompile(CLI::App &program) {
   command
       ->add_option("-t,--target", request->targets,
                    "Targets: cpu-amx (AMX tiles of bf16), cpu-avx512-bf16 (AVX-512 with products "
-                   "of bf16), cpu-avx512-vnni (with VNNI, for --weights int8), cpu-avx512, "
+                   "of bf16), cpu-avx512-vnni (with VNNI, for --weights int8 or int4), cpu-avx512, "
                    "cpu-avx2, cpu (all that the "
                    "spec's precision and --weights have a use for, for any machine); for NVIDIA "
                    "GPUs sm_80 (Ampere and later), sm_90a (Hopper). Without it, this machine's "
@@ -51,12 +51,14 @@ void registerCompile(CLI::App &program) {
           "with one of them a spec in f32 becomes bf16, which a line reports")
       ->check(matchChoice({"f32", "bf16"}));
   command
-      ->add_option("--weights", request->weights,
-                   "Type in which evaluation and generation read weight matrices: bf16, or int8 "
-                   "with a scale per row. A step of generation, which is bound by reading weights, "
-                   "takes less time; training is unchanged. sluice eval measures the cost of the "
-                   "rounded weights, and sluice generate --score of the steps")
-      ->check(matchChoice({"bf16", "int8"}));
+      ->add_option(
+          "--weights", request->weights,
+          "Type in which evaluation and generation read weight matrices: bf16, int8 with a "
+          "scale per row, or int4 with a scale per 32 weights of a row. A step of generation, "
+          "which is bound by reading weights, "
+          "takes less time; training is unchanged. sluice eval measures the cost of the "
+          "rounded weights, and sluice generate --score of the steps")
+      ->check(matchChoice({"bf16", "int8", "int4"}));
   command
       ->add_option("--generation-rows", request->generationRows,
                    "Texts that the artifact can generate at once, whatever the spec's batch")

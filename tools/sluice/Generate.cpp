@@ -547,7 +547,7 @@ void registerGenerate(CLI::App &program) {
       "--no-cache", flags->noCache,
       "Recompute everything for each token, for comparison: probabilities are equal up to "
       "rounding, so the likeliest text is the same unless two bytes are almost equally likely, "
-      "which happens more often in bf16 and with compile --weights int8");
+      "which happens more often in bf16 and with compile --weights int8 or int4");
   addFactor(*command, flags->factor,
             "generate with this one; default: that of sluice compile --factor, whose steps keep "
             "their states");

@@ -67,8 +67,8 @@ struct CompileRequest {
   /// "f32" or "bf16" replaces the spec's precision.compute. If empty, the spec's precision applies,
   /// except that a GPU target changes f32 to bf16, which the outcome's message reports.
   std::string precision = {};
-  /// Type in which evaluation and generation read weight matrices: "bf16" or "int8". If empty, they
-  /// read them as training does.
+  /// Type in which evaluation and generation read weight matrices: "bf16", "int8" or "int4". If
+  /// empty, they read them as training does.
   std::string weights = {};
   std::vector<LibraryProduct> libraryProducts = {}; ///< products whose kernels name the library
   /// If true, the outcome's output is the artifact, and no file is written.

@@ -157,12 +157,13 @@ def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "Stores the weights that a decode step multiplies by in fewer bits";
   let description = [{
     A decode step is bound by reading weights. Before: functions of dispatches. After: contractions
-    of @step read the trained matrices from places `quantized:NAME`, as bf16 or as whole numbers of
-    i8. Weights of i8 have a scale per row, `scale:NAME`, by which an epilogue multiplies first.
+    of @step read the trained matrices from places `quantized:NAME`, as bf16 or as whole numbers.
+    Whole numbers of i8 have a scale per row, `scale:NAME`, by which an epilogue multiplies first.
+    Whole numbers of 4 bits have a scale per group of 32 columns, and the contraction is `grouped`.
     @quantize computes both from the parameters: q = w / s to the nearest whole number with
-    s = max |w| / 127. @evaluate, @predict and @prefill multiply by the same weights, which a
-    dispatch converts back before a matrix is first read. Functions of training are unchanged, and
-    so are tables, biases and the weights of recurrences.
+    s = max |w| / 127, or max |w| / 7 of a group. @evaluate, @predict and @prefill multiply by the
+    same weights, which a dispatch converts back before a matrix is first read. Functions of
+    training are unchanged, and so are tables, biases and the weights of recurrences.
 
     ```mlir
     %w = plan.bind "parameter:w" : tensor<48x16xf32>
@@ -177,10 +178,16 @@ def QuantizeWeights : Pass<"sluice-quantize-weights", "::mlir::ModuleOp"> {
       %scaled = arith.mulf %sum, %scale : f32
       dispatch.yield %scaled : f32
     }
+    // or, with type=int4,
+    %q = plan.bind "quantized:w" : tensor<48x16xi8> // a row of 16 bytes for each group
+    %s = plan.bind "scale:w" : tensor<48xf32>
+    %y = dispatch.contract %x, %q, %s, %schedule attributes {grouped, ...} {
+    ^bb0(%sum: f32): dispatch.yield %sum : f32
+    }
     ```
   }];
   let options = [Option<"type", "type", "std::string", "\"int8\"",
-                        "Type of weights: bf16 or int8">];
+                        "Type of weights: bf16, int8 or int4">];
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];

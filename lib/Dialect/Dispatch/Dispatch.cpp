@@ -141,6 +141,26 @@ static LogicalResult verifyContractFactors(ContractOp op) {
   return success();
 }
 
+/// Verifies a weight in groups, and its scales.
+static LogicalResult verifyGroups(ContractOp op) {
+  auto weight = cast<RankedTensorType>(op.getWeight().getType());
+  int64_t groups = llvm::divideCeil(op.getInner(), groupWeights);
+  bool isGrouped = op.getDomain().getScheduled() && weight.getElementType().isInteger(8) &&
+                   weight.getDimSize(1) == groupBytes && weight.getDimSize(0) % groups == 0;
+  if (!isGrouped) {
+    return op.emitOpError("D-087: expected a scheduled op and a weight of i8 [")
+           << groups << " N, " << groupBytes << "], a row for each group, found " << weight;
+  }
+  auto scales = RankedTensorType::get({weight.getDimSize(0)}, Float32Type::get(op.getContext()));
+  if (op.getExtras().empty() || op.getScales().getType() != scales ||
+      cast<AccessAttr>(op.getAccesses().getValue().back()).getKind() != AccessKind::Vector) {
+    InFlightDiagnostic error = op.emitOpError("D-087: expected a last extra of ")
+                               << scales << " with access vector, found ";
+    return op.getExtras().empty() ? error << "none" : error << op.getScales().getType();
+  }
+  return success();
+}
+
 /// Verifies results that may be stored as f32 or bf16.
 static LogicalResult verifyStorage(Operation *op, ValueRange values) {
   for (Value value : values) {
@@ -252,18 +272,19 @@ static StringRef findObstacle(ContractOp op) {
   return draws ? "random numbers, which depend on the row" : "";
 }
 
-/// Verifies a contraction that rotates: the last extra operand is a table of angles for pairs of
-/// columns.
+/// Verifies a contraction that rotates: the last extra operand, before scales, is a table of angles
+/// for pairs of columns.
 static LogicalResult verifyRotation(ContractOp op) {
   if (!op.getRotatedColumns()) {
     return success();
   }
   int64_t columns = *op.getRotatedColumns();
-  auto table = op.getExtras().empty() ? RankedTensorType()
-                                      : cast<RankedTensorType>(op.getRotary().getType());
+  size_t extras = op.getExtras().size(), scales = op.getGrouped() ? 1 : 0;
+  auto table =
+      extras > scales ? cast<RankedTensorType>(op.getRotary().getType()) : RankedTensorType();
   bool isTable =
       table && table.getRank() == 2 && table.getElementType().isF32() &&
-      cast<AccessAttr>(op.getAccesses().getValue().back()).getKind() == AccessKind::Table;
+      cast<AccessAttr>(op.getAccesses()[extras - scales - 1]).getKind() == AccessKind::Table;
   if (!isTable || op.getOutputs().empty()) {
     return op.emitOpError(
         "D-017: expected a result, and a last extra of f32 [T, D] with access table "
@@ -286,14 +307,14 @@ LogicalResult ContractOp::verify() {
       failed(verifyAccesses(*this, getResultAccesses(), getOutputs().size(), "results"))) {
     return failure();
   }
-  auto input = cast<RankedTensorType>(getInput().getType());
   auto weight = cast<RankedTensorType>(getWeight().getType());
   int64_t inner = weight.getDimSize(getByInput() ? 0 : 1);
-  if (input.getShape().back() != inner) {
+  if (getInner() != inner && !getGrouped()) {
     return emitOpError("D-006: expected input rows of ")
-           << inner << " columns, found " << input.getShape().back();
+           << inner << " columns, found " << getInner();
   }
-  if (failed(verifyContractFactors(*this)) || failed(verifyRotation(*this)) ||
+  if ((getGrouped() && failed(verifyGroups(*this))) || failed(verifyContractFactors(*this)) ||
+      failed(verifyRotation(*this)) ||
       failed(verifyBody(*this, getEpilogue(), getArgumentExtras().size() + 1, getOutputs().size(),
                         "epilogue"))) {
     return failure();

@@ -39,6 +39,16 @@ AccessAttr ContractOp::getAccess(unsigned operand) {
   return operand < firstExtra ? AccessAttr() : accessAt(getAccesses(), operand - firstExtra);
 }
 
+int64_t ContractOp::getInner() {
+  return cast<RankedTensorType>(getInput().getType()).getShape().back();
+}
+
+int64_t ContractOp::getColumns() {
+  auto weight = cast<RankedTensorType>(getWeight().getType());
+  return getGrouped() ? weight.getDimSize(0) / int64_t(llvm::divideCeil(getInner(), groupWeights))
+                      : weight.getDimSize(getByInput() ? 1 : 0);
+}
+
 bool ContractOp::readsOwnRows(unsigned operand) { return getOperandRank(*this, operand) == 3; }
 
 /// Tiles of 64 columns. If there are few large tiles, the launch has more blocks, of half as many

@@ -72,6 +72,9 @@ std::optional<RowReadList> ContractOp::getRowReads(unsigned result) {
     }
   }
   if (getRotary() && result == 0) {
+    reads.push_back(RowRead::whole(firstExtra + getArgumentExtras().size()));
+  }
+  if (getScales()) {
     reads.push_back(RowRead::whole(firstExtra + getExtras().size() - 1));
   }
   return reads;

@@ -69,7 +69,7 @@ def compile(spec, path, targets=None, precision=None, memory_budget=0, allow_lea
 
     `targets` is a list such as ["cpu-avx2", "sm_80"]; None: this machine's CPU. `precision` is "f32" or "bf16"; None: the spec's.
     `memory_budget` is a number of bytes; 0: no limit. `generation_rows` is the number of texts, or of hypotheses of a search, that
-    the artifact computes at once. `weights` is "bf16" or "int8", the type in which evaluation and generation read weight matrices;
+    the artifact computes at once. `weights` is "bf16", "int8" or "int4", the type in which evaluation and generation read weight matrices;
     None: as in training. Raises LeakError for a spec that is not proved, unless `allow_leak`.
     """
     _sluice.compile(*_arguments.spec(spec), _arguments.path("path", path), _arguments.targets(targets),

@@ -178,6 +178,34 @@ func.func @contract_step_types(%x: tensor<2x1x8xbf16>, %w: tensor<5x8xf32>, %s: 
 // -----
 
 #row = #dispatch.access<row, factor = 1>
+#vector = #dispatch.access<vector>
+#step = #dispatch.domain<batch = 2, positions = 1, factor = 1, scheduled = true>
+func.func @contract_groups(%x: tensor<2x1x40xf32>, %w: tensor<5x40xi8>, %scales: tensor<10xf32>, %s: tensor<2x3xi64>) {
+  // expected-error@+1 {{D-087: expected a scheduled op and a weight of i8 [2 N, 16], a row for each group, found 'tensor<5x40xi8>'}}
+  %y = dispatch.contract %x, %w, %scales, %s attributes {domain = #step, accesses = [#vector], result_accesses = [#row], grouped} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x1x40xf32>, tensor<5x40xi8>, tensor<10xf32>, tensor<2x3xi64>) -> tensor<2x1x5xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, factor = 1>
+#vector = #dispatch.access<vector>
+#step = #dispatch.domain<batch = 2, positions = 1, factor = 1, scheduled = true>
+func.func @contract_scales(%x: tensor<2x1x40xf32>, %w: tensor<10x16xi8>, %scales: tensor<5xf32>, %s: tensor<2x3xi64>) {
+  // expected-error@+1 {{D-087: expected a last extra of 'tensor<10xf32>' with access vector, found 'tensor<5xf32>'}}
+  %y = dispatch.contract %x, %w, %scales, %s attributes {domain = #step, accesses = [#vector], result_accesses = [#row], grouped} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x1x40xf32>, tensor<10x16xi8>, tensor<5xf32>, tensor<2x3xi64>) -> tensor<2x1x5xf32>
+  return
+}
+
+// -----
+
+#row = #dispatch.access<row, factor = 1>
 #domain = #dispatch.domain<batch = 2, positions = 16, factor = 1>
 func.func @contract_whole(%x: tensor<2x16x8xf32>, %w: tensor<5x8xi8>) {
   // expected-error@+1 {{D-013: expected factors of one type, f32 or bf16, found 'f32' and 'i8'}}

@@ -56,6 +56,17 @@ func.func @contract_rotated(%x: tensor<2x16x8xf32>, %w: tensor<6x8xf32>, %t: ten
   return %y : tensor<2x16x6xf32>
 }
 
+// CHECK-LABEL: func.func @contract_grouped
+func.func @contract_grouped(%x: tensor<2x1x40xf32>, %w: tensor<10x16xi8>, %scales: tensor<10xf32>, %s: tensor<2x3xi64>) -> tensor<2x1x5xf32> {
+  // CHECK: dispatch.contract %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} attributes {{.*}}grouped
+  %y = dispatch.contract %x, %w, %scales, %s attributes {domain = #dispatch.domain<batch = 2, positions = 1, factor = 1, scheduled = true>,
+      accesses = [#vector], result_accesses = [#row], grouped} {
+  ^bb0(%acc: f32):
+    dispatch.yield %acc : f32
+  } : (tensor<2x1x40xf32>, tensor<10x16xi8>, tensor<10xf32>, tensor<2x3xi64>) -> tensor<2x1x5xf32>
+  return %y : tensor<2x1x5xf32>
+}
+
 // CHECK-LABEL: func.func @weight_gradient
 func.func @weight_gradient(%dy: tensor<2x16x5xf32>, %x: tensor<2x16x8xf32>) -> (tensor<5x8xf32>, tensor<5xf32>) {
   // CHECK: dispatch.weight_gradient %{{.*}}, %{{.*}} attributes

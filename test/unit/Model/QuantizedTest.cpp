@@ -1,8 +1,8 @@
 // Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Models whose evaluation and generation read weights in fewer bits. The weights of these tests are
-// exact in bf16 and as whole numbers with a scale per row, so the float64 reference of the model
-// itself is the oracle.
+// exact in bf16 and as whole numbers with a scale per row, or per group of 32 columns of a row. So
+// the float64 reference of the model itself is the oracle.
 #include "Harness.h"
 #include "Specs.h"
 #include "sluice/Driver/Driver.h"
@@ -43,21 +43,27 @@ std::string compileWith(const Folder &folder, const std::string &spec, const std
   return request.output;
 }
 
-/// Whole multiples of a power of two by row, of which some has the magnitude 127.
-Tensors makeExactWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed) {
+/// Whole multiples of a power of two by group of a row, of which some has the magnitude `most`. A
+/// group of int8 is a row.
+Tensors makeExactWeights(const std::vector<ReferenceShape> &shapes, uint64_t seed,
+                         const std::string &type) {
+  double most = type == "int4" ? 7 : 127;
   Tensors weights = randomWeights(shapes, seed);
   for (const ReferenceShape &tensor : shapes) {
     if (tensor.sizes.size() != 2) {
       continue;
     }
-    int64_t columns = tensor.sizes[1];
-    for (int64_t row = 0; row < tensor.sizes[0]; ++row) {
-      double *values = &weights[tensor.name][static_cast<size_t>(row * columns)];
-      double unit = std::ldexp(1.0, static_cast<int>(-8 + row % 3));
-      for (int64_t i = 0; i < columns; ++i) {
-        values[i] = std::clamp(std::nearbyint(values[i] / unit), -127.0, 127.0) * unit;
+    int64_t columns = tensor.sizes[1], longest = type == "int4" ? 32 : columns;
+    for (int64_t row = 0, group = 0; row < tensor.sizes[0]; ++row) {
+      for (int64_t first = 0; first < columns; first += longest, ++group) {
+        int64_t count = std::min(longest, columns - first);
+        double *values = &weights[tensor.name][static_cast<size_t>(row * columns + first)];
+        double unit = std::ldexp(1.0, static_cast<int>((type == "int4" ? -4 : -8) + group % 3));
+        for (int64_t i = 0; i < count; ++i) {
+          values[i] = std::clamp(std::nearbyint(values[i] / unit), -most, most) * unit;
+        }
+        values[group % count] = (group % 2 == 0 ? most : -most) * unit;
       }
-      values[row % columns] = (row % 2 == 0 ? 127 : -127) * unit;
     }
   }
   return weights;
@@ -93,14 +99,14 @@ TEST_P(Quantized, MatchesTheReferenceOfExactWeights) {
   Folder folder;
   std::string spec = folder.write("model.json", GetParam().text);
   ReferenceModel reference(emit(spec, "model"));
-  Tensors weights = makeExactWeights(reference.shapes(), 7);
   Inputs inputs = randomInputs(reference.size("vocabulary"), 1, reference.size("context"), 3);
   for (const std::string &target : sluice::runtime::machineTargets()) {
-    for (std::string type : {"bf16", "int8"}) {
+    for (std::string type : {"bf16", "int8", "int4"}) {
       if (target == "cpu-amx" || (target.starts_with("cpu-avx512-") && type == "bf16")) {
         continue; // has no code of its own
       }
       Model model(compileWith(folder, spec, target, type), target);
+      Tensors weights = makeExactWeights(reference.shapes(), 7, type);
       model.setWeights(weights);
       Comparison comparison(GetParam().name + (" with weights in " + type + " on " + target));
       auto expect = [&](const std::string &what, const std::vector<double> &found, int64_t length,
@@ -115,7 +121,7 @@ TEST_P(Quantized, MatchesTheReferenceOfExactWeights) {
         comparison.expect(what + " at " + std::to_string(length), found, exact);
       };
       for (const auto &[length, logits] : generateLogits(model.executor(), inputs, 5)) {
-        expect("step", logits, length, type == "int8");
+        expect("step", logits, length, type != "bf16");
       }
       std::vector<float> logits = model.predict(inputs);
       expect("predict", {logits.begin(), logits.end()}, inputs.length, false);
@@ -126,22 +132,24 @@ TEST_P(Quantized, MatchesTheReferenceOfExactWeights) {
 INSTANTIATE_TEST_SUITE_P(Families, Quantized, ::testing::ValuesIn(families),
                          [](const auto &info) { return std::string(info.param.name); });
 
+class QuantizedSteps : public ::testing::TestWithParam<std::string> {};
+
 /// GPU code on the emulator, which compares every launch with float64: the weights as they are
 /// stored and converted back, and the products of steps.
-TEST(QuantizedSteps, OfAGpuOnTheEmulator) {
+TEST_P(QuantizedSteps, OfAGpuOnTheEmulator) {
   Folder folder;
   std::string text = families[0].text;
   text.insert(text.find("\"vocabulary\""), R"("precision": {"compute": "bf16"}, )");
   std::string spec = folder.write("model.json", text);
-  auto artifact = sluice::runtime::Artifact::load(compileWith(folder, spec, "sm_80", "int8"));
+  auto artifact = sluice::runtime::Artifact::load(compileWith(folder, spec, "sm_80", GetParam()));
   sluice::runtime::Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   ReferenceModel reference(emit(spec, "model"));
-  Tensors weights = makeExactWeights(reference.shapes(), 7);
+  Tensors weights = makeExactWeights(reference.shapes(), 7, GetParam());
   setWeights(executor, weights);
   Inputs inputs = randomInputs(reference.size("vocabulary"), 1, reference.size("context"), 3);
   std::map<int64_t, std::vector<double>> steps = generateLogits(executor, inputs, 11);
   EXPECT_EQ(steps.size(), 2);
-  Comparison comparison("tied with weights in int8 on the emulator");
+  Comparison comparison("tied with weights in " + GetParam() + " on the emulator");
   for (const auto &[length, logits] : steps) {
     Inputs prefix = inputs;
     prefix.length = length;
@@ -151,6 +159,9 @@ TEST(QuantizedSteps, OfAGpuOnTheEmulator) {
   }
   executor.run("evaluate");
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, QuantizedSteps, ::testing::Values("int8", "int4"),
+                         [](const auto &info) { return info.param; });
 
 /// Training is the same bit for bit, and the stored weights follow the parameters.
 TEST(QuantizedTraining, IsUnchangedAndFollowed) {
@@ -179,7 +190,7 @@ TEST(QuantizedTraining, IsUnchangedAndFollowed) {
 }
 
 /// Logits of all rows and a map of attention come from another compilation, without a step.
-TEST(QuantizedSteps, AreNotNeededForRowsAndMaps) {
+TEST(QuantizedMaps, NeedNoSteps) {
   Folder folder;
   sluice::driver::CompileRequest request;
   request.spec = folder.write("model.json", families[0].text);
@@ -200,19 +211,21 @@ TEST(QuantizedTraining, KeepsNumbersThatAreNotFinite) {
   Folder folder;
   std::string spec = folder.write("model.json", families[0].text);
   std::string target = sluice::runtime::machineTargets().back();
-  Model model(compileWith(folder, spec, target, "int8"), target);
-  Tensors weights = randomWeights(model.shapes(), 5);
-  Inputs inputs = randomInputs(model.plan().model.vocabulary, 1, model.plan().model.context, 3);
-  for (double number : {double(NAN), HUGE_VAL}) {
-    Tensors broken = weights;
-    for (auto &[name, values] : broken) {
-      if (name.ends_with("feed_forward.in.weight")) {
-        values[3] = number;
+  for (std::string type : {"int8", "int4"}) {
+    Model model(compileWith(folder, spec, target, type), target);
+    Tensors weights = randomWeights(model.shapes(), 5);
+    Inputs inputs = randomInputs(model.plan().model.vocabulary, 1, model.plan().model.context, 3);
+    for (double number : {double(NAN), HUGE_VAL}) {
+      Tensors broken = weights;
+      for (auto &[name, values] : broken) {
+        if (name.ends_with("feed_forward.in.weight")) {
+          values[3] = number;
+        }
       }
-    }
-    model.setWeights(broken);
-    for (const auto &[length, logits] : generateLogits(model.executor(), inputs, 5)) {
-      EXPECT_FALSE(std::isfinite(logits[0])) << length;
+      model.setWeights(broken);
+      for (const auto &[length, logits] : generateLogits(model.executor(), inputs, 5)) {
+        EXPECT_FALSE(std::isfinite(logits[0])) << type << " at " << length;
+      }
     }
   }
 }

@@ -91,6 +91,25 @@ TEST(CudaStepContract, WeightsOfWholeNumbers) {
   }
 }
 
+TEST(CudaStepContract, WeightsOfGroups) {
+  for (StepProduct c :
+       {StepProduct{1, 1, 1, 1}, StepProduct{2, 1, 31, 17}, StepProduct{3, 2, 33, 40},
+        StepProduct{4, 1, 70, 17}, StepProduct{8, 1, 264, 530}}) {
+    c.half = true;
+    c.weight = "i4";
+    checkProduct(c, emulated);
+  }
+  checkProduct({.batch = 3,
+                .burst = 2,
+                .inner = 24,
+                .columns = 56,
+                .heads = 5,
+                .head = 8,
+                .half = true,
+                .weight = "i4"},
+               emulated);
+}
+
 TEST(CudaStepContract, RotatesByThePositionOfTheRow) {
   checkProduct(
       {.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8, .half = true},

@@ -160,7 +160,8 @@ void test::checkIntegers(const Make &make) {
 
 std::string StepProduct::text() const {
   std::string element = half ? "bf16" : "f32",
-              matrix = tensor({columns, inner}, weight.empty() ? element : weight),
+              matrix = weight == "i4" ? tensor({columns * groups(), 16}, "i8")
+                                      : tensor({columns, inner}, weight.empty() ? element : weight),
               bias = tensor({columns}), angles = tensor({positions, head}),
               runs = tensor({batch, 3}, "i64");
   std::vector<std::string> types{input().text(element), matrix, bias, residual().text()};
@@ -169,6 +170,10 @@ std::string StepProduct::text() const {
   if (heads > 0) {
     types.push_back(angles);
     accesses += ", " + std::string(TextAccess{.kind = "table", .factor = 0});
+  }
+  if (weight == "i4") {
+    types.push_back(tensor({columns * groups()}));
+    accesses += ", " + std::string(TextAccess{.kind = "vector"});
   }
   types.push_back(runs);
   std::string parameters, names, list;
@@ -184,6 +189,7 @@ std::string StepProduct::text() const {
          ", factor = 1, scheduled = true>, accesses = [" + accesses + "], result_accesses = [" +
          std::string(TextAccess{}) + "]" +
          (heads ? ", rotated_columns = " + std::to_string(heads * head) + " : i64" : "") +
+         (weight == "i4" ? ", grouped" : "") +
          "} {\n^bb0(%acc: f32, %b: f32, %r: f32):\n%s = arith.addf %acc, %b : f32\n" +
          "%t = arith.addf %s, %r : f32\ndispatch.yield %t : f32\n} : (" + list + ") -> " +
          result().text() + "\nreturn\n}\n";
@@ -211,26 +217,52 @@ static std::vector<Due> getRunList(int64_t batch, int64_t burst, int64_t seed) {
   return runs;
 }
 
+/// Returns whole numbers of weights as a kernel reads them: one per number, or the bytes of groups.
+static Floats packWeights(const StepProduct &c, const Floats &w) {
+  if (c.weight != "i4") {
+    return w;
+  }
+  Floats bytes;
+  for (int64_t row = 0; row < c.columns * c.groups(); ++row) {
+    auto at = [&](int64_t j) {
+      int64_t k = row % c.groups() * 32 + j;
+      return k < c.inner ? w[row / c.groups() * c.inner + k] : 0;
+    };
+    for (int64_t j = 0; j < 16; ++j) {
+      bytes.push_back(at(j) + 8 + 16 * at(j + 16));
+    }
+  }
+  return bytes;
+}
+
 void test::checkProduct(const StepProduct &c, const Make &make) {
   KernelRunner run = make(c.text());
   ASSERT_TRUE(run);
   Floats x = randomFloats(c.input().elements(), 1), w = randomFloats(c.columns * c.inner, 2),
          bias = randomFloats(c.columns, 3), residual = randomFloats(c.residual().elements(), 4),
-         angles = computeAngles(StepProduct::positions, c.head);
-  if (c.weight == "i8") {
-    w = randomIntegers(c.columns * c.inner, -127, 127);
+         angles = computeAngles(StepProduct::positions, c.head),
+         scales = randomFloats(c.columns * c.groups(), 5);
+  if (c.isWhole()) {
+    int64_t most = c.weight == "i8" ? 127 : 7;
+    w = randomIntegers(c.columns * c.inner, -most, most);
   }
+  Floats packed = packWeights(c, w);
   auto stored = [&](float number) { return double(c.half ? toBf16(number) : number); };
-  auto storedWeight = [&](float number) {
+  auto storedWeight = [&](int64_t n, int64_t k) {
+    float number = w[n * c.inner + k];
     return c.weight == "bf16" ? double(toBf16(number))
            : c.weight == "i8" ? double(number)
+           : c.weight == "i4" ? double(number) * double(scales[n * c.groups() + k / 32])
                               : stored(number);
   };
   for (int64_t seed : {0, 1, 2}) {
     std::vector<Due> runs = getRunList(c.batch, c.burst, seed);
-    std::vector<Floats> operands = {x, w, bias, residual};
+    std::vector<Floats> operands = {x, packed, bias, residual};
     if (c.heads > 0) {
       operands.push_back(angles);
+    }
+    if (c.weight == "i4") {
+      operands.push_back(scales);
     }
     operands.push_back(findSchedule(runs));
     Floats y = run(operands)[0];
@@ -242,11 +274,11 @@ void test::checkProduct(const StepProduct &c, const Make &make) {
         for (int64_t k = 0; k < c.inner; ++k) {
           most = std::max(most, std::abs(stored(x[c.input().at(b, p) + k])));
         }
-        double rounding = c.weight == "i8" ? most / 32767 / 2 + 4 * unit * most : 0;
+        double rounding = c.isWhole() ? most / 32767 / 2 + 4 * unit * most : 0;
         for (int64_t n = 0; n < c.columns; ++n) {
           double sum = 0, magnitude = 0, rounded = 0;
           for (int64_t k = 0; k < c.inner; ++k) {
-            double factor = storedWeight(w[n * c.inner + k]);
+            double factor = storedWeight(n, k);
             double term = stored(x[c.input().at(b, p) + k]) * factor;
             sum += term;
             magnitude += std::abs(term);
@@ -288,14 +320,20 @@ void test::checkWholeProduct(const StepProduct &c, const Make &make) {
   ASSERT_TRUE(run);
   // Every row has the scale 1, and sums stay below 2^24.
   Floats x = randomIntegers(c.input().elements(), -3, 3),
-         w = randomIntegers(c.columns * c.inner, -127, 127),
+         w = randomIntegers(c.columns * c.inner, c.weight == "i8" ? -127 : -7,
+                            c.weight == "i8" ? 127 : 7),
          bias = randomIntegers(c.columns, -9, 9),
          residual = randomIntegers(c.residual().elements(), -9, 9);
   for (int64_t row = 0; row < c.input().elements() / c.inner; ++row) {
     x[row * c.inner + row * 5 % c.inner] = 32767;
   }
   std::vector<Due> runs = getRunList(c.batch, c.burst, 0);
-  Floats y = run({x, w, bias, residual, findSchedule(runs)})[0];
+  std::vector<Floats> operands{x, packWeights(c, w), bias, residual};
+  if (c.weight == "i4") {
+    operands.emplace_back(c.columns * c.groups(), 1.0F);
+  }
+  operands.push_back(findSchedule(runs));
+  Floats y = run(operands)[0];
   for (int64_t b = 0; b < c.batch; ++b) {
     for (int64_t p = runs[b].start; p < runs[b].start + runs[b].count; ++p) {
       for (int64_t n = 0; n < c.columns; ++n) {

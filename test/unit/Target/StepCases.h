@@ -44,10 +44,14 @@ struct StepProduct {
   int64_t heads = 0, head = 8; ///< rotated
   bool half = false;
   /// Type of the weight, if it differs from the type of the input. With i8, whole numbers from -127
-  /// to 127; the bound of an element has the rounding of its row to i16.
+  /// to 127; with i4, whole numbers from -7 to 7 with a scale for each group. The bound of an
+  /// element has the rounding of its row to i16.
   std::string weight = "";
   static constexpr int64_t positions = 23;
 
+  bool isWhole() const { return weight == "i8" || weight == "i4"; }
+  /// Groups of a row of a weight of i4.
+  int64_t groups() const { return (inner + 31) / 32; }
   Ring input() const { return {batch, burst + 1, inner}; }
   Ring residual() const { return {batch, positions, columns}; }
   Ring result() const { return {batch, burst + 2, columns}; }
@@ -55,7 +59,7 @@ struct StepProduct {
 };
 
 void checkProduct(const StepProduct &c, const Make &make);
-/// A weight of i8 and rows of whole numbers: every result is exact.
+/// A weight of i8 or i4 and rows of whole numbers: every result is exact.
 void checkWholeProduct(const StepProduct &c, const Make &make);
 /// A weight of i8 and rows whose numbers all have the greatest magnitude: no sum overflows.
 void checkGreatestProduct(int64_t inner, const Make &make);

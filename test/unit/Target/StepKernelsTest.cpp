@@ -81,6 +81,23 @@ TEST(StepContract, WeightsOfFewerBits) {
   }
 }
 
+TEST(StepContract, WeightsOfGroups) {
+  for (const cpu::Target *target : wholeTargets()) {
+    for (StepProduct c :
+         {StepProduct{1, 1, 1, 1}, StepProduct{2, 1, 31, 17}, StepProduct{8, 1, 33, 530},
+          StepProduct{4, 4, 70, 31}, StepProduct{16, 1, 288, 33}}) {
+      c.half = c.inner == 33;
+      c.heads = c.inner == 70 ? 3 : 0;
+      c.weight = "i4";
+      checkProduct(c, on(*target));
+    }
+    for (int64_t inner : {70, 288}) {
+      checkWholeProduct({.batch = 4, .burst = 1, .inner = inner, .columns = 33, .weight = "i4"},
+                        on(*target));
+    }
+  }
+}
+
 TEST(StepContract, RotatesByThePositionOfTheRow) {
   for (const cpu::Target *target : targets()) {
     checkProduct({.batch = 3, .burst = 2, .inner = 24, .columns = 56, .heads = 5, .head = 8},

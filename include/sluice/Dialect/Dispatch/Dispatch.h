@@ -55,6 +55,10 @@ int64_t paddedWidth(int64_t width);
 /// Returns true for storage types of numbers: f32 or bf16.
 bool isStorageType(mlir::Type element);
 
+/// Groups of weights of 4 bits along a row, each with a scale of its own.
+constexpr int64_t groupWeights = 32;
+constexpr int64_t groupBytes = groupWeights / 2;
+
 /// Returns the type in a body of an element that is stored as `element`: f32 for bf16, else the
 /// type itself.
 mlir::Type getBodyType(mlir::Type element);

@@ -222,11 +222,17 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     a weight of fewer bits: bf16, or whole numbers of i8, whose scale is an extra that the epilogue
     multiplies by.
 
-    With `rotated_columns` the last extra is the table of rotary angles, f32 [T, D] of access
-    `table`. Row p has the cosine of its angle at 2i and the sine at 2i + 1, and the table is not an
-    argument of the epilogue. `rotated_columns` is a multiple of D. In the columns below it, each
-    pair (hD + 2i, hD + 2i + 1) of the first result is rotated by its row's angle before it is
-    stored (Su et al. 2021, equation 34).
+    With `grouped`, for scheduled ops alone, a weight has 4 bits: W(k, n) = q s, with the scale s of
+    the group g = floor(k / 32) of row n. `weight` is i8 [N G, 16] with G = ceil(K / 32), and the
+    last extra has the scales, f32 [N G]. It has access `vector` and is no argument of the epilogue.
+    Byte j of row n G + g is q' + 8 + 16 q'', for the whole numbers q' and q'' in [-7, 7] of columns
+    32 g + j and 32 g + 16 + j. Columns past the last one have q = 0.
+
+    With `rotated_columns` the last extra, before the scales, is the table of rotary angles, f32 [T,
+    D] of access `table`. Row p has the cosine of its angle at 2i and the sine at 2i + 1, and the
+    table is not an argument of the epilogue. `rotated_columns` is a multiple of D. In the columns
+    below it, each pair (hD + 2i, hD + 2i + 1) of the first result is rotated by its row's angle
+    before it is stored (Su et al. 2021, equation 34).
 
     Example:
 
@@ -244,6 +250,8 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     - D-006: rows of the input have the inner dimension of the weight.
     - D-013: input and weight have one type, f32 or bf16; the weight of a scheduled op may be bf16
       or i8 instead.
+    - D-087: a grouped weight is of a scheduled op, i8 [N G, 16] with G = ceil(K / 32), and the last
+      extra is f32 [N G] of access `vector`.
     - D-017: with `rotated_columns`, there is a result and a table of angles, of an even
       number of columns and a row per position; whole heads of the result are rotated.
     - D-019: a scheduled op is not `by_input` and draws no random number.
@@ -252,7 +260,7 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
                         Variadic<AnyRankedTensor>:$all_extras,
                        Dispatch_Domain:$domain, UnitAttr:$by_input,
                        ArrayAttr:$accesses, ArrayAttr:$result_accesses,
-                           OptionalAttr<I64Attr>:$rotated_columns,
+                           OptionalAttr<I64Attr>:$rotated_columns, UnitAttr:$grouped,
                        OptionalAttr<StrAttr>:$label,
                        OptionalAttr<StrAttr>:$guard), drawing);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
@@ -264,14 +272,23 @@ def Dispatch_ContractOp : Dispatch_DrawingOp<"contract", [SingleBlock]> {
     ::mlir::OperandRange getExtras() {
       return getAllExtras().drop_back(getDomain().getScheduled() ? 1 : 0);
     }
+    /// Returns the scales of groups of weights; null if the weight is not grouped.
+    ::mlir::Value getScales() {
+      return getGrouped() ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
+    }
     /// Returns the table of rotary angles; null without rotation.
     ::mlir::Value getRotary() {
-      return getRotatedColumns() ? ::mlir::Value(getExtras().back()) : ::mlir::Value();
+      return getRotatedColumns() ? ::mlir::Value(getExtras().drop_back(getGrouped() ? 1 : 0).back())
+                                 : ::mlir::Value();
     }
-    /// Returns the extras that are arguments of the epilogue.
+    /// Returns the extras that are arguments of the epilogue, which come first.
     ::mlir::OperandRange getArgumentExtras() {
-      return getExtras().drop_back(getRotatedColumns() ? 1 : 0);
+      return getExtras().drop_back((getRotatedColumns() ? 1 : 0) + (getGrouped() ? 1 : 0));
     }
+    /// Returns K, the length of the sums.
+    int64_t getInner();
+    /// Returns N, the number of sums of a row.
+    int64_t getColumns();
     AccessAttr getAccess(unsigned operand);
     bool staysWithinAxis(unsigned) { return true; }
     /// Returns true for rows: all operands but a table of angles.

@@ -92,6 +92,7 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     | `vector` | [d] | | tensor<d> |
     | `scalar` | rank 0 | | element |
     | `flat` | [R, d] or [R] | r | tensor<d>, element |
+    | `flat` with `group` > 1 | [R, d] | map(p, i) for i < group | tensor<group x d> |
     | `columns` (results only) | [parts, d] | sums over the rows of each part | tensor<d> yielded |
 
     `map` is (p, i)[N'] -> position, N' = ceil(length / source_factor) the valid length of the
@@ -102,8 +103,8 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     loaded too. With `outside` a position outside is loaded as that number, the identity of the
     combiner of the rows. Of one row, columns outside [0, d) are that number too, so that an
     argument may have more columns than the operand. Results use `row` with the identity map,
-    `flat`, `vector` and `scalar` (domains of one row), or `columns`. A result of access `row` whose
-    yield is tensor<k x d> is stored as one row of k d columns.
+    `flat`, `vector` and `scalar` (domains of one row), or `columns`. A result of access `row` or
+    `flat` whose yield is tensor<k x d> is stored as one row of k d columns.
 
     The assembly form has the kind and the position, then the parameters that differ from their
     defaults: position p, group 1, factor 0, column 0, no index. In a position, `p` is the position

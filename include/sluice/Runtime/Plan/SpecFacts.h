@@ -75,7 +75,8 @@ struct InputFacts {
 
 struct SpecFacts {
   std::string compute, residual; ///< precision: "f32" or "bf16"
-  std::string weights; ///< of evaluation and generation: "bf16", "int8", or empty: as in training
+  std::string
+      weights; ///< of evaluation and generation: "bf16", "int8", "int4"; empty: as in training
   OptimizerFacts optimizer;
   ScheduleFacts schedule;
   std::vector<StreamFacts> streams;

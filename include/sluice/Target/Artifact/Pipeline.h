@@ -42,7 +42,8 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
                                  llvm::cl::init(16)};
   Option<std::string> weights{
       *this, "weights",
-      llvm::cl::desc("Type in which a step reads weights: bf16 or int8; empty: as training does")};
+      llvm::cl::desc(
+          "Type in which a step reads weights: bf16, int8 or int4; empty: as training does")};
   Option<bool> keepMaps{*this, "keep-maps",
                         llvm::cl::desc("Store values that only weight gradients read"),
                         llvm::cl::init(false)};

@@ -53,7 +53,7 @@ static Value project(HashedBucketsOp op, DispatchEmitter &emitter, int64_t posit
   auto contract = dispatch::ContractOp::create(
       b, TypeRange(type), emitter.get(op.getInput()), table, ValueRange(),
       emitter.getRowDomain(op.getInput()), UnitAttr(), b.getArrayAttr({}), result, IntegerAttr(),
-      StringAttr(), StringAttr(), UnitAttr());
+      UnitAttr(), StringAttr(), StringAttr(), UnitAttr());
   OpBuilder::InsertionGuard guard(b);
   Block *block = b.createBlock(&contract.getEpilogue());
   dispatch::YieldOp::create(b, ValueRange{block->addArgument(b.getF32Type(), b.getLoc())});

@@ -511,7 +511,7 @@ static LogicalResult check(dispatch::ContractOp op) {
     auto access = cast<dispatch::AccessAttr>(attribute);
     bool fits = access.isIdentity() || access.getKind() == AccessKind::Vector ||
                 access.getKind() == AccessKind::Scalar;
-    bool isTable = op.getRotary() && attribute == op.getAccesses().getValue().back();
+    bool isTable = op.getRotary() && access.getKind() == AccessKind::Table;
     if (!fits && !isTable) {
       return op.emitOpError("expected extra operands with access row (identity map), vector or "
                             "scalar, found ")

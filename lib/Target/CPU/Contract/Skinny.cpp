@@ -7,17 +7,15 @@
 // sequential for kilobytes, which the hardware prefetcher recognizes. Adjacent rows of W instead
 // would be streams that end after each row.
 //
-// A weight of i8 is multiplied as it is stored: an item first rounds its rows to i16, with a scale
-// per row, and sums products of integers, which are exact. Widening i8 to f32 instead takes so many
-// instructions that a weight in f32 is as fast, unless memory is slow.
+// A weight of whole numbers is multiplied as it is stored (Whole.h).
 #include "../../Common/RowBody.h"
 #include "../../Common/Storage.h"
 #include "Contract.h"
 #include "Epilogue.h"
 #include "Tile.h"
+#include "Whole.h"
 #include "sluice/Target/Common/Emitter.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
@@ -28,8 +26,6 @@ namespace {
 
 constexpr int64_t streams = 4; ///< concurrent runs of rows of W
 
-/// Greatest magnitude of a row that is rounded to i16.
-constexpr float mostWhole = 32767;
 /// Steps of a sum of products of i8 and i16 in a lane of i32, which does not overflow: a step adds
 /// two products of at most 127 * 32767.
 constexpr int64_t wholeSteps = 256;
@@ -76,11 +72,12 @@ class SkinnyGenerator {
 public:
   SkinnyGenerator(dispatch::ContractOp op, ModuleOp module, StringRef name, const Target &target)
       : op(op), domain(op.getDomain()), frame(op, module, name, target),
-        e(frame.builder(), target.lanes), epilogue(makeEpilogue(op, frame)),
-        inner(getRowType(op.getInput()).getShape().back()),
-        width(getRowType(op.getWeight()).getDimSize(0)),
-        isWhole(getRowType(op.getWeight()).getElementType().isInteger(8)),
-        cut(target, domain.getLaunchRows(), width) {}
+        e(frame.builder(), target.lanes), epilogue(makeEpilogue(op, frame)), inner(op.getInner()),
+        width(op.getColumns()), cut(target, domain.getLaunchRows(), width) {
+    if (getRowType(op.getWeight()).getElementType().isInteger(8)) {
+      whole.emplace(op, e);
+    }
+  }
 
   FailureOr<Kernel> generate();
 
@@ -89,6 +86,9 @@ private:
     return cast<RankedTensorType>(value.getType());
   }
   static int64_t getExtent(Value value) { return getRowType(value).getDimSize(1); }
+  int64_t getWeightBits() {
+    return op.getGrouped() ? 4 : getRowType(op.getWeight()).getElementTypeBitWidth();
+  }
   Value listDue();
   void emitItem(Value due);
   void emitFor(Value due, int64_t rows);
@@ -112,9 +112,6 @@ private:
   void prefetchWeights(ArrayRef<Value> later, Value k);
   Values stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
                   ValueRange dots);
-  void roundRow(Value slot);
-  Values stepWholeDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k, int64_t valid,
-                       ValueRange dots);
   void emitEpilogue(Value slot, Value column);
   Value listed(Value list, Value slot) {
     return arith::IndexCastOp::create(e.b, e.b.getIndexType(), e.loadScalar(list, {slot}));
@@ -126,17 +123,16 @@ private:
   Emitter e;
   Epilogue epilogue;
   const int64_t inner, width;
-  const bool isWhole; ///< the weight is i8
   const Cut cut;
 
   Value input, weight;
   SmallVector<Value> extras, results;
   Value batches, positions, inputRows; ///< due rows, in order
   Value sums;                          ///< [due rows][columns of the item]
-  Value tiles;               ///< [first due row][step] sums of a tile of `lanes`, by column and row
-  Value begin;               ///< first column of the item
-  Value lastDue;             ///< slot of the last due row
-  Value wholes, wholeScales; ///< [due rows][inner] rows in i16, and the scale of each; for i8 only
+  Value tiles;   ///< [first due row][step] sums of a tile of `lanes`, by column and row
+  Value begin;   ///< first column of the item
+  Value lastDue; ///< slot of the last due row
+  std::optional<WholeProducts> whole; ///< for a weight of whole numbers
   bool failed_ = false;
 };
 
@@ -164,12 +160,9 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
     tiles = frame.scratch(MemRefType::get({slots / cut.rows, run, e.lanes}, f32));
   }
 
-  if (isWhole) {
-    int64_t padded = llvm::alignTo(inner, 2 * e.lanes);
-    wholes = frame.scratch(MemRefType::get({slots, padded}, e.b.getI16Type()));
-    wholeScales = frame.scratch(MemRefType::get({slots}, f32));
+  if (whole) {
+    whole->allocate(frame, slots);
   }
-
   begin = e.mul(frame.item(), cut.itemColumns());
   emitItem(listDue());
   frame.finish();
@@ -181,8 +174,9 @@ FailureOr<Kernel> SkinnyGenerator::generate() {
   auto bytesEach = [](Type type) {
     return cast<RankedTensorType>(type).getElementTypeBitWidth() / 8;
   };
-  kernel.bytes = double(inner) * (double(width) * bytesEach(op.getWeight().getType()) +
-                                  double(launchRows) * bytesEach(op.getInput().getType()));
+  kernel.bytes =
+      double(getRowType(op.getWeight()).getNumElements()) * bytesEach(op.getWeight().getType()) +
+      double(inner) * double(launchRows) * bytesEach(op.getInput().getType());
   for (Type type : llvm::concat<const Type>(llvm::to_vector(op.getExtras().getTypes()),
                                             llvm::to_vector(op->getResultTypes()))) {
     auto shaped = cast<RankedTensorType>(type);
@@ -217,9 +211,9 @@ Value SkinnyGenerator::listDue() {
 }
 
 void SkinnyGenerator::emitItem(Value due) {
-  if (isWhole) {
+  if (whole) {
     lastDue = e.add(due, -1);
-    e.loop(e.index(0), due, 1, [&](Value slot) { roundRow(slot); });
+    e.loop(e.index(0), due, 1, [&](Value slot) { whole->roundRow(listed(inputRows, slot), slot); });
   }
   emitFor(due, 1);
   Value end = e.min(e.add(begin, cut.itemColumns()), e.index(width));
@@ -301,7 +295,7 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &
   Values rows, outputs;
   for (int64_t i = 0; i < count; ++i) {
     Value slot = e.add(first, i);
-    rows.push_back(isWhole ? e.min(slot, lastDue) : listed(inputRows, slot));
+    rows.push_back(whole ? e.min(slot, lastDue) : listed(inputRows, slot));
   }
   for (int64_t j = 0; j < columns.count; ++j) {
     Value output = e.add(columns.first, j * columns.apart);
@@ -332,7 +326,7 @@ void SkinnyGenerator::emitSums(Value first, int64_t count, const SkinnyColumns &
 /// neither number. Prefetches later rows of W meanwhile.
 Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                  ArrayRef<Value> later) {
-  if (!isWhole) {
+  if (!whole || op.getGrouped()) {
     return sumProducts(rows, outputs, later, 0, inner);
   }
   Values sums;
@@ -351,16 +345,17 @@ Values SkinnyGenerator::emitDots(ArrayRef<Value> rows, ArrayRef<Value> outputs,
 Values SkinnyGenerator::sumProducts(ArrayRef<Value> rows, ArrayRef<Value> outputs,
                                     ArrayRef<Value> later, int64_t begin, int64_t end) {
   constexpr int64_t lineBytes = 64; // size of a cache line
-  int64_t line = lineBytes * 8 / getRowType(op.getWeight()).getElementTypeBitWidth();
-  int64_t each = isWhole ? 2 * e.lanes : e.lanes; // columns per step
+  int64_t line = lineBytes * 8 / getWeightBits();
+  int64_t each = whole ? whole->stepColumns : e.lanes; // columns per step
   int64_t unroll = std::max<int64_t>(1, line / each) * each;
-  int64_t whole = begin + (end - begin) / unroll * unroll;
+  int64_t unrolled = begin + (end - begin) / unroll * unroll;
   auto step = [&](Value k, int64_t valid, ValueRange dots) {
-    return isWhole ? stepWholeDots(rows, outputs, k, valid, dots)
-                   : stepDots(rows, outputs, k, valid, dots);
+    return whole ? whole->step(rows, outputs, k, valid, dots)
+                 : stepDots(rows, outputs, k, valid, dots);
   };
-  Values dots(outputs.size() * rows.size(), isWhole ? e.splatInteger(0) : e.splat(0));
-  dots = e.loop(e.index(begin), e.index(whole), unroll, dots, [&](Value k, ValueRange carried) {
+  bool isInteger = whole && !op.getGrouped();
+  Values dots(outputs.size() * rows.size(), isInteger ? e.splatInteger(0) : e.splat(0));
+  dots = e.loop(e.index(begin), e.index(unrolled), unroll, dots, [&](Value k, ValueRange carried) {
     Values next(carried);
     prefetchWeights(later, k);
     for (int64_t i = 0; i < unroll; i += each) {
@@ -368,7 +363,7 @@ Values SkinnyGenerator::sumProducts(ArrayRef<Value> rows, ArrayRef<Value> output
     }
     return next;
   });
-  for (int64_t k = whole; k < end; k += each) {
+  for (int64_t k = unrolled; k < end; k += each) {
     dots = step(e.index(k), end - k, dots);
   }
   return dots;
@@ -380,7 +375,7 @@ Values SkinnyGenerator::sumProducts(ArrayRef<Value> rows, ArrayRef<Value> output
 /// its first rows.
 Values SkinnyGenerator::laterRows(const SkinnyColumns &columns) {
   constexpr int64_t bytesAhead = 2048;
-  int64_t rowBytes = inner * getRowType(op.getWeight()).getElementTypeBitWidth() / 8;
+  int64_t rowBytes = llvm::divideCeil(inner * getWeightBits(), 8);
   int64_t rowsAhead = std::min<int64_t>(columns.apart, llvm::divideCeil(bytesAhead, rowBytes));
   Value step = e.add(e.sub(columns.first, begin), rowsAhead);
   Value isNext = e.atLeast(step, e.index(columns.apart));
@@ -396,7 +391,9 @@ Values SkinnyGenerator::laterRows(const SkinnyColumns &columns) {
 /// Prefetches one line of each of the rows.
 void SkinnyGenerator::prefetchWeights(ArrayRef<Value> later, Value k) {
   for (Value row : later) {
-    memref::PrefetchOp::create(e.b, weight, ValueRange{row, k}, /*isWrite=*/false,
+    Value line = whole ? whole->getWeightRow(row, k) : row;
+    Value at = op.getGrouped() ? e.index(0) : k;
+    memref::PrefetchOp::create(e.b, weight, ValueRange{line, at}, /*isWrite=*/false,
                                /*localityHint=*/3, /*isDataCache=*/true);
   }
 }
@@ -418,93 +415,14 @@ Values SkinnyGenerator::stepDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, 
   return next;
 }
 
-/// Rounds a due row to whole numbers of i16: x = scale * q with |q| <= 32767. The scale of a row
-/// with a number that is not finite is not finite either, and so are all its results.
-void SkinnyGenerator::roundRow(Value slot) {
-  Value row = listed(inputRows, slot);
-  int64_t whole = inner / e.lanes * e.lanes, padded = llvm::alignTo(inner, 2 * e.lanes);
-  // Magnitudes are compared as integers, whose order is the order of the numbers: NaN comes last,
-  // so a row has it. A maximum of f32 that keeps NaN takes several instructions, one after another.
-  Value mask = e.splatInteger(0x7fffffff);
-  auto greater = [&](Value k, int64_t valid, Value most) -> Value {
-    Value bits = arith::BitcastOp::create(e.b, e.integers, e.load(input, {row, k}, valid));
-    return arith::MaxSIOp::create(e.b, most, arith::AndIOp::create(e.b, bits, mask));
-  };
-  // The least scale is a number whose inverse is finite.
-  constexpr int32_t least = (127 - 100) << 23; // 2^-100
-  Value most =
-      e.loop(e.index(0), e.index(whole), e.lanes, {e.splatInteger(least)},
-             [&](Value k, ValueRange so) { return Values{greater(k, e.lanes, so.front())}; })
-          .front();
-  if (whole < inner) {
-    most = greater(e.index(whole), inner - whole, most);
-  }
-  most = vector::ReductionOp::create(e.b, vector::CombiningKind::MAXSI, most);
-  most = arith::BitcastOp::create(e.b, e.b.getF32Type(), most);
-  auto number = [&](float value) -> Value {
-    return arith::ConstantOp::create(e.b, e.b.getF32FloatAttr(value));
-  };
-  Value inverse = e.broadcast(arith::DivFOp::create(e.b, number(mostWhole), most));
-  e.store(arith::DivFOp::create(e.b, most, number(mostWhole)), wholeScales, slot);
-  auto round = [&](Value k, int64_t valid) {
-    Value scaled = e.mulf(e.load(input, {row, k}, valid), inverse);
-    vector::StoreOp::create(e.b, emitRoundToInteger(e.b, scaled, 16), wholes, ValueRange{slot, k});
-  };
-  e.loop(e.index(0), e.index(whole), e.lanes, [&](Value k) { round(k, e.lanes); });
-  if (whole < inner) {
-    round(e.index(whole), inner - whole);
-  }
-  if (whole + e.lanes < padded || whole == inner) {
-    Value zeros = arith::ConstantOp::create(
-        e.b, e.b.getZeroAttr(VectorType::get({e.lanes}, e.b.getI16Type())));
-    for (int64_t k = llvm::alignTo(inner, e.lanes); k < padded; k += e.lanes) {
-      vector::StoreOp::create(e.b, zeros, wholes, ValueRange{slot, e.index(k)});
-    }
-  }
-}
-
-/// Adds the products of 2 * lanes elements from `k` of rounded rows with a weight of i8. Elements
-/// past the first `valid` are not read.
-Values SkinnyGenerator::stepWholeDots(ArrayRef<Value> rows, ArrayRef<Value> outputs, Value k,
-                                      int64_t valid, ValueRange dots) {
-  int64_t count = 2 * e.lanes;
-  auto bytes = VectorType::get({count}, e.b.getI8Type()), words = bytes.clone(e.b.getI16Type());
-  Values weights, next(dots);
-  for (Value output : outputs) {
-    Value loaded;
-    if (valid >= count) {
-      loaded = vector::LoadOp::create(e.b, bytes, weight, ValueRange{output, k});
-    } else {
-      Value mask = vector::CreateMaskOp::create(e.b, bytes.clone(e.b.getI1Type()), e.index(valid));
-      Value zeros = arith::ConstantOp::create(e.b, e.b.getZeroAttr(bytes));
-      loaded = vector::MaskedLoadOp::create(e.b, bytes, weight, ValueRange{output, k}, mask, zeros);
-    }
-    weights.push_back(arith::ExtSIOp::create(e.b, words, loaded));
-  }
-  // Sums of products of pairs. LLVM merges them with the addition where the target can.
-  StringAttr multiply =
-      e.b.getStringAttr(e.lanes == 16 ? "llvm.x86.avx512.pmaddw.d.512" : "llvm.x86.avx2.pmadd.wd");
-  for (auto [i, row] : llvm::enumerate(rows)) {
-    Value factor = vector::LoadOp::create(e.b, words, wholes, ValueRange{row, k});
-    for (auto [j, column] : llvm::enumerate(weights)) {
-      Value &dot = next[j * rows.size() + i];
-      Value pairs =
-          LLVM::CallIntrinsicOp::create(e.b, e.integers, multiply, ValueRange{factor, column})
-              .getResult(0);
-      dot = e.add(dot, pairs);
-    }
-  }
-  return next;
-}
-
 /// Processes a vector of columns from `column`, of one row.
 void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
   Value mask =
       width % e.lanes == 0 ? Value() : emitColumnMask(e.b, e.lanes, column, e.index(width));
   Value batch = listed(batches, slot), position = listed(positions, slot);
   Value sum = e.load(sums, {slot, e.sub(column, begin)});
-  if (isWhole) {
-    sum = e.mulf(sum, e.broadcast(e.loadScalar(wholeScales, slot)));
+  if (whole) {
+    sum = e.mulf(sum, whole->getScale(slot));
   }
   Values arguments{sum};
   for (auto [n, extra] : llvm::enumerate(op.getArgumentExtras())) {
@@ -525,7 +443,7 @@ void SkinnyGenerator::emitEpilogue(Value slot, Value column) {
   }
   if (op.getRotary()) {
     yielded->front() = emitColumnRotation(
-        e.b, yielded->front(), extras.back(), [&] { return position; }, column,
+        e.b, yielded->front(), extras[arguments.size() - 1], [&] { return position; }, column,
         *op.getRotatedColumns(), e.lanes);
   }
   for (auto [n, result] : llvm::enumerate(op.getOutputs())) {

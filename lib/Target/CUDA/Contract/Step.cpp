@@ -2,7 +2,8 @@
 //
 // Few rows times a weight matrix: bound by reading the weights. Rows of W [out, in] are contiguous,
 // so a warp reads several of them at once, with consecutive lanes at consecutive columns, and
-// reduces over its lanes at the end. The order of a sum depends on the inner dimension only.
+// reduces over its lanes at the end. The order of a sum depends on the inner dimension only. Of
+// weights of 4 bits, the two lanes that share a byte read it in the same access.
 #include "../Frame/Lanes.h"
 #include "Contract.h"
 #include "SumRows.h"
@@ -36,8 +37,7 @@ class StepContraction {
 public:
   StepContraction(dispatch::ContractOp op, ModuleOp module, StringRef name)
       : op(op), domain(op.getDomain()), frame(op, domain, module, name), e(frame.e),
-        inner(getRowType(op.getWeight()).getDimSize(1)),
-        width(getRowType(op.getWeight()).getDimSize(0)),
+        inner(op.getInner()), width(op.getColumns()),
         vector(getVectorElements(getRowType(op.getInput()).getElementType(), {inner})),
         warpColumns(columnsOfWarp(width)), blockColumns(warps * warpColumns) {}
 
@@ -49,6 +49,7 @@ private:
   void locate(Value slot, Value place);
   void emitRows(Value first, Value due, int64_t count);
   Values emitDots(ArrayRef<Value> lines);
+  Values loadWeights(Value output, Value k);
   void emitEpilogue(Value first, Value due, int64_t count);
   Value loadPlace(Value place, int64_t number);
   /// Address in shared memory: f32 sums [rows][blockColumns], then the batch rows and positions of
@@ -67,8 +68,8 @@ private:
   const int64_t inner, width, vector, warpColumns, blockColumns;
   std::unique_ptr<TensorCore> core;
   std::unique_ptr<SumRows> epilogue;
-  Value input, weight, thread, firstColumn; ///< `firstColumn`: of the block
-  bool isUnknown = false;                   ///< the epilogue has an unsupported op
+  Value input, weight, scales, thread, firstColumn; ///< `firstColumn`: of the block
+  bool isUnknown = false;                           ///< the epilogue has an unsupported op
 };
 
 } // namespace
@@ -101,6 +102,34 @@ Value StepContraction::loadPlace(Value place, int64_t number) {
   return arith::IndexCastOp::create(e.b, e.b.getIndexType(), loaded);
 }
 
+/// Loads `vector` weights of a row of W from column `k`, in f32. Weights of 4 bits are in one half
+/// of a group.
+Values StepContraction::loadWeights(Value output, Value k) {
+  if (!scales) {
+    return loadElements(frame, weight, output, k, vector);
+  }
+  int64_t groups = llvm::divideCeil(inner, dispatch::groupWeights);
+  auto remainder = [&](int64_t divisor) -> Value {
+    return arith::RemUIOp::create(e.b, k, e.index(divisor));
+  };
+  Value row = e.add(e.mul(output, groups), e.floorDiv(k, dispatch::groupWeights));
+  Value isSecond = e.atLeast(remainder(dispatch::groupWeights), e.index(dispatch::groupBytes));
+  auto bytes = VectorType::get({vector}, e.b.getI8Type());
+  Value loaded =
+      vector::LoadOp::create(e.b, bytes, weight, ValueRange{row, remainder(dispatch::groupBytes)},
+                             false, llvm::MaybeAlign(uint64_t(vector)));
+  Value scale = e.loadScalar(scales, {row});
+  Values weights;
+  for (int64_t i = 0; i < vector; ++i) {
+    Value byte =
+        arith::ExtSIOp::create(e.b, e.b.getI32Type(), vector::ExtractOp::create(e.b, loaded, i));
+    Value first = e.add(arith::AndIOp::create(e.b, byte, e.integer(15)), -8);
+    Value number = e.select(isSecond, e.floorDiv(byte, 16), first);
+    weights.push_back(e.mulf(arith::SIToFPOp::create(e.b, e.b.getF32Type(), number), scale));
+  }
+  return weights;
+}
+
 /// Computes sums of this warp's columns over all of the inner dimension, column by column and row
 /// by row. Columns past the last repeat it.
 Values StepContraction::emitDots(ArrayRef<Value> lines) {
@@ -112,7 +141,7 @@ Values StepContraction::emitDots(ArrayRef<Value> lines) {
   auto step = [&](Value k, ValueRange so) {
     SmallVector<Values> weights, rows;
     for (Value output : outputs) {
-      weights.push_back(loadElements(frame, weight, output, k, vector));
+      weights.push_back(loadWeights(output, k));
     }
     for (Value line : lines) {
       rows.push_back(loadElements(frame, input, line, k, vector));
@@ -191,6 +220,7 @@ FailureOr<Kernel> StepContraction::generate() {
   epilogue = std::make_unique<SumRows>(op, frame, *core, /*guarded=*/false);
   input = frame.buffer(0);
   weight = frame.buffer(1);
+  scales = op.getGrouped() ? frame.buffer(unsigned(1 + op.getExtras().size())) : Value();
   thread = e.add(e.mul(frame.warp, threadsPerWarp), frame.lane);
   firstColumn = e.mul(frame.block, blockColumns);
   int64_t together = std::min(domain.getLaunchRows(), mostRows);
@@ -213,8 +243,8 @@ FailureOr<Kernel> StepContraction::generate() {
   auto countBytes = [](Value value) {
     return double(getRowType(value).getElementTypeBitWidth() / 8);
   };
-  kernel.bytes = double(inner) * (double(width) * countBytes(op.getWeight()) +
-                                  launchRows * countBytes(op.getInput()));
+  kernel.bytes = double(getRowType(op.getWeight()).getNumElements()) * countBytes(op.getWeight()) +
+                 double(inner) * launchRows * countBytes(op.getInput());
   for (Value tensor : llvm::concat<Value>(llvm::to_vector(op.getExtras()),
                                           llvm::to_vector_of<Value>(op->getResults()))) {
     bool isRows = getRowType(tensor).getRank() == 3;

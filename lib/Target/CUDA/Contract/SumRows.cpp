@@ -32,10 +32,9 @@ SumRows::SumRows(dispatch::ContractOp op, Frame &frame, TensorCore &core, bool g
 void SumRows::setColumn(Value first) {
   column = first;
   shared.clear();
-  for (auto [memory, access] : llvm::zip(extras, op.getAccesses())) {
-    if (getAccessKind(access) == AccessKind::Table) {
-      return; // the last extra, the angles, is not an argument
-    }
+  size_t arguments = op.getArgumentExtras().size();
+  for (auto [memory, access] :
+       llvm::zip(ArrayRef(extras).take_front(arguments), op.getAccesses())) {
     Value value;
     if (getAccessKind(access) == AccessKind::Vector) {
       value = loadColumns(core, e, memory, {column});
@@ -74,7 +73,7 @@ Values SumRows::loadExtras(const Row &row) {
     values.push_back(isRow ? loadRow(memory, getExtent(tensor), row) : Value());
   }
   if (op.getRotary()) {
-    values.back() = loadAngles(row);
+    values[op.getArgumentExtras().size()] = loadAngles(row);
   }
   return values;
 }
@@ -82,7 +81,7 @@ Values SumRows::loadExtras(const Row &row) {
 /// Returns cosines and sines of this thread's two pairs of columns. The table repeats for every
 /// head, and all columns get some angles.
 Value SumRows::loadAngles(const Row &row) {
-  Value table = extras.back();
+  Value table = extras[op.getArgumentExtras().size()];
   int64_t head = cast<MemRefType>(table.getType()).getDimSize(1);
   int64_t together = head % columnsPerThread == 0 ? columnsPerThread : 2;
   Type number = frame.b.getF32Type();
@@ -126,7 +125,7 @@ LogicalResult SumRows::emit(Value sums, const Row &row, ArrayRef<Value> loaded) 
     return failure();
   }
   if (op.getRotary()) {
-    yielded->front() = rotate(yielded->front(), loaded.back());
+    yielded->front() = rotate(yielded->front(), loaded[op.getArgumentExtras().size()]);
   }
   e.when(row.valid, [&] {
     for (auto [value, memory, tensor] : llvm::zip_equal(*yielded, results, op.getOutputs())) {
@@ -142,7 +141,7 @@ LogicalResult cuda::checkSumRows(dispatch::ContractOp op) {
   }
   for (Attribute attribute : op.getAccesses()) {
     auto access = cast<dispatch::AccessAttr>(attribute);
-    bool isTable = op.getRotary() && attribute == op.getAccesses().getValue().back();
+    bool isTable = op.getRotary() && access.getKind() == AccessKind::Table;
     if (!access.isIdentity() && access.getKind() != AccessKind::Vector &&
         access.getKind() != AccessKind::Scalar && !isTable) {
       return op.emitOpError("expected extra operands of access row (identity map), vector or "
