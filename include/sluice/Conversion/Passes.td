@@ -59,9 +59,9 @@ def AssignWeights : Pass<"spec-assign-weights", "::mlir::ModuleOp"> {
     group, `group`.
 
     Fails where stages with one `share` differ in their tensors or are not all frozen, where layers
-    that share biases differ in their columns, where two keys name different tensors, where a frozen
-    stage has no weights, where no stage is trained, where a model has too many parameters, and
-    where no weight belongs to a group.
+    that share biases differ in their columns, and where two keys name different tensors. It also
+    fails where a frozen stage has no weights, where no stage is trained, where a model has too many
+    parameters, and where no weight belongs to a group.
 
     ```mlir
     %0 = spec.embedding {path = "stages.0"} : () -> !spec.stream<tokens, 8>

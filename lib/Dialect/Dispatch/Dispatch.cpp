@@ -582,35 +582,3 @@ LogicalResult AttentionBackwardOp::verify() {
   return verifyBody(*this, getScoreGradient(), DistanceTerms::firstArgument + terms + 1, 1 + terms,
                     "derivative");
 }
-
-//===----------------------------------------------------------------------===//
-// SharedMemoryInterface
-//===----------------------------------------------------------------------===//
-
-using Shared = SmallVector<std::pair<Value, Value>>;
-
-/// Returns the elements of `pairs` that have both parts.
-static Shared present(Shared pairs) {
-  llvm::erase_if(pairs, [](auto pair) { return !pair.first || !pair.second; });
-  return pairs;
-}
-
-Shared RowsOp::getShared() {
-  Shared shared;
-  for (auto [i, operand] : llvm::enumerate(getAliases().value_or(ArrayRef<int64_t>()))) {
-    if (operand >= 0) {
-      shared.emplace_back(getResult(i), getOperand(operand));
-    }
-  }
-  return shared;
-}
-
-Shared WeightGradientOp::getShared() {
-  return present({{getWeight(), getInitWeight()}, {getBias(), getInitBias()}});
-}
-
-Shared CrossEntropyWeightGradientOp::getShared() {
-  return present({{getWeightGradient(), getInitWeight()}, {getBiasGradient(), getInitBias()}});
-}
-
-Shared ScatterRowsOp::getShared() { return present({{getTable(), getInit()}}); }

@@ -171,9 +171,9 @@ def Dispatch_RowsOp : Dispatch_DrawingOp<"rows", [SingleBlock, SharesMemory]> {
     - D-071: `outside` is set of f32 or bf16 with access `row`, or is minus infinity with
       access `range`.
     - D-080: a range with a list, weights or a number of draws is in a domain that is not
-      scheduled, and has no `outside` with weights or draws; entries and numbers of draws are i32
-      and weights f32, arguments of access `row`, of rank 2 and of the batch of the domain, with a
-      weight, or a number of draws, for each row of the operand.
+      scheduled, and has no `outside` with weights or draws. Entries and numbers of draws are i32,
+      and weights f32. They are arguments of access `row`, of rank 2 and of the batch of the domain.
+      Each row of the operand has a weight, or a number of draws.
     - D-081: weights by `softmax` are of a sum in such a domain; their arguments are such f32,
       too.
     - R-001: a range is reduced by `add` on the CPU (lowering).

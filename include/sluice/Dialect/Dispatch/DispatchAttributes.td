@@ -134,10 +134,11 @@ def Dispatch_Access : Dispatch_Attr<"Access", "access"> {
     `#dispatch.softmax`, with or without a list.
 
     With `drawn` only rows q are added whose pair with p is drawn. The operand of that number, i32
-    [B, T'], has a number for each row of the source. For a = min(p, q) and c = max(p, q) the pair
-    is drawn if p and q differ and have the same number k, and if the first word of Philox4x32-10
-    with the counter (a, c, 0, 0) and the key (k, 0) is at least 2^31 (Salmon et al. 2011). This is
-    a symmetric choice of half of all pairs of rows with one number, of which nothing is stored.
+    [B, T'], has a number for each row of the source. Let a = min(p, q) and c = max(p, q). The pair
+    is drawn if p and q differ and have the same number k, and a word is at least 2^31. It is the
+    first of Philox4x32-10 with the counter (a, c, 0, 0) and the key (k, 0) (Salmon et al. 2011).
+    This is a symmetric choice of half of all pairs of rows with one number, of which nothing is
+    stored.
   }];
   let parameters = (ins "::sluice::dispatch::AccessKind":$kind, "::mlir::AffineMapAttr":$map,
                     "int64_t":$group,

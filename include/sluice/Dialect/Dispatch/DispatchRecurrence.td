@@ -16,9 +16,9 @@ def Dispatch_RecurrenceOp : Dispatch_KernelOp<"recurrence", [SingleBlock]> {
       3. the previous row of each of the first `carried` results.
 
     It yields the numbers of each result at row p. The product and the numbers of the previous row
-    are zeros where there is no such row, and where it is *cut off*: with `resets` the last operand
+    are zeros where there is no such row, and where it is *cut off*. With `resets` the last operand
     holds one number per row, and a row whose number is greater than 0.5 is cut off from its
-    previous row; so are rows `reset_at`, `reset_at` + `reset_every`, ..., if `reset_every` is not
+    previous row. So are rows `reset_at`, `reset_at` + `reset_every`, ..., if `reset_every` is not
     0. A kernel may rely on `reset_within` n > 0: at most n rows from one such number to the next,
     or from the first row. With `adjoint`, a row is cut off where its previous row has such a number
     or is such a row, and operands at other rows than p are zeros where row p has or is. Rows that
