@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# The machine code of a model's GPU kernels: every product of more than a token runs on tensor cores, and at least half of a contraction's
-# main loop are tensor-core instructions.
+# The machine code of a model's GPU kernels: none spills, every product of more than a token runs on tensor cores, and at least half of a
+# contraction's main loop are tensor-core instructions.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
@@ -16,6 +16,10 @@ model["precision"] = {"compute": "bf16"}
 json.dump(model, open(sys.argv[2], "w"))
 PYTHON
 succeeds "compile" "$sluice" compile "$work/model.json" -o "$work/model.sla" --target sm_80,sm_90a
+succeeds "ledger" "$sluice" inspect "$work/model.sla" --json
+cp "$work/out" "$work/ledger.json"
+holds "no kernel spills" 'len(f[0]["kernels"]) >= 200 and all(k["spills"] == 0 for k in f[0]["kernels"] if k["target"].startswith("sm_"))' \
+  "$work/ledger.json"
 status=0
 "$root/scripts/sass.sh" "$work/model.sla" --json > "$work/sass.json" 2> "$work/err" || status=$?
 if [[ $status -eq 3 ]]; then
@@ -23,8 +27,6 @@ if [[ $status -eq 3 ]]; then
   finish
 fi
 [[ $status -eq 0 ]] || fail "disassemble" "$(tail -n 5 "$work/err")"
-succeeds "ledger" "$sluice" inspect "$work/model.sla" --json
-cp "$work/out" "$work/ledger.json"
 succeeds "plan" "$sluice" inspect "$work/model.sla" --extract "$work/parts"
 # A token's products have one row per text: memory bandwidth limits them, so they use no tensor cores.
 holds "every matrix kernel outside the step has a main loop on tensor cores" \
