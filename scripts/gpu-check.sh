@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # Checks and times the GPU code on a machine with a GPU, which needs NVIDIA's driver and nothing else (NCCL for several processes).
-# Usage, here:    scripts/gpu-check.sh --pack DIR    makes the bundle DIR and DIR.tar.xz (under 60 MB)
+# Usage, here:    scripts/gpu-check.sh --pack DIR [LIST]   makes the bundle DIR and DIR.tar.xz (under 60 MB) of the models that LIST names,
+#                                                    by default benchmarks/gpu/bundle.json
 #        there:   DIR/gpu-check.sh [RESULTS]         under eight minutes; a short table last, RESULTS/gpu-check.json kept
 #                 DIR/gpu-check.sh --exchange [RESULTS]   only the exchange of memory by NCCL, half a minute
 # There it runs every recorded kernel launch from the operands recorded here and compares with float64, stores the GPU's results
@@ -25,11 +26,12 @@ PYTHON
 
 pack() {
   . "$here/common.sh"
-  local bundle=${1%/} manifest=$root/benchmarks/gpu/bundle.json sluice=$build/bin/sluice artifact recording spec length rows bytes
+  local bundle=${1%/} manifest=${2:-$root/benchmarks/gpu/bundle.json} sluice=$build/bin/sluice artifact recording spec length rows bytes
   [[ ! -e $bundle ]] || fail "$bundle: expected a new folder, found one that is there; remove it or name another"
   "$root/scripts/build.sh" sluice sluice-gpu-check sluice_emulator_plugin
   mkdir -p "$bundle"
-  cp "$manifest" "$here/gpu-check.sh" "$here/gpu_check_torch.py" "$bundle"
+  cp "$manifest" "$bundle/bundle.json"
+  cp "$here/gpu-check.sh" "$here/gpu_check_torch.py" "$bundle"
   strip -o "$bundle/sluice-gpu-check" "$build/bin/sluice-gpu-check"
   while read -r artifact recording spec length rows; do
     say "recording $spec"
@@ -128,8 +130,8 @@ check() {
 
 case ${1:-} in
   --pack)
-    [[ $# -eq 2 ]] || fail "--pack: expected a folder to make, found $(($# - 1)) words; write scripts/gpu-check.sh --pack DIR"
-    pack "$2"
+    [[ $# -eq 2 || $# -eq 3 ]] || fail "--pack: expected a folder to make, found $(($# - 1)) words; write scripts/gpu-check.sh --pack DIR"
+    pack "${@:2}"
     ;;
   --exchange)
     [[ -f $here/bundle.json ]] || fail "$here/bundle.json: expected a bundle, found none; make one with scripts/gpu-check.sh --pack DIR"
