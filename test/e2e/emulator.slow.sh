@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
 # Part of Sluice, under the Apache License v2.0 with LLVM Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-# GPU code of complete models on the emulator, with every launch checked: training steps that follow the CPU's, twenty of one model
+# GPU code of complete models on the emulator, with every launch checked: training steps that follow the CPU's, six of one model
 # that fall by a nat, another architecture's code, evaluation and generation, by steps and without a cache.
 set -euo pipefail
 . "$(dirname "$0")/support/checks.bash"
 
 PATH=$(path_without_ptxas)
-rate=(--set training.learning_rate=2e-3) # twice the spec's, so twenty steps are enough
+rate=(--set training.learning_rate=2e-2) # twenty times the spec's, so six steps are enough
 write_text "$work/training.txt" 200000 1
 write_text "$work/held-out.txt" 400 2
 
 succeeds "compile" "$sluice" compile "$root/models/tiny/hourglass-bf16.json" -o "$work/hourglass.sla" --target cpu-avx2,sm_80,sm_90a
 train=("$sluice" train "$work/hourglass.sla" --data "$work/training.txt" "${rate[@]}")
-"${train[@]}" --steps 20 --out "$work/hourglass-emulated" --device emulator > "$work/hourglass.out" 2> "$work/hourglass.err" &
+"${train[@]}" --steps 6 --out "$work/hourglass-emulated" --device emulator > "$work/hourglass.out" 2> "$work/hourglass.err" &
 trained=$!
-succeeds "train on the CPU" "${train[@]}" --steps 20 --out "$work/hourglass-cpu"
+succeeds "train on the CPU" "${train[@]}" --steps 6 --out "$work/hourglass-cpu"
 if wait "$trained"; then
-  pass "every launch of 20 steps has no violation and matches float64"
+  pass "every launch of 6 steps has no violation and matches float64"
 else
   fail "train on the emulator" "$(tail -n 5 "$work/hourglass.err")"
 fi
 holds "the loss falls by a nat" 'f[0][0]["loss"] - f[0][-1]["loss"] >= 1' "$work/hourglass-emulated/metrics.jsonl"
 holds "the losses match the CPU's" \
-  'len(f[0]) == len(f[1]) == 20 and all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
+  'len(f[0]) == len(f[1]) == 6 and all(abs(a["loss"] - b["loss"]) <= 2e-3 for a, b in zip(*f))' \
   "$work/hourglass-emulated/metrics.jsonl" "$work/hourglass-cpu/metrics.jsonl"
 for device in cpu emulator; do
   succeeds "eval on $device" "$sluice" eval "$work/hourglass.sla" --weights "$work/hourglass-cpu" --data "$work/held-out.txt" --device $device --json
@@ -66,7 +66,7 @@ succeeds "patches and chunks: compile" "$sluice" compile "$work/patches.json" -o
 two_steps "patches and chunks" "$work/patches"
 # The emulator's counts of a wider model's step, compared with the plan.
 cat > "$work/wide.json" << 'JSON'
-{ "sluice": 1, "name": "wide", "vocabulary": 256, "context": 256, "batch": 2, "width": 128,
+{ "sluice": 1, "name": "wide", "vocabulary": 128, "context": 256, "batch": 1, "width": 128,
   "precision": { "compute": "bf16" },
   "defaults": { "heads": 2, "activation": "gelu_tanh", "rotary": true },
   "stages": [ { "op": "embedding" }, { "op": "hourglass", "hierarchy": "1@1" }, { "op": "head" } ] }
@@ -74,10 +74,10 @@ JSON
 succeeds "wide: compile" "$sluice" compile "$work/wide.json" -o "$work/wide.sla" --target sm_80
 succeeds "wide: bench" "$sluice" bench "$work/wide.sla" --device emulator --kernels --steps 1 --json
 cp "$work/out" "$work/wide-counts.json"
-# The plan counts the complete token table; text does not contain every token, so its lookup (rows_2x257)
+# The plan counts the complete token table; text does not contain every token, so its lookup (rows_1x257)
 # reads less.
 holds "every kernel's traffic is within 5% of the plan; the token lookup's up to a quarter less" \
-  'len(f[0]["kernels"]) >= 25 and all(-(0.25 if k["name"].startswith("rows_2x257_") else 0.05) <= k["emulated"]["bytes"] / k["emulated"]["planned_bytes"] - 1 <= 0.05 for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
+  'len(f[0]["kernels"]) >= 25 and all(-(0.25 if k["name"].startswith("rows_1x257_") else 0.05) <= k["emulated"]["bytes"] / k["emulated"]["planned_bytes"] - 1 <= 0.05 for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
 holds "no matrix kernel has bank conflicts" \
   'all(k["emulated"]["bank_passes"] == k["emulated"]["least_bank_passes"] > 0 for k in f[0]["kernels"] if k["kind"] in ("matmul", "attention"))' \
@@ -86,7 +86,7 @@ holds "requests use at least 90% of the fetched sectors; attention with angles a
   'all(k["emulated"]["least_sectors"] >= (0.6 if k["kind"] == "attention" else 0.9) * k["emulated"]["sectors"] for k in f[0]["kernels"] if k["emulated"]["planned_bytes"] >= 4096)' \
   "$work/wide-counts.json"
 # After two steps the most likely bytes still differ from position to position.
-generate=("$sluice" generate "$work/hourglass.sla" --weights "$work/hourglass-90a" --prompt "the water" --tokens 9 --temperature 0 --device emulator)
+generate=("$sluice" generate "$work/hourglass.sla" --weights "$work/hourglass-90a" --prompt "the water" --tokens 3 --temperature 0 --device emulator)
 succeeds "generate by steps" "${generate[@]}"
 cp "$work/out" "$work/steps"
 for other in --no-cache --gpu-target=sm_90a; do
