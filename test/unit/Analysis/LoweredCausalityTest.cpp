@@ -10,9 +10,11 @@
 #include "sluice/Dialect/Dispatch/RowConditions.h"
 #include "sluice/Dialect/Plan/Plan.h"
 #include "sluice/Dialect/Sluice/Reference.h"
+#include "sluice/Support/Files.h"
 #include "sluice/Transforms/Passes.h"
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <regex>
 
 using namespace mlir;
 using namespace sluice;
@@ -40,11 +42,28 @@ std::vector<std::string> specs() {
   return result;
 }
 
+/// The text of a spec. Successors' stacks of up to 24 equal layers have two, since a pass treats
+/// each layer alike; papers' models have their own depth.
+std::string readWithFewLayers(const std::string &path) {
+  std::string text = readText(path, "spec");
+  if (std::filesystem::path(path).parent_path().filename() == "successors") {
+    text =
+        std::regex_replace(text, std::regex("\"count\": ([3-9]|[1-9][0-9]+)\\b"), "\"count\": 2");
+    std::smatch layers; // of an hnet stage: [4, [5, 22, 5], 4]
+    if (std::regex_search(text, layers, std::regex("\"layers\": \\[.*"))) {
+      text = layers.prefix().str() +
+             std::regex_replace(layers.str(), std::regex("\\b([3-9]|[1-9][0-9]+)\\b"), "2") +
+             layers.suffix().str();
+    }
+  }
+  return text;
+}
+
 /// A model with observed passes.
 class LoweredModel {
 public:
   explicit LoweredModel(const std::string &path) : context(MLIRContext::Threading::DISABLED) {
-    module = importSpec(sluice::test::parseValidFile(context, path));
+    module = importSpec(sluice::test::parseValidSpec(context, readWithFewLayers(path), path));
     watch.emplace(*module);
   }
   void run(std::unique_ptr<Pass> pass) {
