@@ -309,18 +309,19 @@ void checkAssembly(int64_t head, bool everything) {
   }
 }
 
+/// Columns that fill no whole vectors, in one block and in two; then as many registers as there
+/// are. Narrower heads have fewer.
 TEST(CudaAttention, Assembles) {
-  for (int64_t head : {5, 16, 32, 64, 96, 100, 128, 200, 256}) {
+  for (int64_t head : {5, 96, 128, 200}) {
     checkAssembly(head, /*everything=*/false);
   }
 }
 
 TEST(CudaAttention, AssemblesWithTermsByDistance) {
-  AttentionCase c{"assembly", 8, 1024, 8, 4, 64, 1024, 8, causal(), scaled(0.125), false, 0.1f};
-  AttentionCase wide = c, narrow = acrossScales(4, 1, /*isComplete=*/true, 40);
-  wide.head = 256;
+  AttentionCase wide{"assembly", 8, 1024, 8, 4, 256, 1024, 8, causal(), scaled(0.125), false, 0.1f},
+      narrow = acrossScales(4, 1, /*isComplete=*/true, 40);
   narrow.head = 64;
-  for (AttentionCase some : {withTerms(c, true, 32), withTerms(wide, true, 32), narrow}) {
+  for (AttentionCase some : {withTerms(wide, true, 32), narrow}) {
     some.bf16 = true;
     for (const std::string &text : {some.forwardText(), some.backwardText()}) {
       GeneratedKernel(text).checkAssembly({"mma.sync.aligned.m16n8k16", "ldmatrix"});
@@ -329,7 +330,7 @@ TEST(CudaAttention, AssemblesWithTermsByDistance) {
 }
 
 TEST(CudaAttention, AssemblesWithEverything) {
-  for (int64_t head : {64, 88, 100, 128, 176, 256}) {
+  for (int64_t head : {64, 88, 100, 256}) {
     checkAssembly(head, /*everything=*/true);
   }
 }
