@@ -269,10 +269,16 @@ const CudaLossCase shapes[] = {
     {.batch = 1, .positions = 70, .width = 530, .vocabulary = 67, .bias = true, .offset = 0},
 };
 
+/// Everything for each shape; RowGradientsOfF32 has the gradients alone of each.
 TEST(CudaCrossEntropy, LossesAndRowGradients) {
   unsigned seed = 0;
   for (const CudaLossCase &c : shapes) {
-    for (Wanted wanted : {Wanted::Losses, Wanted::LossesAndGradient, Wanted::All}) {
+    bool isFirst = &c == shapes;
+    std::vector<Wanted> subsets{Wanted::Losses, Wanted::All};
+    if (isFirst) {
+      subsets.push_back(Wanted::LossesAndGradient);
+    }
+    for (Wanted wanted : subsets) {
       EmulatedKernel kernel(rowsText(c, wanted));
       ASSERT_TRUE(kernel.made());
       CudaRun run = runOnNumbers(c, seed += 10);
@@ -420,20 +426,13 @@ TEST(CudaCrossEntropy, TrafficIsConflictFree) {
 TEST(CudaCrossEntropy, AssemblesWithoutSpills) {
   const char *mma = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32";
   for (CudaLossCase c :
-       {CudaLossCase{.batch = 16,
-                     .positions = 1024,
-                     .width = 512,
-                     .vocabulary = 32000,
-                     .bias = true,
-                     .init = true},
-        CudaLossCase{.batch = 3,
+       {CudaLossCase{.batch = 3,
                      .positions = 100,
                      .width = 500,
                      .vocabulary = 300,
                      .bias = true,
                      .init = true},
-        CudaLossCase{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301, .bias = true},
-        CudaLossCase{.batch = 2, .positions = 45, .width = 75, .vocabulary = 300},
+        CudaLossCase{.batch = 3, .positions = 100, .width = 501, .vocabulary = 301},
         CudaLossCase{.batch = 16,
                      .positions = 1024,
                      .width = 512,
