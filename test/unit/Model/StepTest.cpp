@@ -192,7 +192,18 @@ TEST_P(Stepped, EveryPositionOfRaggedRows) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(families()),
+/// The others differ from these in training alone, or have a part of the stages of OverDistances
+/// and Streams. sluice-model-reference-test lowers their steps.
+std::vector<Family> familiesOfSteps() {
+  std::vector<Family> some = families();
+  std::erase_if(some, [](const Family &family) {
+    return std::set<std::string_view>{"Dropout", "FoldedTwice", "OverStreams", "SoftTargets"}
+        .contains(family.name);
+  });
+  return some;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Stepped, ::testing::ValuesIn(familiesOfSteps()),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
@@ -205,8 +216,7 @@ INSTANTIATE_TEST_SUITE_P(LazyHeads, Stepped,
 
 /// Steps sum in another order than the forward pass, so a few sums round to the other bf16
 /// neighbor. Both are within the same bound of float64.
-INSTANTIATE_TEST_SUITE_P(Mixed, Stepped,
-                         ::testing::Values(Family{"AllOfIt", allOfIt}, Family{"TopDown", topDown}),
+INSTANTIATE_TEST_SUITE_P(Mixed, Stepped, ::testing::Values(Family{"AllOfIt", allOfIt}),
                          [](const auto &info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(HeadGroups, Stepped,
