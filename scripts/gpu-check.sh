@@ -28,6 +28,8 @@ pack() {
   . "$here/common.sh"
   local bundle=${1%/} manifest=${2:-$root/benchmarks/gpu/bundle.json} sluice=$build/bin/sluice artifact recording spec length rows bytes
   [[ ! -e $bundle ]] || fail "$bundle: expected a new folder, found one that is there; remove it or name another"
+  { list "$manifest" checks artifact recording spec length rows && list "$manifest" timed artifact spec; } > /dev/null 2>&1 \
+    || fail "$manifest: expected a list of models, found none; write one like benchmarks/gpu/bundle.json"
   "$root/scripts/build.sh" sluice sluice-gpu-check sluice_emulator_plugin
   mkdir -p "$bundle"
   cp "$manifest" "$bundle/bundle.json"

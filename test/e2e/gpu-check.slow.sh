@@ -15,6 +15,9 @@ bundle["timed"] = []
 json.dump(bundle, open(sys.argv[2], "w"))
 PYTHON
 succeeds "a bundle is built" "$root/scripts/gpu-check.sh" --pack "$bundle" "$work/list.json"
+echo '{' > "$work/cut.json"
+exits 2 "a cut list is refused" "$root/scripts/gpu-check.sh" --pack "$work/none" "$work/cut.json"
+exits 1 "and no folder is made" test -e "$work/none"
 exits 2 "an existing folder is not changed" "$root/scripts/gpu-check.sh" --pack "$bundle"
 tar -xJf "$bundle.tar.xz" -C "$work" --transform 's/^bundle/unpacked/'
 succeeds "the archive contains the bundle" diff -r "$bundle" "$work/unpacked"
