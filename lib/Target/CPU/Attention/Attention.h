@@ -9,6 +9,7 @@
 // vector), with accumulators in registers.
 #pragma once
 
+#include "../Contract/Amx.h"
 #include "sluice/Target/CPU/Frame.h"
 #include "sluice/Target/Common/AttentionSizes.h"
 #include "sluice/Target/Common/Score.h"
@@ -46,8 +47,12 @@ struct AttentionShape : AttentionSizes {
   /// bf16, and everything else is read as it is.
   bool pairs;
   int64_t pairColumns; ///< pairs per row of one head, in whole vectors
+  bool tiles;          ///< pairs are multiplied in AMX tiles
 
-  int64_t getDepth(int64_t count) const { return pairs ? count / 2 : count; }
+  /// Returns the steps of a sum of `count` products; tiles add pairs of zeros.
+  int64_t getDepth(int64_t count) const {
+    return tiles ? (count / 2 + tileSide - 1) / tileSide * tileSide : pairs ? count / 2 : count;
+  }
 };
 
 template <typename Op> AttentionShape makeShape(Op op, const Target &target);
@@ -79,6 +84,9 @@ struct Matmul {
   std::function<void(mlir::Value row, mlir::Value column, Accumulators &tile)> finish;
   /// Emitted in every step of a tile that starts at `row`, for prefetches; may be absent.
   std::function<void(mlir::Value row, mlir::Value k)> step;
+  /// Scratch of 32 x 32 f32 if the factors are multiplied in AMX tiles. Then `a` is not transposed
+  /// and has rows up to a multiple of 16, and `depth` is a multiple of 16.
+  mlir::Value sums;
 };
 
 /// Returns the rows of a register tile for blocks of `vectors` vectors: the accumulators, a row of
@@ -120,8 +128,15 @@ void emitPackPairs(Emitter &e, const AttentionShape &shape, mlir::Value source,
 void emitPackRowPairs(Emitter &e, const AttentionShape &shape, mlir::Value source,
                       const RowRange &range, mlir::Value column, mlir::Value packed);
 
+/// The same with a row per column of the head, for blocks of keyBlock rows:
+/// packed[block * headWidth + column][i / 2 of the block]. The count is a multiple of keyBlock,
+/// which is one of 32.
+void emitPackTransposedPairs(Emitter &e, const AttentionShape &shape, mlir::Value source,
+                             const RowRange &range, mlir::Value column, mlir::Value packed);
+
 /// Rounds rows [0, valid) of a block of f32 to bf16: rowPairs[i / 2][column] has pairs of rows,
 /// with zeros for row `valid`, and columnPairs[i][column / 2] pairs of columns. Either may be null.
+/// For tiles, rowPairs has zeros up to a multiple of 32 rows.
 void emitRoundBlock(Emitter &e, const AttentionShape &shape, mlir::Value block, mlir::Value valid,
                     mlir::Value rowPairs, mlir::Value columnPairs);
 

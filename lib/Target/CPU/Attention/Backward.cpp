@@ -80,7 +80,8 @@ private:
   unsigned firstTerm = 0; ///< index in the frame of the gradient of the first term
   Value keys, values, keyGradients,
       valueGradients; // scratch per key/value head, rows of positions
-  Value keyPairs;     // pairs of rows of keys; `keys` without pairs
+  Value keyPairs;     // pairs of rows of keys, transposed for tiles; `keys` without pairs
+  Value sums;         // of AMX tiles
   Value queryRows, outputRows, queryBlocks, outputBlocks, queryGradients; // scratch per query head
   Value queryPairs, outputPairs; // pairs of rows; `queryRows` and `outputRows` without pairs
   Value roundedProbabilities, roundedGradients, gradientPairs; // a block in bf16: pairs of columns,
@@ -121,7 +122,10 @@ void BackwardGenerator::allocate() {
     return shape.pairs ? frame.scratch(factors(count / 2, shape.headWidth)) : factorRows;
   };
   keys = frame.scratch(factors(allKeys, columns));
-  keyPairs = rowPairs(keys, allKeys);
+  keyPairs = shape.tiles
+                 ? frame.scratch(factors(shape.keyBlocks * shape.headWidth, shape.keyBlock / 2))
+                 : rowPairs(keys, allKeys);
+  sums = shape.tiles ? frame.scratch(matrix(2 * tileSide, 2 * tileSide)) : Value();
   values = frame.scratch(factors(allKeys, columns));
   keyGradients = frame.scratch(matrix(allKeys, shape.headWidth));
   valueGradients = frame.scratch(matrix(allKeys, shape.headWidth));
@@ -204,7 +208,10 @@ void BackwardGenerator::emitItem() {
   Value keyColumn = getFirstColumn(keyHead, shape.keyColumn),
         valueColumn = getFirstColumn(keyHead, shape.valueColumn);
   RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
-  packRows(key, allKeys, keyColumn, keys, keyPairs);
+  packRows(key, allKeys, keyColumn, keys, shape.tiles ? Value() : keyPairs);
+  if (shape.tiles) {
+    emitPackTransposedPairs(e, shape, key, allKeys, keyColumn, keyPairs);
+  }
   packRows(value, allKeys, valueColumn, values, {});
   emitFill(e, keyGradients, 0);
   emitFill(e, valueGradients, 0);
@@ -311,6 +318,7 @@ void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queryBlocks, factorRow, {}};
+  product.sums = sums;
   product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head), n = e.toInteger(keyLength);
     for (size_t j = 0; j < tile.front().size(); ++j) {
@@ -342,6 +350,7 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {values, q0, {}};
   product.b = {outputBlocks, factorRow, {}};
+  product.sums = sums;
   product.finish = [&](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
@@ -401,7 +410,12 @@ void BackwardGenerator::emitProducts(Value q0) {
     keyRow = e.floorDiv(q0, 2);
     depth = e.floorDiv(e.add(valid, 1), 2);
   }
+  if (shape.tiles) {
+    keyRow = e.mul(e.floorDiv(q0, shape.keyBlock), shape.headWidth);
+    depth = e.roundUp(depth, tileSide);
+  }
   Matmul product;
+  product.sums = sums;
   product.rows = shape.keyBlock;
   product.vectors = shape.headVectors;
   product.depth = e.index(shape.getDepth(shape.queryBlock));
@@ -414,7 +428,7 @@ void BackwardGenerator::emitProducts(Value q0) {
   product.rows = shape.head;
   product.vectors = shape.queryVectors;
   product.depth = depth;
-  product.a = {keyPairs, keyRow, {}, /*transposed=*/true};
+  product.a = {keyPairs, keyRow, {}, /*transposed=*/!shape.tiles};
   product.b = {gradientPairs, {}, {}};
   emitMatmul(e, target, accumulateInto(e, product, queryGradients, blockRow));
   terms.emitGradients(productGradients, p0, q0);

@@ -63,8 +63,8 @@ private:
 
   Value query, key, value, output, lse; // tensors
   Value keys, values, queries, scores, probabilities, keep, accumulator, rowsOfBlock, queryRows,
-      maximum, sum, blockMaximum,
-      rescale; // scratch
+      maximum, sum, blockMaximum, rescale,
+      sums; // scratch; `sums` are of AMX tiles
   Value queryLength, keyLength, batchRow, head, queryBase, keyBase, queryColumn, valueColumn, p0;
 };
 
@@ -90,7 +90,10 @@ void ForwardGenerator::allocate() {
   keys = frame.scratch(factors(shape.keyBlocks * shape.keyBlock, columns));
   // Values are packed too: in place, the rows of one head are far apart.
   int64_t valueRows = shape.getDepth(shape.keyBlocks * shape.keyBlock);
-  values = frame.scratch(factors(valueRows, shape.headWidth));
+  values =
+      frame.scratch(shape.tiles ? factors(shape.keyBlocks * shape.headWidth, shape.keyBlock / 2)
+                                : factors(valueRows, shape.headWidth));
+  sums = shape.tiles ? frame.scratch(matrix(2 * tileSide, 2 * tileSide)) : Value();
   queries = frame.scratch(factors(shape.getDepth(shape.head), shape.queryBlock));
   scores = frame.scratch(matrix(shape.keyBlock, shape.queryBlock));
   probabilities =
@@ -135,7 +138,8 @@ void ForwardGenerator::emitItem() {
   RowRange allKeys{keyBase, e.index(0), e.roundUp(keyLength, shape.keyBlock), keyLength};
   if (shape.pairs) {
     emitPackPairs(e, shape, key, allKeys, keyColumn, keys);
-    emitPackRowPairs(e, shape, value, allKeys, valueColumn, values);
+    (shape.tiles ? emitPackTransposedPairs : emitPackRowPairs)(e, shape, value, allKeys,
+                                                               valueColumn, values);
   } else {
     emitPack(e, shape, key, allKeys, keyColumn, keys);
     emitPack(e, shape, value, allKeys, valueColumn, values);
@@ -187,6 +191,11 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
       product.depth = e.floorDiv(e.add(valid, 1), 2);
       product.a.row = e.floorDiv(q0, 2);
     }
+    if (shape.tiles) {
+      product.depth = e.roundUp(product.depth, tileSide);
+      product.a = {values, e.mul(e.floorDiv(q0, shape.keyBlock), shape.headWidth), {}};
+      product.sums = sums;
+    }
     product = accumulateInto(e, product, accumulator, e.index(0));
     auto load = product.init;
     product.init = [&, load](Value row, Value column, Accumulators &tile) {
@@ -206,6 +215,7 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queries, {}, {}};
+  product.sums = sums;
   product.finish = [&, masked, q0](Value row, Value column, Accumulators &tile) {
     Value h = e.toInteger(head), n = e.toInteger(keyLength);
     for (size_t j = 0; j < tile.front().size(); ++j) {

@@ -84,7 +84,73 @@ Matmul attention::makeBlockMatmul(Emitter &e, const AttentionShape &shape) {
   return matmul;
 }
 
+/// Finishes `rows` rows from row `from` of a block of sums, which starts at (row, column).
+static void finishSums(Emitter &e, const Matmul &matmul, Value row, Value from, int64_t rows,
+                       Value column, int64_t vectors) {
+  Accumulators tile(rows, Values(vectors, Value()));
+  Value first = e.add(row, from);
+  if (matmul.init) {
+    matmul.init(first, column, tile);
+  }
+  for (auto [i, line] : llvm::enumerate(tile)) {
+    for (auto [j, value] : llvm::enumerate(line)) {
+      Value sum = e.load(matmul.sums, {e.add(from, int64_t(i)), e.index(int64_t(j) * e.lanes)});
+      value = value ? e.addf(value, sum) : sum;
+    }
+  }
+  matmul.finish(first, column, tile);
+}
+
+/// Emits a block of `rows` rows, at most two tiles of them, and as many tiles as `vectors`.
+static void emitTileBlock(Emitter &e, const Matmul &matmul, Value row, int64_t rows, Value column,
+                          int64_t vectors) {
+  auto left = [&](Value k, int64_t i) {
+    Value first = at(e, matmul.a.row, e.add(row, i * tileSide));
+    return loadFactor(e.b, matmul.a.memory, {first, at(e, matmul.a.column, k)});
+  };
+  auto right = [&](Value k, int64_t j) {
+    Value first = at(e, matmul.b.column, e.add(column, j * tileSide));
+    return loadFactor(e.b, matmul.b.memory, {at(e, matmul.b.row, k), first});
+  };
+  int64_t tileRows = llvm::divideCeil(rows, tileSide);
+  Values tiles = emitTileProducts(e.b, tileRows, vectors, matmul.depth, left, right);
+  for (auto [i, tile] : llvm::enumerate(tiles)) {
+    int64_t tileRow = int64_t(i) / vectors, tileColumn = int64_t(i) % vectors;
+    storeSums(e.b, tile, matmul.sums,
+              {e.index(tileRow * tileSide), e.index(tileColumn * tileSide)});
+  }
+  constexpr int64_t together = 4;
+  int64_t rest = rows % together;
+  e.loop(e.index(0), e.index(rows - rest), together,
+         [&](Value from) { finishSums(e, matmul, row, from, together, column, vectors); });
+  if (rest != 0) {
+    finishSums(e, matmul, row, e.index(rows - rest), rest, column, vectors);
+  }
+}
+
+/// Multiplies in AMX tiles: in blocks of two by two, and what is left.
+static void emitTiles(Emitter &e, const Matmul &matmul) {
+  auto emitColumnsOf = [&](Value column, int64_t vectors) {
+    int64_t rest = matmul.rows % (2 * tileSide), whole = matmul.rows - rest;
+    e.loop(e.index(0), e.index(whole), 2 * tileSide,
+           [&](Value row) { emitTileBlock(e, matmul, row, 2 * tileSide, column, vectors); });
+    if (rest != 0) {
+      emitTileBlock(e, matmul, e.index(whole), rest, column, vectors);
+    }
+  };
+  int64_t rest = matmul.vectors % 2, whole = matmul.vectors - rest;
+  e.loop(e.index(0), e.index(whole * tileSide), 2 * tileSide,
+         [&](Value column) { emitColumnsOf(column, 2); });
+  if (rest != 0) {
+    emitColumnsOf(e.index(whole * tileSide), 1);
+  }
+}
+
 void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmul) {
+  if (matmul.sums) {
+    emitTiles(e, matmul);
+    return;
+  }
   int64_t widest = widestTile(target);
   int64_t rest = matmul.vectors % widest, whole = matmul.vectors - rest;
   if (whole == widest) {

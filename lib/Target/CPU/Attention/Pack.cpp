@@ -84,6 +84,34 @@ void attention::emitPackRowPairs(Emitter &e, const AttentionShape &shape, Value 
   });
 }
 
+void attention::emitPackTransposedPairs(Emitter &e, const AttentionShape &shape, Value source,
+                                        const RowRange &range, Value column, Value packed) {
+  Value last = e.add(range.limit, -1);
+  e.loop(e.index(0), range.count, tileDepth, [&](Value i) {
+    Values rows;
+    for (int64_t r = 0; r < tileDepth; ++r) {
+      rows.push_back(e.add(range.base, e.min(e.add(e.add(range.first, i), r), last)));
+      emitPrefetchRow(e, shape, source, rows.back(), column);
+    }
+    Value block = e.floorDiv(i, shape.keyBlock);
+    Value pair = e.floorDiv(e.sub(i, e.mul(block, shape.keyBlock)), 2);
+    for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
+      auto load = [&](Value row) {
+        return loadFirst(e, e.lanes, source, {row, e.add(column, lane0)}, shape.head - lane0);
+      };
+      Values square;
+      for (int64_t r = 0; r < tileDepth; r += 2) {
+        square.push_back(emitPairs(e.b, load(rows[r]), load(rows[r + 1])));
+      }
+      e.transpose(square);
+      Value row0 = e.add(e.mul(block, shape.headWidth), lane0);
+      for (auto [c, line] : llvm::enumerate(square)) {
+        e.store(line, packed, {e.add(row0, int64_t(c)), pair});
+      }
+    }
+  });
+}
+
 /// Returns the bits of a vector of f32 rounded to bf16; subnormal numbers become zeros.
 static Value roundToBits(Emitter &e, Value numbers) {
   auto type = VectorType::get({e.lanes}, e.b.getBF16Type());
@@ -117,6 +145,15 @@ void attention::emitRoundBlock(Emitter &e, const AttentionShape &shape, Value bl
       }
     }
   });
+  if (rowPairs && shape.tiles) {
+    Value zeros = arith::ConstantOp::create(e.b, e.b.getZeroAttr(e.integers));
+    Value pairs = e.floorDiv(e.add(valid, 1), 2);
+    e.loop(pairs, e.roundUp(pairs, tileSide), 1, [&](Value pair) {
+      for (int64_t j = 0; j < shape.queryVectors; ++j) {
+        vector::StoreOp::create(e.b, zeros, rowPairs, ValueRange{pair, e.index(j * e.lanes)});
+      }
+    });
+  }
 }
 
 void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Value packed,

@@ -25,11 +25,16 @@ template <typename Op> AttentionShape attention::makeShape(Op op, const Target &
   int64_t block = isNarrow || isShort ? 32 : 64;
   s.queryVectors =
       std::min<int64_t>(block / target.lanes, llvm::divideCeil(s.queries, target.lanes));
-  s.queryBlock = s.queryVectors * target.lanes;
   s.keyBlock = std::min<int64_t>(isNarrow ? 16 : block, (s.keys + 3) / 4 * 4);
+  s.pairs = target.bf16Dots && s.elementBytes == 2 && s.head % 2 == 0;
+  s.tiles = s.pairs && target.tiles;
+  if (s.tiles) { // sums over queries and over keys have whole tiles
+    s.queryVectors += s.queryVectors % 2;
+    s.keyBlock = llvm::alignTo(s.keyBlock, tileDepth);
+  }
+  s.queryBlock = s.queryVectors * target.lanes;
   s.headVectors = llvm::divideCeil(s.head, target.lanes);
   s.headWidth = s.headVectors * target.lanes;
-  s.pairs = target.bf16Dots && s.elementBytes == 2 && s.head % 2 == 0;
   s.pairColumns = llvm::divideCeil(s.head / 2, target.lanes) * target.lanes;
   s.queryBlocks = llvm::divideCeil(s.queries, s.queryBlock);
   s.keyBlocks = llvm::divideCeil(s.keys, s.keyBlock);
