@@ -144,7 +144,7 @@ TEST(Attention, PairsOfBf16) {
   checkPairs({"head of 100", 1, 70, 1, 1, 100, 67, 1, everything(), plain});
   checkPairs({"large blocks, rotary, grouped, soft cap", 1, 270, 2, 1, 32, 263, 1, causal(),
               softCap(2), true});
-  checkPairs({"window", 1, 150, 2, 2, 8, 139, 1, window(16), plain}, {20, 97});
+  checkPairs({"window, head of 10", 1, 150, 2, 2, 10, 139, 1, window(16), plain}, {20, 97});
   checkPairs({"dropout", 2, 70, 2, 2, 8, 69, 2, causal(), plain, true, 0.5f, 9});
   checkPairs(onScales(3, 1, 0, 1000), {1, 4, 97});
   checkPairs(overGivenKeys(), {1, 40});
