@@ -128,9 +128,9 @@ static void emitTileBlock(Emitter &e, const Matmul &matmul, Value row, int64_t r
   }
 }
 
-/// Multiplies in AMX tiles: in blocks of two by two, and what is left.
+/// Multiplies in AMX tiles: in blocks of two by two, then the remaining rows and columns.
 static void emitTiles(Emitter &e, const Matmul &matmul) {
-  auto emitColumnsOf = [&](Value column, int64_t vectors) {
+  auto emitColumns = [&](Value column, int64_t vectors) {
     int64_t rest = matmul.rows % (2 * tileSide), whole = matmul.rows - rest;
     e.loop(e.index(0), e.index(whole), 2 * tileSide,
            [&](Value row) { emitTileBlock(e, matmul, row, 2 * tileSide, column, vectors); });
@@ -140,9 +140,9 @@ static void emitTiles(Emitter &e, const Matmul &matmul) {
   };
   int64_t rest = matmul.vectors % 2, whole = matmul.vectors - rest;
   e.loop(e.index(0), e.index(whole * tileSide), 2 * tileSide,
-         [&](Value column) { emitColumnsOf(column, 2); });
+         [&](Value column) { emitColumns(column, 2); });
   if (rest != 0) {
-    emitColumnsOf(e.index(whole * tileSide), 1);
+    emitColumns(e.index(whole * tileSide), 1);
   }
 }
 
