@@ -108,7 +108,7 @@ class GpuSegmentMemory : public ::testing::TestWithParam<RoomModel> {};
 TEST_P(GpuSegmentMemory, GrowsWithoutChangingResults) {
   Folder folder;
   auto artifact = Artifact::load(
-      compileForEmulator(folder, buildSpec(folder, GetParam()), "sm_80", someGenerationRows));
+      compileForEmulator(folder, buildSpec(folder, GetParam()), "sm_80", /*generationRows=*/0));
   const Plan &plan = artifact->plan();
   ASSERT_GE(plan.memoryBuckets.size(), 2);
   Executor grows(sluice::runtime::makeEmulatorDevice(artifact)),
@@ -140,7 +140,7 @@ constexpr const char *distances =
   "stages": [{"op": "embedding"}, {"op": "layer", "to": "fine"},
     {"op": "boundaries", "name": "words", "rule": "whitespace"},
     {"op": "shorten", "segments": "words"}, {"op": "shift", "by": 1, "start": "null"},
-    {"op": "layers", "count": 2}, {"op": "upsample", "segments": "words", "by": 0},
+    {"op": "layer"}, {"op": "upsample", "segments": "words", "by": 0},
     {"op": "add", "with": "fine"}, {"op": "head"}])";
 /// No row of a head or of a matrix is aligned to copies of 16 bytes.
 constexpr const char *oddHeads =
@@ -202,7 +202,7 @@ std::pair<size_t, sluice::runtime::Launch> withLess(const Plan &plan, const std:
 TEST(GpuSegmentMemory, ReportsAccessesBetweenRuns) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, buildSpec(folder, RoomModel{"Groups", 16, groups}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, RoomModel{"Groups", 16, groups}), "sm_80", /*generationRows=*/0));
   const Plan &plan = artifact->plan();
   std::string entry = sluice::runtime::entryOfBucket("gradient", plan.memoryBuckets[0].rows);
   for (bool isWritten : {true, false}) {
@@ -238,7 +238,7 @@ TEST(GpuSegmentMemory, ReportsAccessesBetweenRuns) {
 TEST(GpuSegmentMemory, FitsSegmentsOfARouter) {
   Folder folder;
   auto artifact = Artifact::load(compileForEmulator(
-      folder, buildSpec(folder, RoomModel{"Routed", 16, routed}), "sm_80", someGenerationRows));
+      folder, buildSpec(folder, RoomModel{"Routed", 16, routed}), "sm_80", /*generationRows=*/0));
   const Plan &plan = artifact->plan();
   Executor executor(sluice::runtime::makeEmulatorDevice(artifact));
   begin(executor);
