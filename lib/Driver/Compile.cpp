@@ -279,6 +279,7 @@ std::optional<Outcome> Compilation::runPipeline(ModuleOp lowered) {
   PipelineOptions options;
   options.emit = getStage(request.emit).value_or(Stage::Plan);
   options.targets = targets.getNames();
+  options.l2Bytes = request.l2Bytes;
   options.hasGradient = request.hasGradient && !request.everyRow && !request.attention;
   // Only the module of generation has a step.
   options.hasStep = proof.verdict == "proved" && request.generationRows > 0 && lowered == *module;

@@ -128,7 +128,11 @@ sluice_status sluice_compile(const sluice_spec *givenSpec, const sluice_compile_
       request.text = spec.text;
     }
     request.output = output;
-    request.targets = options.targets ? splitTargets(options.targets) : loading::chooseCpuTargets();
+    if (options.targets) {
+      request.targets = splitTargets(options.targets);
+    } else {
+      loading::setMachine(request);
+    }
     request.precision = options.precision ? options.precision : "";
     request.weights = weights;
     if (options.memory_budget > 0) {

@@ -6,8 +6,10 @@
 #include "sluice/Support/Error.h"
 #include "sluice/Support/Text.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
+#include <unistd.h>
 
 namespace sluice::loading {
 
@@ -23,6 +25,14 @@ void requireSpec(const Plan &plan, const std::vector<spec::SpecOverride> &settin
                     "expected an artifact that was compiled from a spec, found one of model IR; "
                     "write the model as a spec");
   }
+}
+
+/// Returns the bytes of L2 cache that the system reports for a core, within the sizes that kernels
+/// are blocked for; 0 if it reports none.
+int64_t getL2Bytes() {
+  constexpr int64_t least = 256 << 10, most = 2 << 20;
+  long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? std::clamp<int64_t>(bytes, least, most) : 0;
 }
 
 /// Returns the file name of the model, so that a spec without a name keeps the model's name.
@@ -98,6 +108,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   if (device.device == "cpu") {
     artifact.requireCpu();
     request.targets = {artifact.target()};
+    request.l2Bytes = getL2Bytes();
   } else {
     request.targets = artifact.requireGpuTargets(device.device, device.gpuTarget);
     request.libraryProducts = libraryProducts(plan);
@@ -106,7 +117,7 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   return openCompiled(request, artifact.path(), device);
 }
 
-std::vector<std::string> chooseCpuTargets() {
+static std::vector<std::string> chooseCpuTargets() {
   const char *wanted = std::getenv("SLUICE_CPU_TARGET");
   if (wanted && *wanted) {
     std::string target = wanted;
@@ -128,8 +139,13 @@ std::vector<std::string> chooseCpuTargets() {
   return machine;
 }
 
-std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
+void setMachine(driver::CompileRequest &request) {
   request.targets = chooseCpuTargets();
+  request.l2Bytes = getL2Bytes();
+}
+
+std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {
+  setMachine(request);
   request.inMemory = true;
   request.allowLeak = true;
   device.device = "cpu";

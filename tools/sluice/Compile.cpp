@@ -131,7 +131,7 @@ void registerCompile(CLI::App &program) {
       request->memoryBudget = parseByteSize(*budget);
     }
     if (request->targets.empty()) {
-      request->targets = chooseCpuTargets();
+      setMachine(*request);
     }
     if (tuned->count() > 0) {
       request->libraryProducts = readLibraryProducts(*tuning, request->targets);

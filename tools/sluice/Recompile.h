@@ -17,9 +17,9 @@ void addSettings(CLI::App &command, std::vector<std::string> &written, const std
 std::vector<spec::SpecOverride> parseSettings(const std::vector<std::string> &written);
 
 using loading::checkSettings;
-using loading::chooseCpuTargets;
 using loading::compileForCpu;
 using loading::recompile;
 using loading::requireFacts;
+using loading::setMachine;
 
 } // namespace sluice::cli

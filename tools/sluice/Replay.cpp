@@ -160,7 +160,7 @@ bool replayCompiled(const driver::CheckRequest &checked, const CausalVerdict &re
     request.factor = refused.refusedFactor;
   }
   request.inMemory = true;
-  request.targets = chooseCpuTargets();
+  setMachine(request);
   std::string entry = mode == "train" ? "gradient" : "evaluate";
   request.hasGradient = entry == "gradient";
   request.replay = {.targetOffset = longer - witness.row,

@@ -61,6 +61,7 @@ struct CompileRequest {
   std::vector<spec::SpecOverride> settings = {}; ///< applied to the spec before it is read
   std::string output;               ///< path of the artifact; empty with `emit` or `inMemory`
   std::vector<std::string> targets; ///< names that addTarget knows
+  int64_t l2Bytes = 0;              ///< bytes of a core's L2 cache; 0: a size by the CPU target
   std::string emit; ///< stage to print instead of writing an artifact; see emitStages()
   /// With `emit`, also prints the location of every op, which includes its origins.
   bool emitLocations = false;

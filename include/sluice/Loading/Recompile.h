@@ -19,10 +19,10 @@ std::unique_ptr<runtime::Executor> recompile(const runtime::Artifact &artifact,
                                              driver::CompileRequest request,
                                              const DeviceOptions &device);
 
-/// Returns the targets for this machine's CPU: SLUICE_CPU_TARGET if set, else the best one that the
-/// machine runs, with the next one after cpu-amx, which Linux may refuse to a process; or "cpu",
-/// code for other machines, if it runs none.
-std::vector<std::string> chooseCpuTargets();
+/// Sets the targets and the cache size of this machine's CPU. The targets are SLUICE_CPU_TARGET if
+/// set, else the best one that the machine runs, with the next one after cpu-amx, which Linux may
+/// refuse to a process; or "cpu", code for other machines, if it runs none.
+void setMachine(driver::CompileRequest &request);
 
 /// Compiles a spec, `request.spec` and its text, in memory for this machine's CPU and opens it; a
 /// leak is allowed. Throws UserError.

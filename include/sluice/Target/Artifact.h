@@ -71,6 +71,9 @@ struct KernelRecord {
 struct Targets {
   llvm::SmallVector<const cpu::Target *> cpus;
   llvm::SmallVector<const cuda::Target *> gpus;
+  /// Bytes of a core's L2 cache that CPU kernels are blocked for; 0: `l2Bytes` of each target. No
+  /// result depends on it.
+  int64_t l2Bytes = 0;
 
   /// Maximum number of partial sums over rows. The targets of an artifact share one plan, so this
   /// is the maximum over targets.

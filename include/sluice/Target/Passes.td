@@ -10,7 +10,9 @@ include "mlir/Pass/PassBase.td"
 class TargetPass<string argument, list<Option> more = []> : Pass<argument, "::mlir::ModuleOp"> {
   let options = [ListOption<"targets", "target", "std::string",
                             "cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, "
-                            "sm_80 or sm_90a; cpu-avx2 by default">]
+                            "sm_80 or sm_90a; cpu-avx2 by default">,
+                 Option<"l2Bytes", "l2-bytes", "int64_t", "0",
+                        "Bytes of a core's L2 cache; 0: a size by the CPU target">]
                 # more;
   let dependentDialects = ["::sluice::dispatch::DispatchDialect", "::sluice::plan::PlanDialect",
                            "::mlir::affine::AffineDialect", "::mlir::amx::AMXDialect",

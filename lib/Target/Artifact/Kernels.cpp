@@ -165,10 +165,13 @@ static bool usesTiles(func::FuncOp kernel) {
 
 /// Generates the CPU kernels of one dispatch. If the artifact has both cpu-amx and cpu-avx512-bf16,
 /// they share a kernel without AMX tiles.
-static LogicalResult generateForCpus(Operation *isolated, ArrayRef<const cpu::Target *> targets,
-                                     KernelSet &set, KernelRecord &record) {
+static LogicalResult generateForCpus(Operation *isolated, const Targets &all, KernelSet &set,
+                                     KernelRecord &record) {
+  ArrayRef<const cpu::Target *> targets = all.cpus;
   for (auto [target, kernels] : llvm::zip_equal(targets, set.modules)) {
-    FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, "kernel", *target);
+    cpu::Target sized = *target;
+    sized.l2Bytes = all.l2Bytes > 0 ? all.l2Bytes : target->l2Bytes;
+    FailureOr<cpu::Kernel> kernel = cpu::generateKernel(isolated, *kernels, "kernel", sized);
     if (failed(kernel)) {
       return failure();
     }
@@ -296,7 +299,7 @@ FailureOr<KernelSet> sluice::generateKernels(ModuleOp module, const Targets &tar
       if (!targets.gpus.empty()) {
         record.product = cuda::findProduct(isolated, getContext(module), getBatch(module));
       }
-      if (failed(generateForCpus(isolated, targets.cpus, set, record)) ||
+      if (failed(generateForCpus(isolated, targets, set, record)) ||
           failed(generateForDevices(isolated, number, targets.gpus, set, record, unsupported))) {
         return failure();
       }

@@ -28,8 +28,10 @@ namespace sluice {
 using namespace mlir;
 using namespace sluice;
 
-static FailureOr<Targets> getTargets(ModuleOp module, ArrayRef<std::string> names) {
+static FailureOr<Targets> getTargets(ModuleOp module, ArrayRef<std::string> names,
+                                     int64_t l2Bytes) {
   Targets targets;
+  targets.l2Bytes = l2Bytes;
   if (names.empty()) {
     addTarget("cpu-avx2", targets);
   }
@@ -43,8 +45,9 @@ static FailureOr<Targets> getTargets(ModuleOp module, ArrayRef<std::string> name
 }
 
 /// Generates the kernels of a module; fails with a diagnostic.
-static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> names) {
-  FailureOr<Targets> targets = getTargets(module, names);
+static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> names,
+                                     int64_t l2Bytes) {
+  FailureOr<Targets> targets = getTargets(module, names, l2Bytes);
   if (failed(targets)) {
     return failure();
   }
@@ -68,9 +71,9 @@ static FailureOr<KernelSet> generate(ModuleOp module, ArrayRef<std::string> name
 
 /// Returns the kernels that an earlier pass has cached, or generates them; null with a diagnostic.
 static KernelSet *getKernels(KernelAnalysis &kernels, MemoryAnalysis &memory, ModuleOp module,
-                             ArrayRef<std::string> names) {
+                             ArrayRef<std::string> names, int64_t l2Bytes) {
   if (!kernels.set) {
-    FailureOr<KernelSet> generated = generate(module, names);
+    FailureOr<KernelSet> generated = generate(module, names, l2Bytes);
     if (failed(generated)) {
       return nullptr;
     }
@@ -95,8 +98,8 @@ struct GenerateKernelsPass : sluice::impl::GenerateKernelsBase<GenerateKernelsPa
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    KernelSet *kernels =
-        getKernels(getAnalysis<KernelAnalysis>(), getAnalysis<MemoryAnalysis>(), module, *targets);
+    KernelSet *kernels = getKernels(getAnalysis<KernelAnalysis>(), getAnalysis<MemoryAnalysis>(),
+                                    module, *targets, l2Bytes);
     if (!kernels) {
       return signalPassFailure();
     }
@@ -143,7 +146,8 @@ struct EmitPlanPass : sluice::impl::EmitPlanBase<EmitPlanPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto &memory = getAnalysis<MemoryAnalysis>();
-    KernelSet *kernels = getKernels(getAnalysis<KernelAnalysis>(), memory, module, *targets);
+    KernelSet *kernels =
+        getKernels(getAnalysis<KernelAnalysis>(), memory, module, *targets, l2Bytes);
     if (!kernels) {
       return signalPassFailure();
     }
@@ -168,7 +172,8 @@ struct RecomputePass : sluice::impl::RecomputeBase<RecomputePass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     auto &analysis = getAnalysis<KernelAnalysis>();
-    KernelSet *kernels = getKernels(analysis, getAnalysis<MemoryAnalysis>(), module, *targets);
+    KernelSet *kernels =
+        getKernels(analysis, getAnalysis<MemoryAnalysis>(), module, *targets, l2Bytes);
     if (!kernels) {
       return signalPassFailure();
     }

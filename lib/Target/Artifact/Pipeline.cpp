@@ -123,12 +123,14 @@ void sluice::buildCompilePipeline(OpPassManager &manager, const PipelineOptions 
   SmallVector<std::string> targets = getTargetNames(options);
   GenerateKernelsOptions generate;
   generate.targets = targets;
+  generate.l2Bytes = options.l2Bytes;
   generate.keepDispatches = true;
   pipeline.add(createGenerateKernels(generate));
   if (hasBudget) {
     // Dispatches are repeated according to the cost and the workspaces of their kernels.
     RecomputeOptions recompute;
     recompute.targets = targets;
+    recompute.l2Bytes = options.l2Bytes;
     recompute.memoryBudget = options.memoryBudget;
     recompute.allowExcess = bool(callback);
     pipeline.add(createRecompute(recompute));
@@ -144,6 +146,7 @@ void sluice::buildCompilePipeline(OpPassManager &manager, const PipelineOptions 
   pipeline.add(createPlanMemory({/*hasBuckets=*/true}));
   EmitPlanOptions emit;
   emit.targets = targets;
+  emit.l2Bytes = options.l2Bytes;
   emit.keepFunctions = options.keepFunctions;
   pipeline.add(createEmitPlan(emit));
 }

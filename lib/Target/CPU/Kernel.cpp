@@ -39,15 +39,25 @@ const Target &Target::avx512Vnni() {
 }
 
 const Target &Target::avx512() {
-  static const Target target{"cpu-avx512",   "x86-64-v4", "-prefer-256-bit",  16, 32,
-                             32 << 10,       1 << 20,     /*bf16Dots=*/false,
-                             /*tiles=*/false};
+  static const Target target{.name = "cpu-avx512",
+                             .cpu = "x86-64-v4",
+                             .features = "-prefer-256-bit",
+                             .lanes = 16,
+                             .registers = 32,
+                             .l2Bytes = 1 << 20,
+                             .bf16Dots = false,
+                             .tiles = false};
   return target;
 }
 
 const Target &Target::avx2() {
-  static const Target target{"cpu-avx2",     "x86-64-v3",        "", 8, 16, 32 << 10,
-                             512 << 10,      /*bf16Dots=*/false,
-                             /*tiles=*/false};
+  static const Target target{.name = "cpu-avx2",
+                             .cpu = "x86-64-v3",
+                             .features = "",
+                             .lanes = 8,
+                             .registers = 16,
+                             .l2Bytes = 512 << 10,
+                             .bf16Dots = false,
+                             .tiles = false};
   return target;
 }

@@ -195,6 +195,24 @@ TEST(Contract, ShapesAroundTiles) {
   }
 }
 
+/// Blocks follow from the size of L2; no bit does.
+TEST(Contract, IsEqualForAnySizeOfL2) {
+  ContractCase c{.batch = 1, .positions = 600, .inner = 2000, .columns = 200};
+  KernelInputs launch{
+      .operands = {numbers(c.rows() * c.inner, 1), numbers(c.inner * c.columns, 2)}};
+  launch.length = c.positions;
+  launch.rows = c.batch;
+  for (const cpu::Target *target : targets()) {
+    cpu::Target small = *target, large = *target;
+    small.l2Bytes = 256 << 10;
+    large.l2Bytes = 2 << 20;
+    LoadedKernel first(c.text(), small, generate), other(c.text(), large, generate);
+    ASSERT_TRUE(first.loaded() && other.loaded());
+    EXPECT_GT(first.items(), other.items());
+    EXPECT_TRUE(first.run(launch) == other.run(launch)) << target->name.str();
+  }
+}
+
 TEST(Contract, RealNumbersWithinRounding) {
   for (const cpu::Target *target : targets()) {
     checkPlain({.batch = 3, .positions = 41, .inner = 300, .columns = 70}, *target, false);

@@ -29,6 +29,9 @@ struct PipelineOptions : mlir::PassPipelineOptions<PipelineOptions> {
       *this, "target",
       llvm::cl::desc("cpu-amx, cpu-avx512-bf16, cpu-avx512-vnni, cpu-avx512, cpu-avx2, cpu, sm_80 "
                      "or sm_90a")};
+  Option<int64_t> l2Bytes{*this, "l2-bytes",
+                          llvm::cl::desc("Bytes of a core's L2 cache; 0: a size by the CPU target"),
+                          llvm::cl::init(0)};
   Option<bool> hasGradient{*this, "gradient", llvm::cl::desc("Build the entries of a gradient"),
                            llvm::cl::init(true)};
   Option<bool> hasStep{*this, "step", llvm::cl::desc("Derive a decode step if the model has one"),

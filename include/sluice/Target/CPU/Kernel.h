@@ -15,7 +15,6 @@ struct Target {
   llvm::StringRef features; ///< LLVM's -mattr
   int64_t lanes;            ///< f32 elements per vector
   int64_t registers;        ///< vector registers
-  int64_t l1Bytes;          ///< L1 data cache per core
   int64_t l2Bytes;          ///< L2 cache per core
   bool bf16Dots;            ///< vdpbf16ps: f32 sums of products of pairs of bf16
   bool tiles;               ///< tdpbf16ps: the same for AMX tiles
