@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <set>
-#include <unistd.h>
 
 namespace sluice::loading {
 
@@ -27,12 +27,16 @@ void requireSpec(const Plan &plan, const std::vector<spec::SpecOverride> &settin
   }
 }
 
-/// Returns the bytes of L2 cache that the system reports for a core, within the sizes that kernels
-/// are blocked for; 0 if it reports none.
+/// Returns the bytes of L2 cache that Linux reports for the first core, within the sizes that
+/// kernels are blocked for; 0 if it reports none. Cores of a machine may differ, and the code must
+/// not depend on the one that the process runs on.
 int64_t getL2Bytes() {
   constexpr int64_t least = 256 << 10, most = 2 << 20;
-  long bytes = ::sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return bytes > 0 ? std::clamp<int64_t>(bytes, least, most) : 0;
+  const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index2/";
+  int64_t level = 0, kibibytes = 0;
+  std::ifstream(folder + "level") >> level;
+  std::ifstream(folder + "size") >> kibibytes;
+  return level == 2 && kibibytes > 0 ? std::clamp(kibibytes << 10, least, most) : 0;
 }
 
 /// Returns the file name of the model, so that a spec without a name keeps the model's name.
@@ -108,7 +112,6 @@ std::unique_ptr<Executor> recompile(const Artifact &artifact, driver::CompileReq
   if (device.device == "cpu") {
     artifact.requireCpu();
     request.targets = {artifact.target()};
-    request.l2Bytes = getL2Bytes();
   } else {
     request.targets = artifact.requireGpuTargets(device.device, device.gpuTarget);
     request.libraryProducts = libraryProducts(plan);
@@ -141,7 +144,9 @@ static std::vector<std::string> chooseCpuTargets() {
 
 void setMachine(driver::CompileRequest &request) {
   request.targets = chooseCpuTargets();
-  request.l2Bytes = getL2Bytes();
+  std::vector<std::string> machine = machineTargets();
+  auto runs = [&](const std::string &target) { return std::ranges::count(machine, target) > 0; };
+  request.l2Bytes = std::ranges::all_of(request.targets, runs) ? getL2Bytes() : 0;
 }
 
 std::unique_ptr<Executor> compileForCpu(driver::CompileRequest request, DeviceOptions device) {

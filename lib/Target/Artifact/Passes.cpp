@@ -31,6 +31,9 @@ using namespace sluice;
 static FailureOr<Targets> getTargets(ModuleOp module, ArrayRef<std::string> names,
                                      int64_t l2Bytes) {
   Targets targets;
+  if (l2Bytes < 0) {
+    return module.emitError() << "expected an l2-bytes of 0 or more, found " << l2Bytes;
+  }
   targets.l2Bytes = l2Bytes;
   if (names.empty()) {
     addTarget("cpu-avx2", targets);

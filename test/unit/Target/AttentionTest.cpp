@@ -139,6 +139,7 @@ TEST(Attention, PairsOfBf16) {
     check(std::move(c), others);
   };
   checkPairs({"one position", 1, 1, 1, 1, 8, 1, 1, causal(), plain});
+  checkPairs({"head of 2", 1, 33, 2, 2, 2, 33, 1, causal(), plain}, {1});
   checkPairs({"head of 5", 3, 37, 2, 2, 5, 36, 2, causal(), plain});
   checkPairs({"head of 40", 1, 65, 5, 5, 40, 65, 1, causal(), plain}, {1, 2, 33});
   checkPairs({"head of 100", 1, 70, 1, 1, 100, 67, 1, everything(), plain});

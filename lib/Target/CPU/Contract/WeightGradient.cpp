@@ -69,7 +69,7 @@ WeightSchedule::WeightSchedule(const Target &target, int64_t height, int64_t wid
   assert(tile.rows <= tile.lanes && "a packed step of a panel is one vector");
   constexpr int64_t tallest = 132;
   const int64_t wantedItems = height * width < 8 * 64 * 64 ? 4 : 8;
-  int64_t widest = target.l2Bytes / 4 / (blockSteps * tile.columns() * 4);
+  int64_t widest = std::max<int64_t>(1, target.l2Bytes / 4 / (blockSteps * tile.columns() * 4));
   int64_t columnCuts = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), widest));
   blockColumnPanels = std::max<int64_t>(1, llvm::divideCeil(columnPanels(), columnCuts));
   int64_t blocks = llvm::divideCeil(rowPanels(), tallest / tile.rows);
