@@ -374,3 +374,16 @@ std::vector<const cpu::Target *> test::targets() {
   }
   return result;
 }
+
+void test::expectEqualForAnyL2(llvm::StringRef text, const KernelInputs &launch,
+                               const KernelGenerator &generator) {
+  for (const cpu::Target *target : targets()) {
+    cpu::Target small = *target, large = *target;
+    small.l2Bytes = 256 << 10;
+    large.l2Bytes = 2 << 20;
+    LoadedKernel first(text, small, generator), other(text, large, generator);
+    ASSERT_TRUE(first.loaded() && other.loaded());
+    EXPECT_GT(first.items(), other.items());
+    EXPECT_TRUE(first.run(launch) == other.run(launch)) << target->name.str();
+  }
+}

@@ -114,6 +114,11 @@ private:
 /// The nearest bf16, ties to even, as a float; NaN is unchanged.
 float toBf16(float number);
 
+/// Expects that kernels of `text` which are blocked for the smallest and the largest L2 cache have
+/// different items and equal results, bit for bit, on every target of `targets()`.
+void expectEqualForAnyL2(llvm::StringRef text, const KernelInputs &launch,
+                         const KernelGenerator &generator);
+
 /// Every target of this machine that has kernels of its own for f32.
 std::vector<const cpu::Target *> targets();
 
