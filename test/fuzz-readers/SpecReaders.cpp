@@ -43,6 +43,9 @@ void readSettings(std::string_view input) {
   parseSpec(getContext(), std::string(text), "spec.json", error, settings);
 }
 
+/// Mutations insert lines until an input has hundreds of messages, without new edges.
+constexpr size_t mostMessages = 16;
+
 /// One body per line, each of which is framed; else the bytes of a stream.
 std::vector<editor::Incoming> readStream(std::string_view input) {
   std::string stream;
@@ -56,7 +59,11 @@ std::vector<editor::Incoming> readStream(std::string_view input) {
   }
   std::istringstream in(stream);
   std::vector<editor::Incoming> messages;
-  while (std::optional<editor::Incoming> message = editor::readMessage(in)) {
+  while (messages.size() < mostMessages) {
+    std::optional<editor::Incoming> message = editor::readMessage(in);
+    if (!message) {
+      break;
+    }
     messages.push_back(*message);
   }
   return messages;
