@@ -8,7 +8,7 @@
 // time, because the inner loop reads them a scalar at a time. Where the target multiplies pairs of
 // bf16, a step of the inner loop is two of K: rows are read in place, and panels are packed by
 // pairs. AMX tiles read both as they are, 32 of K at a time: the end of K is padded with zeros, for
-// which rows are copied to scratch, as are the last rows of an item.
+// which rows are copied to scratch, as are rows that are fewer than a tile's.
 #include "Contract.h"
 #include "../../Common/Storage.h"
 #include "Amx.h"
@@ -43,9 +43,8 @@ struct ContractSchedule {
   int64_t items() const { return rowBlocks() * columnBlocks(); }
   /// Steps of a packed panel: whole vectors of the transposed weight, or whole tiles.
   int64_t packedSteps() const { return llvm::alignTo(steps(), tile.lanes); }
-  /// AMX tiles read whole steps of 32 of K, and 16 rows.
-  bool copiesAllRows() const { return tiles && inner % tileDepth != 0; }
-  bool copiesLastRows() const { return tiles && !copiesAllRows() && rows % tile.rows != 0; }
+  /// AMX tiles read whole steps of 32 of K, and whole tiles of rows.
+  bool copiesRows() const { return tiles && (inner % tileDepth != 0 || rows < tile.rows); }
 
   ContractSchedule(const Target &target, int64_t rows, int64_t inner, int64_t columns, bool pairs);
 };
@@ -86,14 +85,14 @@ private:
   void packPanel(Value panel, Value slot, const RegisterTile &tile);
   void packTransposed(Value slot, Value first, Value at, Value k, bool tail);
   void emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail);
-  void extendRows(Value first, bool mayBePartial);
+  void extendRows(Value first);
   void copyRows(Value first);
   Value lastRowOr(Value row);
   void prefetchRows(Value first, Value slot, Value k);
   void prefetchEpilogue(Value first, Value panel, Value k);
-  void emitSums(Value first, Value panel, Value slot, const RegisterTile &tile, bool partialRows);
-  void emitTileSums(Value first, Value slot, const RegisterTile &tile, bool fromCopy);
-  void emitEpilogue(Value first, Value count, Value panel, const RegisterTile &tile);
+  void emitSums(Value first, Value panel, Value slot, const RegisterTile &tile);
+  void emitTileSums(Value first, Value slot, const RegisterTile &tile);
+  void emitEpilogue(Value first, Value from, Value to, Value panel, const RegisterTile &tile);
   Value rotate(Value vector, Value row, Value column);
   Value loadWeights(int64_t count, ValueRange at, Value mask);
   Value loadDense(unsigned buffer, Value column, VectorType type);
@@ -137,7 +136,7 @@ LogicalResult ContractEmitter::emit() {
     extended = frame.scratch(
         MemRefType::get({s.tile.rows, dispatch::paddedWidth(s.inner)}, b.getF32Type()));
   }
-  if (s.copiesAllRows() || s.copiesLastRows()) {
+  if (s.copiesRows()) {
     int64_t width = dispatch::paddedWidth(llvm::alignTo(s.inner, tileDepth));
     copied = frame.scratch(MemRefType::get({s.tile.rows, width}, b.getI16Type()));
   }
@@ -180,48 +179,31 @@ void ContractEmitter::emitItem() {
   });
 }
 
-/// Runs one panel of rows through the item's column panels. Whole and partial panels of rows have
-/// separate tiles and share the epilogue, which is most of a kernel's code.
+/// Runs one panel of rows through the item's column panels. The last panel of all rows starts early
+/// enough to be whole, so there is one tile; rows that the panel before it stored are computed
+/// again and not stored, because a result may replace an operand of the epilogue.
 void ContractEmitter::emitRows(Value first, Value panelBegin, Value fullEnd, Value hasTail) {
-  bool alwaysWhole = s.rows % s.tile.rows == 0;
-  Value count = index(s.tile.rows), whole;
-  if (!alwaysWhole) {
-    Value left = arith::SubIOp::create(b, rowEnd, first);
-    whole = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, left, count);
-    count = minIndex(b, left, count);
+  Value start = first, from = index(0), to = index(s.tile.rows);
+  if (s.rows < s.tile.rows) {
+    to = index(s.rows);
+  } else if (s.rows % s.tile.rows != 0) {
+    start = minIndex(b, first, index(s.rows - s.tile.rows));
+    from = arith::SubIOp::create(b, first, start);
   }
   if (extended) {
-    extendRows(first, !alwaysWhole);
-    alwaysWhole = true; // repeats the last row for missing ones
+    extendRows(start);
   }
-  if (s.copiesAllRows()) {
-    copyRows(first);
-    alwaysWhole = true;
-  } else if (s.copiesLastRows()) {
-    Value isPartial =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::slt, count, index(s.tile.rows));
-    emitIf(b, isPartial, [&] { copyRows(first); });
+  if (s.copiesRows()) {
+    copyRows(start);
   }
-  auto emitTile = [&](Value panel, Value slot, const RegisterTile &tile, bool partialRows) {
-    if (s.tiles) {
-      emitTileSums(first, slot, tile, partialRows || s.copiesAllRows());
-    } else {
-      emitSums(first, panel, slot, tile, partialRows);
-    }
-  };
   auto emitPanel = [&](Value panel, const RegisterTile &tile) {
     Value slot = arith::SubIOp::create(b, panel, panelBegin);
-    if (alwaysWhole) {
-      emitTile(panel, slot, tile, false);
+    if (s.tiles) {
+      emitTileSums(start, slot, tile);
     } else {
-      auto branch = scf::IfOp::create(b, whole, /*withElseRegion=*/true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(branch.thenBlock());
-      emitTile(panel, slot, tile, false);
-      b.setInsertionPointToStart(branch.elseBlock());
-      emitTile(panel, slot, tile, true);
+      emitSums(start, panel, slot, tile);
     }
-    emitEpilogue(first, count, panel, tile);
+    emitEpilogue(start, from, to, panel, tile);
   };
   emitLoop(b, panelBegin, fullEnd, index(1), [&](Value panel) { emitPanel(panel, s.tile); });
   if (tail.vectors > 0) {
@@ -235,10 +217,9 @@ Value ContractEmitter::lastRowOr(Value row) {
 }
 
 /// Extends the tile's rows to f32, in whole vectors since rows are padded.
-void ContractEmitter::extendRows(Value first, bool mayBePartial) {
+void ContractEmitter::extendRows(Value first) {
   emitLoop(b, index(0), index(s.tile.rows), index(1), [&](Value i) {
     Value row = addIndex(b, first, i);
-    row = mayBePartial ? lastRowOr(row) : row;
     emitLoop(b, index(0), index(s.inner), index(s.tile.lanes), [&](Value k) {
       storeVector(b, loadVector(b, s.tile.lanes, input, {row, k}), extended, {i, k});
     });
@@ -314,7 +295,8 @@ void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k,
   Value mask = tail ? emitColumnMask(b, count, k, index(s.inner)) : Value();
   SmallVector<Value> rows;
   for (int64_t i = 0; i < lanes; ++i) {
-    Value n = minIndex(b, addIndex(b, first, index(i)), index(s.columns - 1));
+    Value n = addIndex(b, first, index(i));
+    n = s.columns % lanes == 0 ? n : minIndex(b, n, index(s.columns - 1));
     Value row = loadWeights(count, {n, k}, mask);
     rows.push_back(s.pairs ? vector::BitCastOp::create(b, packedType, row) : row);
   }
@@ -361,14 +343,12 @@ void ContractEmitter::prefetchEpilogue(Value first, Value panel, Value k) {
   }
 }
 
-/// Stores the sums of one tile to scratch. A panel with fewer rows repeats its last one.
-void ContractEmitter::emitSums(Value first, Value panel, Value slot, const RegisterTile &tile,
-                               bool partialRows) {
+/// Stores the sums of one tile to scratch.
+void ContractEmitter::emitSums(Value first, Value panel, Value slot, const RegisterTile &tile) {
   constexpr int64_t stepsAhead = 4;
   SmallVector<Value> rows;
   for (int64_t i = 0; i < tile.rows; ++i) {
-    Value row = extended ? index(i) : addIndex(b, first, index(i));
-    rows.push_back(partialRows ? lastRowOr(row) : row);
+    rows.push_back(extended ? index(i) : addIndex(b, first, index(i)));
   }
   auto left = [&](Value k, int64_t row) -> Value {
     if (s.pairs) {
@@ -394,8 +374,8 @@ void ContractEmitter::emitSums(Value first, Value panel, Value slot, const Regis
     prefetchEpilogue(first, panel, k);
   };
   TilePrefetches prefetches;
-  if (!partialRows && tile.vectors == s.tile.vectors) { // the rest is a small part of the work
-    if (tile.lanes >= 16) { // narrower vectors leave time for loads from L2
+  if (tile.vectors == s.tile.vectors) { // the rest is a small part of the work
+    if (tile.lanes >= 16) {             // narrower vectors leave time for loads from L2
       prefetches.step = step;
     }
     if (s.steps() >= TilePrefetches::lineSteps) {
@@ -413,12 +393,11 @@ void ContractEmitter::emitSums(Value first, Value panel, Value slot, const Regis
 }
 
 /// Stores the sums of one tile to scratch, from the rows in place or from their copy.
-void ContractEmitter::emitTileSums(Value first, Value slot, const RegisterTile &tile,
-                                   bool fromCopy) {
+void ContractEmitter::emitTileSums(Value first, Value slot, const RegisterTile &tile) {
   int64_t blockRows = tile.rows / tileSide;
   auto left = [&](Value pair, int64_t i) -> Value {
-    Value row = fromCopy ? index(i * tileSide) : addIndex(b, first, index(i * tileSide));
-    return loadFactor(b, fromCopy ? copied : input, {row, mulIndex(b, pair, 2)});
+    Value row = copied ? index(i * tileSide) : addIndex(b, first, index(i * tileSide));
+    return loadFactor(b, copied ? copied : input, {row, mulIndex(b, pair, 2)});
   };
   auto right = [&](Value pair, int64_t v) -> Value {
     return loadFactor(b, packed, {slot, pair, index(v * tile.lanes)});
@@ -447,10 +426,10 @@ Value ContractEmitter::rotate(Value vector, Value row, Value column) {
                             s.tile.columns());
 }
 
-/// Processes one row of the tile at a time, from scratch in L1: the region's code is emitted once,
-/// on vectors as wide as the tile, for any number of rows. Rows are padded to whole vectors, so
-/// stores need no mask.
-void ContractEmitter::emitEpilogue(Value first, Value count, Value panel,
+/// Processes the tile's rows [from, to) one at a time, from scratch in L1: the region's code is
+/// emitted once, on vectors as wide as the tile, for any number of rows. Rows are padded to whole
+/// vectors, so stores need no mask.
+void ContractEmitter::emitEpilogue(Value first, Value from, Value to, Value panel,
                                    const RegisterTile &tile) {
   auto type = VectorType::get({tile.columns()}, b.getF32Type());
   Value column = mulIndex(b, panel, s.tile.columns());
@@ -486,7 +465,7 @@ void ContractEmitter::emitEpilogue(Value first, Value count, Value panel,
       storeVector(b, (*yielded)[r], results[r], at);
     }
   };
-  emitLoop(b, index(0), count, index(1), [&](Value i) {
+  emitLoop(b, from, to, index(1), [&](Value i) {
     if (!domain.getAxis()) { // invalid rows have no readers
       emitRow(i);
       return;

@@ -80,34 +80,34 @@ SmallVector<Value> cpu::emitOuterProducts(ImplicitLocOpBuilder &b, const Registe
     sums.assign(tile.rows * tile.vectors,
                 arith::ConstantOp::create(b, b.getZeroAttr(tile.type(b))));
   }
-  Value zero = arith::ConstantIndexOp::create(b, 0);
+  // A step of narrow vectors takes a few cycles (two multiply-adds per cycle), and loop overhead
+  // would take issue slots from them: two steps per iteration, then the odd one.
   int64_t unroll = tile.lanes >= 16 ? 1 : 2;
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  std::optional<int64_t> known = getConstantIntValue(steps);
+  bool hasRest = unroll > 1 && !(known && *known % unroll == 0);
+  Value end = steps;
+  if (hasRest) {
+    end = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -unroll));
+  }
   if (prefetches.line) {
-    int64_t count = TilePrefetches::lineSteps;
-    Value whole = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -count));
+    constexpr int64_t count = TilePrefetches::lineSteps;
     Value stride = arith::ConstantIndexOp::create(b, count);
-    auto lines = scf::ForOp::create(b, zero, whole, stride, sums);
+    auto lines = scf::ForOp::create(b, zero, end, stride, sums);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(lines.getBody());
     Value first = lines.getInductionVar();
     prefetches.line(first);
+    Value last = addIndex(b, first, stride);
+    last = known && *known % count == 0 ? last : minIndex(b, last, end);
     ValueRange carried = lines.getRegionIterArgs();
-    scf::YieldOp::create(b, addSteps(b, tile, first, addIndex(b, first, stride), unroll, left,
-                                     right, carried, prefetches));
-    b.setInsertionPointAfter(lines);
-    if (std::optional<int64_t> known = getConstantIntValue(steps); known && *known % count == 0) {
-      return lines.getResults();
-    }
-    return addSteps(b, tile, whole, steps, 1, left, right, lines.getResults(), prefetches);
+    scf::YieldOp::create(b,
+                         addSteps(b, tile, first, last, unroll, left, right, carried, prefetches));
+    sums = lines.getResults();
+  } else {
+    sums = addSteps(b, tile, zero, end, unroll, left, right, sums, prefetches);
   }
-  if (unroll == 1) {
-    return addSteps(b, tile, zero, steps, unroll, left, right, sums, prefetches);
-  }
-  // A step of narrow vectors takes a few cycles (two multiply-adds per cycle), and loop overhead
-  // would take issue slots from them: two steps per iteration, then the odd one.
-  Value even = arith::AndIOp::create(b, steps, arith::ConstantIndexOp::create(b, -2));
-  sums = addSteps(b, tile, zero, even, unroll, left, right, sums, prefetches);
-  return addSteps(b, tile, even, steps, 1, left, right, sums, prefetches);
+  return hasRest ? addSteps(b, tile, end, steps, 1, left, right, sums, prefetches) : sums;
 }
 
 Value cpu::emitPairs(ImplicitLocOpBuilder &b, Value low, Value high) {
