@@ -100,6 +100,9 @@ Matmul makeBlockMatmul(Emitter &e, const AttentionShape &shape);
 
 void emitMatmul(Emitter &e, const Target &target, const Matmul &matmul);
 
+/// Sets finish such that it stores the tile to memory [row][column].
+Matmul storeInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value row);
+
 /// Sets init and finish such that they add the tile to memory [row][column].
 Matmul accumulateInto(Emitter &e, Matmul matmul, mlir::Value memory, mlir::Value row);
 

@@ -47,6 +47,7 @@ private:
   void emitHead(Value headOfGroup);
   void emitRowStatistics(Value outputColumn);
   void emitPair(Value q0, Value block);
+  void emitScoreProducts(Value q0);
   void emitProbabilities(Value q0, bool masked);
   void emitScoreGradients(Value q0);
   void emitDerivatives(Value score, Value g, ArrayRef<Value> place, Value probability, Value q0,
@@ -87,7 +88,7 @@ private:
   Value roundedProbabilities, roundedGradients, gradientPairs; // a block in bf16: pairs of columns,
                                                                // and of rows
   Value logSums, deltas;                                       // one number per query
-  Value probabilities, scores, keep, scoreGradients, rows;     // one block
+  Value probabilities, products, keep, scoreGradients, rows;   // one block
   Value productGradients; // for products by distance; the gradients of the scores if the region
                           // adds both
   Value queryLength, keyLength, batchRow, keyHead, queryBase, keyBase, head, p0, blockRow,
@@ -152,7 +153,7 @@ void BackwardGenerator::allocate() {
   OperandRange derived = op.getScoreGradient().front().getTerminator()->getOperands();
   bool isOwn = terms.hasRows() && derived[1] != derived[0];
   productGradients = isOwn ? frame.scratch(block) : scoreGradients;
-  scores = keepsScores ? frame.scratch(block) : Value();
+  products = keepsScores ? frame.scratch(block) : probabilities;
   keep = shape.dropout > 0 ? frame.scratch(block) : Value();
   rows = frame.scratch(matrix(shape.queryBlock, shape.headWidth));
   terms.allocate(firstTerm);
@@ -304,6 +305,7 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   ranges.restrict(kind, p0, q0);
   e.when(kind.some, [&] {
     terms.emitProducts(p0, q0);
+    emitScoreProducts(q0);
     e.when(kind.full, [&] { emitProbabilities(q0, false); }, [&] { emitProbabilities(q0, true); });
     if (keep) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
@@ -313,35 +315,35 @@ void BackwardGenerator::emitPair(Value q0, Value block) {
   });
 }
 
-/// Computes probabilities = e^(score region of K Q^T - log-sum-exp), 0 outside the mask.
-void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
+/// Computes products = K Q^T.
+void BackwardGenerator::emitScoreProducts(Value q0) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queryBlocks, factorRow, {}};
   product.sums = sums;
-  product.finish = [&, masked](Value row, Value column, Accumulators &tile) {
-    Value h = e.toInteger(head), n = e.toInteger(keyLength);
-    for (size_t j = 0; j < tile.front().size(); ++j) {
-      Value offset = e.add(column, j * e.lanes);
+  emitMatmul(e, target, storeInto(e, product, products, e.index(0)));
+}
+
+/// Computes probabilities = e^(score region of products - log-sum-exp), 0 outside the mask. A loop
+/// over rows has a row's exponentials; those of a tile, with a mask and without, would be most of
+/// the kernel.
+void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
+  Value h = e.toInteger(head), n = e.toInteger(keyLength);
+  e.loop(e.index(0), e.index(shape.keyBlock), 1, [&](Value local) {
+    Value q = e.toInteger(e.add(q0, local));
+    for (int64_t j = 0; j < shape.queryVectors; ++j) {
+      Value offset = e.index(j * e.lanes);
       Value p = emitQueries(e, p0, offset);
-      Value logSum = e.load(logSums, {e.add(p0, offset)});
-      for (auto [i, line] : llvm::enumerate(tile)) {
-        Value local = e.add(row, i);
-        Value q = e.toInteger(e.add(q0, local));
-        Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
-        Value probability = emitExp(e, e.subf(score, logSum));
-        if (masked) {
-          Value seen = ranges.restrict(emitMask(e, op.getMask(), p, q, n), e.add(p0, offset), q);
-          probability = e.select(seen, probability, e.splat(0));
-        }
-        e.store(probability, probabilities, {local, offset});
-        if (keepsScores) {
-          e.store(line[j], scores, {local, offset});
-        }
+      Value score = computeScore(terms, op.getScore(), {e.load(products, {local, offset}), p, q, h},
+                                 p0, q0, local, offset);
+      Value probability = emitExp(e, e.subf(score, e.load(logSums, {e.add(p0, offset)})));
+      if (masked) {
+        Value seen = ranges.restrict(emitMask(e, op.getMask(), p, q, n), e.add(p0, offset), q);
+        probability = e.select(seen, probability, e.splat(0));
       }
+      e.store(probability, probabilities, {local, offset});
     }
-  };
-  emitMatmul(e, target, product);
+  });
 }
 
 /// Computes scoreGradients = derivative region of g = P (keep dP - delta), where dP = V dO^T; then
@@ -368,7 +370,7 @@ void BackwardGenerator::emitScoreGradients(Value q0) {
           change = e.mulf(change, factor);
         }
         Value g = e.mulf(probability, e.subf(change, delta));
-        Value score = keepsScores ? e.load(scores, {local, offset}) : line[j];
+        Value score = keepsScores ? e.load(products, {local, offset}) : line[j];
         emitDerivatives(score, g, {p, q, h}, probability, q0, local, offset);
       }
     }

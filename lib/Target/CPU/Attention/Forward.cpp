@@ -42,7 +42,8 @@ private:
   void emitItem();
   void emitQueryBlock(Value block);
   void emitKeyBlock(Value q0);
-  void emitScores(Value q0, bool masked);
+  void emitScores(Value q0);
+  void emitMaskedScores(Value q0);
   void emitSoftmax(Value q0, Value keys);
   void emitResults();
   /// Runs `body` for each vector of the block's queries.
@@ -174,7 +175,8 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
   e.when(block.some, [&] {
     eachVector([&](int64_t, Value offset) { e.store(e.splat(-infinity), blockMaximum, {offset}); });
     terms.emitProducts(p0, q0);
-    e.when(block.full, [&] { emitScores(q0, false); }, [&] { emitScores(q0, true); });
+    emitScores(q0);
+    e.when(block.full, [] {}, [&] { emitMaskedScores(q0); });
     if (shape.dropout > 0) {
       emitKeep(e, frame, shape, e.add(e.mul(batchRow, shape.heads), head), p0, q0, keep);
     }
@@ -210,14 +212,14 @@ void ForwardGenerator::emitKeyBlock(Value q0) {
   });
 }
 
-/// Computes scores = score region of K Q^T, -inf outside the mask; blockMaximum over the keys.
-void ForwardGenerator::emitScores(Value q0, bool masked) {
+/// Computes scores = score region of K Q^T; blockMaximum over the keys.
+void ForwardGenerator::emitScores(Value q0) {
   Matmul product = makeBlockMatmul(e, shape);
   product.a = {keys, q0, {}};
   product.b = {queries, {}, {}};
   product.sums = sums;
-  product.finish = [&, masked, q0](Value row, Value column, Accumulators &tile) {
-    Value h = e.toInteger(head), n = e.toInteger(keyLength);
+  product.finish = [&, q0](Value row, Value column, Accumulators &tile) {
+    Value h = e.toInteger(head);
     for (size_t j = 0; j < tile.front().size(); ++j) {
       Value offset = e.add(column, j * e.lanes);
       Value p = emitQueries(e, p0, offset);
@@ -226,10 +228,6 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
         Value local = e.add(row, i);
         Value q = e.toInteger(e.add(q0, local));
         Value score = computeScore(terms, op.getScore(), {line[j], p, q, h}, p0, q0, local, offset);
-        if (masked) {
-          Value seen = ranges.restrict(emitMask(e, op.getMask(), p, q, n), e.add(p0, offset), q);
-          score = e.select(seen, score, e.splat(-infinity));
-        }
         e.store(score, scores, {local, offset});
         best = e.maxf(score, best);
       }
@@ -237,6 +235,25 @@ void ForwardGenerator::emitScores(Value q0, bool masked) {
     }
   };
   emitMatmul(e, target, product);
+}
+
+/// Stores -inf to scores outside the mask, and computes blockMaximum anew. Most blocks are inside.
+void ForwardGenerator::emitMaskedScores(Value q0) {
+  Value n = e.toInteger(keyLength);
+  Values best(shape.queryVectors, e.splat(-infinity));
+  best = e.loop(e.index(0), e.index(shape.keyBlock), 1, best, [&](Value local, ValueRange carried) {
+    Value q = e.toInteger(e.add(q0, local));
+    Values next;
+    eachVector([&](int64_t j, Value offset) {
+      Value seen = emitMask(e, op.getMask(), emitQueries(e, p0, offset), q, n);
+      seen = ranges.restrict(seen, e.add(p0, offset), q);
+      Value score = e.select(seen, e.load(scores, {local, offset}), e.splat(-infinity));
+      e.store(score, scores, {local, offset});
+      next.push_back(e.maxf(score, carried[j]));
+    });
+    return next;
+  });
+  eachVector([&](int64_t j, Value offset) { e.store(best[j], blockMaximum, {offset}); });
 }
 
 /// Computes scores = e^(scores - maximum), the sum of the block's rows, and the factor that

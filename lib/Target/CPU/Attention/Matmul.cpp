@@ -166,14 +166,7 @@ void attention::emitMatmul(Emitter &e, const Target &target, const Matmul &matmu
   }
 }
 
-Matmul attention::accumulateInto(Emitter &e, Matmul matmul, Value memory, Value row0) {
-  matmul.init = [&e, memory, row0](Value row, Value column, Accumulators &tile) {
-    for (auto [i, line] : llvm::enumerate(tile)) {
-      for (auto [j, value] : llvm::enumerate(line)) {
-        value = e.load(memory, {e.add(row0, e.add(row, i)), e.add(column, j * e.lanes)});
-      }
-    }
-  };
+Matmul attention::storeInto(Emitter &e, Matmul matmul, Value memory, Value row0) {
   matmul.finish = [&e, memory, row0](Value row, Value column, Accumulators &tile) {
     for (auto [i, line] : llvm::enumerate(tile)) {
       for (auto [j, value] : llvm::enumerate(line)) {
@@ -182,4 +175,15 @@ Matmul attention::accumulateInto(Emitter &e, Matmul matmul, Value memory, Value 
     }
   };
   return matmul;
+}
+
+Matmul attention::accumulateInto(Emitter &e, Matmul matmul, Value memory, Value row0) {
+  matmul.init = [&e, memory, row0](Value row, Value column, Accumulators &tile) {
+    for (auto [i, line] : llvm::enumerate(tile)) {
+      for (auto [j, value] : llvm::enumerate(line)) {
+        value = e.load(memory, {e.add(row0, e.add(row, i)), e.add(column, j * e.lanes)});
+      }
+    }
+  };
+  return storeInto(e, std::move(matmul), memory, row0);
 }
