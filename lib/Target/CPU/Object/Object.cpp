@@ -20,6 +20,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include <map>
 #include <mutex>
 
 using namespace mlir;
@@ -91,13 +92,48 @@ static void setAttributes(llvm::Module &module, const Target &target) {
   }
 }
 
+namespace {
+
+/// Code generators by target's name, each of which one thread uses at a time. Making one with its
+/// tables takes as long as a small kernel.
+class MachinePool {
+public:
+  using Machine = std::unique_ptr<llvm::TargetMachine>;
+
+  /// Returns an idle machine, or a new one; null after an error.
+  Machine take(ModuleOp module, const Target &target) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      std::vector<Machine> &machines = idle[target.name];
+      if (!machines.empty()) {
+        Machine machine = std::move(machines.back());
+        machines.pop_back();
+        return machine;
+      }
+    }
+    return makeMachine(module, target);
+  }
+
+  void giveBack(const Target &target, Machine machine) {
+    std::lock_guard<std::mutex> lock(mutex);
+    idle[target.name].push_back(std::move(machine));
+  }
+
+private:
+  std::mutex mutex;
+  std::map<StringRef, std::vector<Machine>> idle;
+};
+
+} // namespace
+
 /// Lowers a module of kernels to an object, through the LLVM dialect; consumes the module.
 static LogicalResult emitObject(ModuleOp module, const Target &target,
-                                const LLVMDialectLowering &lowering, std::string &object) {
+                                const LLVMDialectLowering &lowering, MachinePool &machines,
+                                std::string &object) {
   if (failed(lowering.run(module))) {
     return failure();
   }
-  std::unique_ptr<llvm::TargetMachine> machine = makeMachine(module, target);
+  MachinePool::Machine machine = machines.take(module, target);
   if (!machine) {
     return failure();
   }
@@ -117,6 +153,7 @@ static LogicalResult emitObject(ModuleOp module, const Target &target,
     return module.emitError("expected a backend that writes object files, found one that does not");
   }
   emission.run(*translated);
+  machines.giveBack(target, std::move(machine));
   if (failed(checkSymbols(module, bytes))) {
     return failure();
   }
@@ -204,6 +241,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
     initializeBackend();
     LLVMDialectLowering lowering(*context);
     CodeGeneratorSwitches scope;
+    MachinePool machines;
     std::mutex mutex; // protects `report`
     size_t done = 0;
     const std::atomic<bool> *cancellation = getCancellation();
@@ -215,7 +253,7 @@ LogicalResult cpu::lowerToObjects(ArrayRef<ObjectRequest> requests,
       for (func::FuncOp function : job->functions) {
         module->push_back(function.clone());
       }
-      if (failed(emitObject(*module, *job->target, lowering, job->object))) {
+      if (failed(emitObject(*module, *job->target, lowering, machines, job->object))) {
         return failure();
       }
       cache.store(job->key, job->object);
@@ -241,5 +279,6 @@ LogicalResult cpu::lowerToObject(ModuleOp module, const Target &target, std::str
   initializeBackend();
   CodeGeneratorSwitches scope;
   OwningOpRef<ModuleOp> copy(module.clone());
-  return emitObject(*copy, target, LLVMDialectLowering(*module.getContext()), object);
+  MachinePool machines;
+  return emitObject(*copy, target, LLVMDialectLowering(*module.getContext()), machines, object);
 }
