@@ -158,37 +158,43 @@ void attention::emitRoundBlock(Emitter &e, const AttentionShape &shape, Value bl
 
 void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Value packed,
                                    Value first, Value transposed, Value row0) {
+  int64_t depth = shape.getDepth(shape.head), rest = depth % 4;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
-    int64_t depth = shape.getDepth(shape.head);
-    for (int64_t c = 0; c < depth; c += e.lanes) {
-      Values square;
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        square.push_back(e.load(packed, {e.add(first, e.add(p, i)), e.index(c)}));
+    auto emitColumns = [&](Value c, int64_t count) {
+      auto load = [&](int64_t i) {
+        return loadVector(e.b, 4, packed, {e.add(first, e.add(p, i)), c});
+      };
+      Values columns = emitTransposedColumns(e.b, e.lanes, load);
+      for (int64_t i = 0; i < count; ++i) {
+        e.store(columns[i], transposed, {e.add(row0, e.add(c, i)), p});
       }
-      e.transpose(square);
-      for (int64_t i = 0; i < std::min(e.lanes, depth - c); ++i) {
-        e.store(square[i], transposed, {e.add(row0, c + i), p});
-      }
+    };
+    e.loop(e.index(0), e.index(depth - rest), 4, [&](Value c) { emitColumns(c, 4); });
+    if (rest != 0) {
+      emitColumns(e.index(depth - rest), rest);
     }
   });
 }
 
 void attention::emitTransposeBack(Emitter &e, const AttentionShape &shape, Value transposed,
                                   Value row0, Value scale, Value packed) {
-  e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
-    Value factor = scale ? e.load(scale, {p}) : Value();
-    for (int64_t c = 0; c < shape.head; c += e.lanes) {
-      Values square;
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        // Columns after the head read an arbitrary row; their results are unused.
-        int64_t row = std::min(c + i, shape.head - 1);
-        Value value = e.load(transposed, {e.add(row0, row), p});
-        square.push_back(factor ? e.mulf(value, factor) : value);
+  int64_t rest = shape.head % e.lanes, whole = shape.head - rest;
+  e.loop(e.index(0), e.index(shape.queryBlock), 4, [&](Value p) {
+    auto emitRows = [&](Value c, int64_t count) {
+      auto load = [&](int64_t i) {
+        // Columns after the head repeat the last one; their results are unused.
+        Value row = e.add(row0, e.add(c, std::min(i, count - 1)));
+        return loadVector(e.b, 4, transposed, {row, p});
+      };
+      for (auto [i, row] : llvm::enumerate(emitTransposedColumns(e.b, e.lanes, load))) {
+        Value at = e.add(p, int64_t(i));
+        Value scaled = scale ? e.mulf(row, e.broadcast(e.loadScalar(scale, {at}))) : row;
+        e.store(scaled, packed, {at, c});
       }
-      e.transpose(square);
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        e.store(square[i], packed, {e.add(p, i), e.index(c)});
-      }
+    };
+    e.loop(e.index(0), e.index(whole), e.lanes, [&](Value c) { emitRows(c, e.lanes); });
+    if (rest != 0) {
+      emitRows(e.index(whole), rest);
     }
   });
 }

@@ -252,7 +252,7 @@ Value ContractEmitter::loadWeights(int64_t count, ValueRange at, Value mask) {
 /// Packs the columns of W in `panel`, all of K, to slot `slot` of the packed block.
 void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &tile) {
   Value column = mulIndex(b, panel, s.tile.columns());
-  int64_t lanes = tile.lanes, square = lanes * s.stepSize(), whole = s.inner / square * square;
+  int64_t lanes = tile.lanes;
   if (op.getByInput()) {
     emitLoop(b, index(0), index(s.steps()), index(1), [&](Value k) {
       for (int64_t v = 0; v < tile.vectors; ++v) {
@@ -277,10 +277,10 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
     }
     return;
   }
-  // A loop over vectors limits code size, because a square is hundreds of operations.
+  int64_t count = 4 * s.stepSize(), whole = s.inner / count * count;
   emitLoop(b, index(0), index(tile.columns()), index(lanes), [&](Value at) {
     Value first = addIndex(b, column, at);
-    emitLoop(b, index(0), index(whole), index(square),
+    emitLoop(b, index(0), index(whole), index(count),
              [&](Value k) { packTransposed(slot, first, at, k, false); });
     if (whole < s.inner) {
       packTransposed(slot, first, at, index(whole), true);
@@ -288,20 +288,25 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
   });
 }
 
-/// Packs a square of `lanes` columns of W from `first` by `lanes` steps from k to the slot's
-/// columns from `at`. Columns past the last repeat it and are never stored.
+/// Packs four steps from k of `lanes` columns of W from `first` to the slot's columns from `at`.
+/// Columns past the last repeat it and are never stored.
 void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
-  int64_t lanes = s.tile.lanes, count = lanes * s.stepSize();
+  int64_t lanes = s.tile.lanes, count = 4 * s.stepSize();
+  bool isHalf = isHalfMemory(weight);
   Value mask = tail ? emitColumnMask(b, count, k, index(s.inner)) : Value();
-  SmallVector<Value> rows;
-  for (int64_t i = 0; i < lanes; ++i) {
+  auto load = [&](int64_t i) {
     Value n = addIndex(b, first, index(i));
     n = s.columns % lanes == 0 ? n : minIndex(b, n, index(s.columns - 1));
-    Value row = loadWeights(count, {n, k}, mask);
-    rows.push_back(s.pairs ? vector::BitCastOp::create(b, packedType, row) : row);
-  }
+    return (isHalf ? loadBits : loadVector)(b, count, weight, {n, k}, mask);
+  };
+  auto convert = [&](Value part) -> Value {
+    if (s.pairs) {
+      return vector::BitCastOp::create(b, packedType, part);
+    }
+    return isHalf ? emitExtend(b, part) : part;
+  };
   Value step = s.pairs ? arith::DivUIOp::create(b, k, index(2)).getResult() : k;
-  for (auto [i, row] : llvm::enumerate(emitTranspose(b, rows))) {
+  for (auto [i, row] : llvm::enumerate(emitTransposedColumns(b, lanes, load, convert))) {
     vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, step, index(i)), at});
   }
 }

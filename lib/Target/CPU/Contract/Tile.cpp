@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace sluice;
@@ -138,10 +139,10 @@ static Value shuffle(ImplicitLocOpBuilder &b, Value first, Value second,
   return vector::ShuffleOp::create(b, first, second, mask);
 }
 
-SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
-  int64_t n = rows.size();
-  // Transposes 4 x 4 within each 128-bit lane: unpacks pairs of rows, then pairs of pairs. Each is
-  // one instruction.
+/// Transposes 4 x 4 elements within each 128-bit lane of four vectors: unpacks pairs of rows, then
+/// pairs of pairs. Each is one instruction.
+static void transposeLanes(ImplicitLocOpBuilder &b, MutableArrayRef<Value> rows) {
+  int64_t n = cast<VectorType>(rows.front().getType()).getDimSize(0);
   auto unpack = [&](Value x, Value y, int64_t width, bool high) {
     return shuffle(b, x, y, [&](int64_t i) {
       int64_t lane = i / 4 * 4, within = i % 4;
@@ -149,14 +150,41 @@ SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value
       return lane + source + (within / width % 2 ? n : 0);
     });
   };
+  Value low01 = unpack(rows[0], rows[1], 1, false), high01 = unpack(rows[0], rows[1], 1, true);
+  Value low23 = unpack(rows[2], rows[3], 1, false), high23 = unpack(rows[2], rows[3], 1, true);
+  rows[0] = unpack(low01, low23, 2, false);
+  rows[1] = unpack(low01, low23, 2, true);
+  rows[2] = unpack(high01, high23, 2, false);
+  rows[3] = unpack(high01, high23, 2, true);
+}
+
+SmallVector<Value> cpu::emitTransposedColumns(ImplicitLocOpBuilder &b, int64_t lanes,
+                                              function_ref<Value(int64_t row)> load,
+                                              function_ref<Value(Value)> convert) {
+  SmallVector<Value> columns;
+  for (int64_t first = 0; first < 4; ++first) {
+    SmallVector<Value> parts; // of rows first, first + 4, ...
+    for (int64_t row = first; row < lanes; row += 4) {
+      parts.push_back(load(row));
+    }
+    while (parts.size() > 1) {
+      SmallVector<int64_t> all(2 * cast<VectorType>(parts.front().getType()).getDimSize(0));
+      std::iota(all.begin(), all.end(), 0);
+      for (size_t i = 0; i < parts.size() / 2; ++i) {
+        parts[i] = vector::ShuffleOp::create(b, parts[2 * i], parts[2 * i + 1], all);
+      }
+      parts.resize(parts.size() / 2);
+    }
+    columns.push_back(convert ? convert(parts.front()) : parts.front());
+  }
+  transposeLanes(b, columns);
+  return columns;
+}
+
+SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
+  int64_t n = rows.size();
   for (int64_t g = 0; g < n; g += 4) {
-    Value *r = &rows[g];
-    Value low01 = unpack(r[0], r[1], 1, false), high01 = unpack(r[0], r[1], 1, true);
-    Value low23 = unpack(r[2], r[3], 1, false), high23 = unpack(r[2], r[3], 1, true);
-    r[0] = unpack(low01, low23, 2, false);
-    r[1] = unpack(low01, low23, 2, true);
-    r[2] = unpack(high01, high23, 2, false);
-    r[3] = unpack(high01, high23, 2, true);
+    transposeLanes(b, MutableArrayRef(rows).slice(g, 4));
   }
   // Then exchanges 128-bit lanes: row g + j holds, in lane q, rows g ... g + 3 of column 4 q + j.
   for (int64_t s = 4; s < n; s *= 2) {
