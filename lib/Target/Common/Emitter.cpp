@@ -167,24 +167,6 @@ Value Emitter::sumEach(Values vectors) {
   return vectors[0];
 }
 
-void Emitter::transpose(Values &square) {
-  for (int64_t bit = 1; bit < lanes; bit *= 2) {
-    SmallVector<int64_t> low, high;
-    for (int64_t i = 0; i < lanes; ++i) {
-      low.push_back((i & bit) ? lanes + (i ^ bit) : i);
-      high.push_back((i & bit) ? lanes + i : (i ^ bit));
-    }
-    for (int64_t i = 0; i < lanes; ++i) {
-      if (i & bit) {
-        continue;
-      }
-      Value a = square[i], c = square[i | bit];
-      square[i] = shuffle(a, c, low);
-      square[i | bit] = shuffle(a, c, high);
-    }
-  }
-}
-
 void Emitter::loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body) {
   loop(from, to, step, {}, [&](Value i, ValueRange) {
     body(i);

@@ -76,10 +76,6 @@ public:
   /// operations.
   Value sumEach(Values vectors);
 
-  /// Transposes a square of `lanes` vectors of `lanes` elements: log2(lanes) rounds of two-source
-  /// shuffles.
-  void transpose(Values &square);
-
   void loop(Value from, Value to, int64_t step, llvm::function_ref<void(Value)> body);
   Values loop(Value from, Value to, int64_t step, ValueRange carried,
               llvm::function_ref<Values(Value, ValueRange)> body);

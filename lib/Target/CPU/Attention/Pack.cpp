@@ -103,9 +103,8 @@ void attention::emitPackTransposedPairs(Emitter &e, const AttentionShape &shape,
       for (int64_t r = 0; r < tileDepth; r += 2) {
         square.push_back(emitPairs(e.b, load(rows[r]), load(rows[r + 1])));
       }
-      e.transpose(square);
       Value row0 = e.add(e.mul(block, shape.headWidth), lane0);
-      for (auto [c, line] : llvm::enumerate(square)) {
+      for (auto [c, line] : llvm::enumerate(emitTranspose(e.b, square))) {
         e.store(line, packed, {e.add(row0, int64_t(c)), pair});
       }
     }
@@ -161,10 +160,8 @@ void attention::emitTransposeBlock(Emitter &e, const AttentionShape &shape, Valu
   int64_t depth = shape.getDepth(shape.head), rest = depth % 4;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value p) {
     auto emitColumns = [&](Value c, int64_t count) {
-      auto load = [&](int64_t i) {
-        return loadVector(e.b, 4, packed, {e.add(first, e.add(p, i)), c});
-      };
-      Values columns = emitTransposedColumns(e.b, e.lanes, load);
+      auto place = [&](int64_t i) { return Values{e.add(first, e.add(p, i)), c}; };
+      Values columns = loadTransposed(e.b, e.lanes, packed, place);
       for (int64_t i = 0; i < count; ++i) {
         e.store(columns[i], transposed, {e.add(row0, e.add(c, i)), p});
       }
@@ -181,12 +178,11 @@ void attention::emitTransposeBack(Emitter &e, const AttentionShape &shape, Value
   int64_t rest = shape.head % e.lanes, whole = shape.head - rest;
   e.loop(e.index(0), e.index(shape.queryBlock), 4, [&](Value p) {
     auto emitRows = [&](Value c, int64_t count) {
-      auto load = [&](int64_t i) {
-        // Columns after the head repeat the last one; their results are unused.
-        Value row = e.add(row0, e.add(c, std::min(i, count - 1)));
-        return loadVector(e.b, 4, transposed, {row, p});
+      // Columns after the head repeat the last one; their results are unused.
+      auto place = [&](int64_t i) {
+        return Values{e.add(row0, e.add(c, std::min(i, count - 1))), p};
       };
-      for (auto [i, row] : llvm::enumerate(emitTransposedColumns(e.b, e.lanes, load))) {
+      for (auto [i, row] : llvm::enumerate(loadTransposed(e.b, e.lanes, transposed, place))) {
         Value at = e.add(p, int64_t(i));
         Value scaled = scale ? e.mulf(row, e.broadcast(e.loadScalar(scale, {at}))) : row;
         e.store(scaled, packed, {at, c});

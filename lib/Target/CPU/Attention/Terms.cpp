@@ -3,6 +3,7 @@
 // Relative position terms: rows packed once per head, products and their adjoints per pair of
 // blocks.
 #include "Terms.h"
+#include "../../Common/Storage.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -125,37 +126,43 @@ static void packRows(HeadTerms &t) {
   Emitter &e = t.e;
   const TermBands &bands = t.bands;
   Value zero = e.index(0);
-  auto packSquare = [&](Value rowClass, Value column, int64_t lane0) {
-    Values square;
+  int64_t rest = shape.head % 4, whole = shape.head - rest;
+  auto packColumns = [&](Value rowClass, Value column) {
+    SmallVector<Values> places; // of the first column of each row
     for (int64_t i = 0; i < e.lanes; ++i) {
       Value at = e.add(column, i);
       Value distance = e.add(e.mul(e.sub(e.index(bands.top), at), t.b), rowClass);
-      Value from, column = e.index(lane0);
+      Value from, first = zero;
       if (t.operands.hasRowTable()) {
         int64_t rows = HeadTerms::getExtent(t.operands.rows, 0);
         from = emitDistanceRow(e, e.add(distance, -t.operands.firstDistance(rows)), e.index(rows));
       } else {
         from = e.add(t.rowBase, emitDistanceRow(e, distance, t.rowLength));
-        column = e.add(getFirstColumn(t, t.head), lane0);
+        first = getFirstColumn(t, t.head);
       }
-      square.push_back(e.load(t.rows, {from, column}, shape.head - lane0));
-      if (t.packedRows) {
-        e.store(square.back(), t.packedRows,
-                {e.add(getFirstRowOfClass(t, rowClass), at), e.index(lane0)});
+      places.push_back({from, first});
+      for (int64_t lane0 = 0; t.packedRows && lane0 < shape.headWidth; lane0 += e.lanes) {
+        Value vector = e.load(t.rows, {from, e.add(first, lane0)}, shape.head - lane0);
+        e.store(vector, t.packedRows, {e.add(getFirstRowOfClass(t, rowClass), at), e.index(lane0)});
       }
     }
-    e.transpose(square);
-    Value row = e.add(e.mul(rowClass, shape.head), lane0);
-    for (int64_t i = 0; i < std::min(e.lanes, shape.head - lane0); ++i) {
-      e.store(square[i], t.rowColumns, {e.add(row, i), column});
+    auto transpose = [&](Value c, int64_t count) {
+      auto place = [&](int64_t i) { return Values{places[i][0], e.add(places[i][1], c)}; };
+      Value mask = count < 4 ? emitColumnMask(e.b, 4, c, e.index(shape.head)) : Value();
+      Values columns = loadTransposed(e.b, e.lanes, t.rows, place, mask);
+      for (int64_t i = 0; i < count; ++i) {
+        e.store(columns[i], t.rowColumns,
+                {e.add(e.mul(rowClass, shape.head), e.add(c, i)), column});
+      }
+    };
+    e.loop(zero, e.index(whole), 4, [&](Value c) { transpose(c, 4); });
+    if (rest != 0) {
+      transpose(e.index(whole), rest);
     }
   };
   e.loop(zero, e.index(t.b), 1, [&](Value rowClass) {
-    e.loop(zero, e.index(bands.columns), e.lanes, [&](Value column) {
-      for (int64_t lane0 = 0; lane0 < shape.headWidth; lane0 += e.lanes) {
-        packSquare(rowClass, column, lane0);
-      }
-    });
+    e.loop(zero, e.index(bands.columns), e.lanes,
+           [&](Value column) { packColumns(rowClass, column); });
   });
 }
 
@@ -236,17 +243,16 @@ static QueryPlace computeQueryPlace(HeadTerms &t, Value queryOfBlock) {
   return {e.add(e.mul(first, bands.ofClass), i), column};
 }
 
-static void eachSquare(HeadTerms &t, Square body) {
+static void eachSquare(HeadTerms &t, int64_t most, Square body) {
   const AttentionShape &shape = t.shape;
   Emitter &e = t.e;
-  int64_t whole = shape.keyBlock / e.lanes * e.lanes, rest = shape.keyBlock - whole;
+  int64_t whole = shape.keyBlock / most * most, rest = shape.keyBlock - whole;
   e.loop(e.index(0), e.index(shape.queryBlock), e.lanes, [&](Value first) {
     SmallVector<QueryPlace> places;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
       places.push_back(computeQueryPlace(t, e.add(first, lane)));
     }
-    e.loop(e.index(0), e.index(whole), e.lanes,
-           [&](Value key) { body(first, key, e.lanes, places); });
+    e.loop(e.index(0), e.index(whole), most, [&](Value key) { body(first, key, most, places); });
     if (rest > 0) {
       body(first, e.index(whole), rest, places);
     }
@@ -274,14 +280,11 @@ void HeadTerms::emitProducts(Value p0, Value q0) {
     };
     emitMatmul(e, target, product);
   });
-  eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
-    Values square;
-    for (const QueryPlace &place : places) {
-      square.push_back(e.load(products, {place.row, e.add(place.column, key)}));
-    }
-    e.transpose(square);
+  eachSquare(*this, 4, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
+    auto place = [&](int64_t i) { return Values{places[i].row, e.add(places[i].column, key)}; };
+    Values columns = loadTransposed(e.b, e.lanes, products, place);
     for (int64_t i = 0; i < keys; ++i) {
-      e.store(square[i], scoreProducts, {e.add(key, i), first});
+      e.store(columns[i], scoreProducts, {e.add(key, i), first});
     }
   });
 }
@@ -346,16 +349,21 @@ void HeadTerms::emitGradients(Value gradients, Value p0, Value q0) {
   if (!rows) {
     return;
   }
-  eachSquare(*this, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
-    Values square(e.lanes, e.splat(0));
-    for (int64_t i = 0; i < keys; ++i) {
-      square[i] = e.load(gradients, {e.add(key, i), first});
-    }
-    e.transpose(square);
-    for (auto [place, gradient] : llvm::zip(places, square)) {
-      e.store(gradient, productGradients, {place.row, e.add(place.column, key)});
-    }
-  });
+  auto type = VectorType::get({4}, e.b.getF32Type());
+  Value none = arith::ConstantOp::create(e.b, e.b.getZeroAttr(type));
+  eachSquare(
+      *this, e.lanes, [&](Value first, Value key, int64_t keys, ArrayRef<QueryPlace> places) {
+        for (int64_t query = 0; query < e.lanes; query += 4) {
+          auto load = [&](int64_t i) {
+            return i < keys ? loadVector(e.b, 4, gradients, {e.add(key, i), e.add(first, query)})
+                            : none;
+          };
+          for (auto [i, row] : llvm::enumerate(emitTransposedColumns(e.b, e.lanes, load))) {
+            const QueryPlace &place = places[query + int64_t(i)];
+            e.store(row, productGradients, {place.row, e.add(place.column, key)});
+          }
+        }
+      });
   eachBand(*this, p0, q0, [&](const Band &band) {
     Value queryRow = e.add(firstQueryRow(*this, p0), band.row);
     Value firstRow = e.add(getFirstRowOfClass(*this, band.rowClass), band.column);

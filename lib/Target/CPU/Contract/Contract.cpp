@@ -292,21 +292,22 @@ void ContractEmitter::packPanel(Value panel, Value slot, const RegisterTile &til
 /// Columns past the last repeat it and are never stored.
 void ContractEmitter::packTransposed(Value slot, Value first, Value at, Value k, bool tail) {
   int64_t lanes = s.tile.lanes, count = 4 * s.stepSize();
-  bool isHalf = isHalfMemory(weight);
   Value mask = tail ? emitColumnMask(b, count, k, index(s.inner)) : Value();
-  auto load = [&](int64_t i) {
+  auto place = [&](int64_t i) {
     Value n = addIndex(b, first, index(i));
-    n = s.columns % lanes == 0 ? n : minIndex(b, n, index(s.columns - 1));
-    return (isHalf ? loadBits : loadVector)(b, count, weight, {n, k}, mask);
+    return SmallVector<Value>{s.columns % lanes == 0 ? n : minIndex(b, n, index(s.columns - 1)), k};
   };
-  auto convert = [&](Value part) -> Value {
-    if (s.pairs) {
-      return vector::BitCastOp::create(b, packedType, part);
-    }
-    return isHalf ? emitExtend(b, part) : part;
-  };
-  Value step = s.pairs ? arith::DivUIOp::create(b, k, index(2)).getResult() : k;
-  for (auto [i, row] : llvm::enumerate(emitTransposedColumns(b, lanes, load, convert))) {
+  SmallVector<Value> rows;
+  Value step = k;
+  if (s.pairs) {
+    rows = emitTransposedColumns(
+        b, lanes, [&](int64_t i) { return loadBits(b, count, weight, place(i), mask); },
+        [&](Value bits) { return vector::BitCastOp::create(b, packedType, bits); });
+    step = arith::DivUIOp::create(b, k, index(2));
+  } else {
+    rows = loadTransposed(b, lanes, weight, place, mask);
+  }
+  for (auto [i, row] : llvm::enumerate(rows)) {
     vector::StoreOp::create(b, row, packed, ValueRange{slot, addIndex(b, step, index(i)), at});
   }
 }

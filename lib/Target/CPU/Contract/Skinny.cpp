@@ -276,15 +276,15 @@ void SkinnyGenerator::turnSums(Value due, int64_t rows, int64_t columns) {
                                                                              // tile
     Value group = e.floorDiv(first, rows);
     for (int64_t start = 0; start < run; start += e.lanes) {
-      Values square;
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        Value step = e.index(std::min(start + i, run - 1));
-        square.push_back(e.load(tiles, {group, step, e.index(0)}));
-      }
-      e.transpose(square);
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        e.store(square[i], sums, {e.add(first, i % rows), e.index(i / rows * run + start)},
-                run - start);
+      for (int64_t sum = 0; sum < e.lanes; sum += 4) {
+        auto place = [&](int64_t i) {
+          return Values{group, e.index(std::min(start + i, run - 1)), e.index(sum)};
+        };
+        for (auto [at, row] : llvm::enumerate(loadTransposed(e.b, e.lanes, tiles, place))) {
+          int64_t i = sum + int64_t(at);
+          e.store(row, sums, {e.add(first, i % rows), e.index(i / rows * run + start)},
+                  run - start);
+        }
       }
     }
   });

@@ -181,6 +181,18 @@ SmallVector<Value> cpu::emitTransposedColumns(ImplicitLocOpBuilder &b, int64_t l
   return columns;
 }
 
+SmallVector<Value> cpu::loadTransposed(ImplicitLocOpBuilder &b, int64_t lanes, Value memory,
+                                       function_ref<SmallVector<Value>(int64_t)> place,
+                                       Value mask) {
+  if (isHalfMemory(memory)) {
+    return emitTransposedColumns(
+        b, lanes, [&](int64_t row) { return loadBits(b, 4, memory, place(row), mask); },
+        [&](Value bits) { return emitExtend(b, bits); });
+  }
+  return emitTransposedColumns(
+      b, lanes, [&](int64_t row) { return loadVector(b, 4, memory, place(row), mask); });
+}
+
 SmallVector<Value> cpu::emitTranspose(ImplicitLocOpBuilder &b, SmallVector<Value> rows) {
   int64_t n = rows.size();
   for (int64_t g = 0; g < n; g += 4) {

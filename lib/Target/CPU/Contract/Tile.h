@@ -83,6 +83,14 @@ emitTransposedColumns(mlir::ImplicitLocOpBuilder &b, int64_t lanes,
                       llvm::function_ref<mlir::Value(int64_t row)> load,
                       llvm::function_ref<mlir::Value(mlir::Value)> convert = {});
 
+/// Loads four columns of `lanes` rows, transposed: of f32, i32, or bf16, which is extended to f32.
+/// `place` returns the indices of a row's first element. Elements outside `mask` (of four i1), if
+/// given, are zeros and not accessed.
+llvm::SmallVector<mlir::Value>
+loadTransposed(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value memory,
+               llvm::function_ref<llvm::SmallVector<mlir::Value>(int64_t row)> place,
+               mlir::Value mask = {});
+
 /// Returns vector<lanes x i1>: columns first ... first + lanes - 1 that are below `limit` (index).
 mlir::Value emitColumnMask(mlir::ImplicitLocOpBuilder &b, int64_t lanes, mlir::Value first,
                            mlir::Value limit);

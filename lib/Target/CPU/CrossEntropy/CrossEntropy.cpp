@@ -119,25 +119,25 @@ void LossGenerator::storeBelow(Value value, Value memory, ValueRange indices, Va
   storeVector(e.b, value, memory, indices, emitColumnMask(e.b, e.lanes, column, limit));
 }
 
-void LossGenerator::packHeld(Value source, bool isPadded, function_ref<Value(Value)> row) {
-  bool whole = isPadded || shape.width % e.lanes == 0;
+void LossGenerator::packHeld(Value source, function_ref<Value(Value)> row) {
+  int64_t rest = shape.width % 4, whole = shape.width - rest;
   e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
     Values rows;
     for (int64_t lane = 0; lane < e.lanes; ++lane) {
       rows.push_back(row(e.add(i, lane)));
     }
-    eachColumn([&](Value column) {
-      Values square;
-      for (Value from : rows) {
-        square.push_back(
-            whole ? e.load(source, {from, column})
-                  : loadBelow(source, ValueRange{from, column}, column, e.index(shape.width)));
+    auto emitColumns = [&](Value column, int64_t count) {
+      auto place = [&](int64_t lane) { return Values{rows[lane], column}; };
+      Value mask = count < 4 ? emitColumnMask(e.b, 4, column, e.index(shape.width)) : Value();
+      Values columns = loadTransposed(e.b, e.lanes, source, place, mask);
+      for (int64_t c = 0; c < count; ++c) {
+        e.store(columns[c], held, {e.add(column, c), i});
       }
-      e.transpose(square);
-      for (int64_t lane = 0; lane < e.lanes; ++lane) {
-        e.store(square[lane], held, {e.add(column, lane), i});
-      }
-    });
+    };
+    e.loop(e.index(0), e.index(whole), 4, [&](Value column) { emitColumns(column, 4); });
+    if (rest != 0) {
+      emitColumns(e.index(whole), rest);
+    }
   });
 }
 
@@ -222,17 +222,12 @@ void LossGenerator::emitProducts(const RowStream &rows, Value count, Value score
 }
 
 // Rows of `sums` from d on are undefined; they become columns that are unused.
-void LossGenerator::unpackSums(function_ref<Value(Value)> scale) {
-  e.loop(e.index(0), e.index(shape.block), e.lanes, [&](Value i) {
-    Value factor = scale(i);
+void LossGenerator::unpackSums(Value scale) {
+  e.loop(e.index(0), e.index(shape.block), 4, [&](Value i) {
     eachColumn([&](Value column) {
-      Values square;
-      for (int64_t lane = 0; lane < e.lanes; ++lane) {
-        square.push_back(e.mulf(e.load(sums, {e.add(column, lane), i}), factor));
-      }
-      e.transpose(square);
-      for (int64_t lane = 0; lane < e.lanes; ++lane) {
-        e.store(square[lane], staging, {e.add(i, lane), column});
+      auto place = [&](int64_t lane) { return Values{e.add(column, lane), i}; };
+      for (auto [at, row] : llvm::enumerate(loadTransposed(e.b, e.lanes, sums, place))) {
+        e.store(scale ? e.mulf(row, scale) : row, staging, {e.add(i, int64_t(at)), column});
       }
     });
   });

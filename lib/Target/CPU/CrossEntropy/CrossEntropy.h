@@ -82,9 +82,8 @@ protected:
   /// f32: factor / (number of rows with a loss).
   Value share();
 
-  /// Computes held[c][i] = source[row(i)][c]; `row` must return a readable row. Columns of a source
-  /// without padding are masked.
-  void packHeld(Value source, bool isPadded, llvm::function_ref<Value(Value)> row);
+  /// Computes held[c][i] = source[row(i)][c]; `row` must return a readable row.
+  void packHeld(Value source, llvm::function_ref<Value(Value)> row);
   /// Rows of the streamed factor as f32: a memory, and the index of the first row in it.
   struct RowStream {
     Value memory, first;
@@ -100,8 +99,9 @@ protected:
   void emitScores(Value source, int64_t count, const Finish &finish);
   /// Computes sums[c][i] += sum over k < count of rows[k][c] * scores[scoreRow + k][i].
   void emitProducts(const RowStream &rows, Value count, Value scores, Value scoreRow);
-  /// Computes staging[i][c] = sums[c][i] * scale(first lane)[i], the block's gradient as rows.
-  void unpackSums(llvm::function_ref<Value(Value)> scale);
+  /// Computes staging[i][c] = sums[c][i], times `scale` if it is not null: the block's gradient as
+  /// rows. `scale` has the same number in every lane.
+  void unpackSums(Value scale = {});
   /// Runs `body` for each vector of the block.
   void eachVector(llvm::function_ref<void(Value offset)> body) {
     for (int64_t j = 0; j < shape.vectors; ++j) {

@@ -103,8 +103,7 @@ void RowsGenerator::storeNumber(Value number, Value memory, Value row) {
 
 // Lanes of rows that are invalid or outside the batch compute unused values; lanes never mix.
 void RowsGenerator::emitItem() {
-  packHeld(input, /*isPadded=*/true,
-           [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
+  packHeld(input, [&](Value i) { return e.min(e.add(first, i), e.index(shape.rows() - 1)); });
   emitLogits();
   if (evenly) {
     sumLogits();
@@ -298,7 +297,7 @@ void RowsGenerator::emitLosses() {
 /// With s the sum of all terms, the target's share of the gradient is (e^x[t] - s) / s = - rest /
 /// s; subtracts its row of W.
 void RowsGenerator::storeGradient() {
-  unpackSums([&](Value) { return e.splat(1); });
+  unpackSums();
   eachRow([&](Value i, Value row) {
     e.when(isValid(row), [&] {
       Value id = loadIndex(ids, i);

@@ -110,8 +110,7 @@ void WeightsGenerator::emitRun(Value run, Value length) {
 /// Packs the block's weights and bias, and clears the sums. Lanes past the last token repeat it;
 /// their results are not stored.
 void WeightsGenerator::emitStart() {
-  packHeld(weight, /*isPadded=*/false,
-           [&](Value i) { return e.min(e.add(token0, i), e.index(shape.vocabulary - 1)); });
+  packHeld(weight, [&](Value i) { return e.min(e.add(token0, i), e.index(shape.vocabulary - 1)); });
   attention::emitFill(e, sums, 0);
   eachVector([&](Value offset) {
     e.store(e.splat(0), biasSums, {offset});
@@ -190,7 +189,7 @@ Value WeightsGenerator::finalScale() { return incomings ? e.splat(1) : e.broadca
 
 void WeightsGenerator::storeWeight() {
   Value shareOfRow = finalScale(), width = e.index(shape.width);
-  unpackSums([&](Value) { return shareOfRow; });
+  unpackSums(shareOfRow);
   Value count = e.min(e.index(shape.block), e.sub(limit, token0));
   e.loop(e.index(0), count, 1, [&](Value i) {
     Value token = e.add(token0, i);

@@ -306,24 +306,18 @@ void RecurrenceGenerator::computeSlice(Value from, Value to, Value first) {
 void RecurrenceGenerator::transposeWeight(Value first) {
   Value source = frame.buffer(0);
   e.loop(e.index(0), e.index(groups), 1, [&](Value group) {
-    Value output = e.add(e.mul(group, columns), first);
-    Value mask =
-        columns % e.lanes == 0 ? Value() : emitColumnMask(e.b, e.lanes, first, e.index(columns));
     auto emitSquare = [&](Value k, int64_t valid) {
-      Values square;
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        Value row = e.add(k, std::min(i, valid - 1));
-        square.push_back(loadVector(e.b, e.lanes, source, {row, output}, mask));
-      }
-      e.transpose(square);
-      for (int64_t i = 0; i < e.lanes; ++i) {
-        auto store = [&] { e.store(square[i], weight, {e.add(output, i), k}, valid); };
-        if (mask) {
-          e.when(e.less(e.add(first, i), e.index(columns)), store);
-        } else {
-          store();
+      e.loop(e.index(0), e.index(e.lanes), 4, [&](Value from) {
+        Value column = e.add(first, from), output = e.add(e.mul(group, columns), column);
+        auto place = [&](int64_t i) { return Values{e.add(k, std::min(i, valid - 1)), output}; };
+        bool areWhole = columns % e.lanes == 0;
+        Value mask = areWhole ? Value() : emitColumnMask(e.b, 4, column, e.index(columns));
+        for (auto [i, row] : llvm::enumerate(loadTransposed(e.b, e.lanes, source, place, mask))) {
+          auto at = int64_t(i);
+          auto store = [&] { e.store(row, weight, {e.add(output, at), k}, valid); };
+          areWhole ? store() : e.when(e.less(e.add(column, at), e.index(columns)), store);
         }
-      }
+      });
     };
     int64_t whole = inner / e.lanes * e.lanes;
     e.loop(e.index(0), e.index(whole), e.lanes, [&](Value k) { emitSquare(k, e.lanes); });
