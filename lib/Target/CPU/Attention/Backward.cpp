@@ -325,8 +325,8 @@ void BackwardGenerator::emitScoreProducts(Value q0) {
 }
 
 /// Computes probabilities = e^(score region of products - log-sum-exp), 0 outside the mask. A loop
-/// over rows has a row's exponentials; those of a tile, with a mask and without, would be most of
-/// the kernel.
+/// over rows has the exponentials of one row; a tile's exponentials, with a mask and without, would
+/// be most of the kernel.
 void BackwardGenerator::emitProbabilities(Value q0, bool masked) {
   Value h = e.toInteger(head), n = e.toInteger(keyLength);
   e.loop(e.index(0), e.index(shape.keyBlock), 1, [&](Value local) {

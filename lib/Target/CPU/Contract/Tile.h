@@ -75,7 +75,7 @@ llvm::SmallVector<mlir::Value> emitTranspose(mlir::ImplicitLocOpBuilder &b,
 
 /// Transposes four columns of `lanes` rows of 32-bit elements in memory: vector c of the result has
 /// column c of each row. `load` returns the four elements of a row; elements of another size become
-/// 32 bits by `convert`, which is called with those of several rows. A load inserts 128 bits into a
+/// 32 bits by `convert`, which takes the elements of several rows. A load inserts 128 bits into a
 /// vector without a shuffle, so there are half as many shuffles as in `emitTranspose`, and LLVM
 /// takes an eighth of its time.
 llvm::SmallVector<mlir::Value>
