@@ -119,17 +119,13 @@ std::string apply(std::string text, const SpecOverride &setting, const std::stri
   return text.insert(at + 1, " " + member + (target.value->members.empty() ? " " : ","));
 }
 
-/// Returns true if a place of the changed spec is in the text of the setting.
-bool wrote(const std::string &text, const SpecOverride &setting, const SourceLocation &place) {
-  JsonValue root = parseJson(text, place.file);
-  if (root.kind != JsonKind::Object) {
-    return false;
-  }
-  OverrideTarget target = resolve(root, setting, place.file);
+/// Returns true if an offset of the changed spec is in the text of the setting.
+bool wrote(const std::string &text, const JsonValue &root, const SpecOverride &setting,
+           const std::string &file, size_t offset) {
+  OverrideTarget target = resolve(root, setting, file);
   size_t at = getOffsetAt(text, target.value->position),
-         last = at + valueBytes(text, at), // values of flags are on one line
-      found = getOffsetAt(text, {place.line, place.column});
-  return place.line > 0 && found >= getOffsetAt(text, target.start) && found < last;
+         last = at + valueBytes(text, at); // values of flags are on one line
+  return offset >= getOffsetAt(text, target.start) && offset < last;
 }
 
 } // namespace
@@ -155,9 +151,19 @@ void blameSettings(Diagnostic &error, const std::string &changed,
 std::string flagAt(const std::string &changed, const std::vector<SpecOverride> &settings,
                    const SourceLocation &place) {
   std::string flag;
+  JsonValue root;
+  try {
+    root = parseJson(changed, place.file);
+  } catch (const Failure &) {
+    return flag;
+  }
+  if (root.kind != JsonKind::Object || place.line == 0) {
+    return flag;
+  }
+  size_t offset = getOffsetAt(changed, {place.line, place.column});
   for (const SpecOverride &setting : settings) {
     try {
-      flag = wrote(changed, setting, place) ? setting.flag : flag;
+      flag = wrote(changed, root, setting, place.file, offset) ? setting.flag : flag;
     } catch (const Failure &) { // a later setting replaced a node on its path
     }
   }

@@ -13,6 +13,10 @@ using namespace sluice;
 
 namespace {
 
+/// Maximum number of settings or messages in an input: mutations insert hundreds of them, without
+/// new edges.
+constexpr size_t mostEntries = 16;
+
 /// Creating a context takes longer than reading a spec, so 1,000 inputs share one; a context keeps
 /// the texts of all of them.
 mlir::MLIRContext &getContext() {
@@ -34,7 +38,8 @@ void readSettings(std::string_view input) {
   auto [lines, text] = fuzz::cutInput(input);
   std::vector<spec::SpecOverride> settings;
   std::istringstream in{std::string(lines)};
-  for (std::string line, mistake; std::getline(in, line);) {
+  std::string line, mistake;
+  for (size_t i = 0; i < mostEntries && std::getline(in, line); ++i) {
     if (std::optional<spec::SpecOverride> setting = spec::parseSetting(line, mistake)) {
       settings.push_back(*setting);
     }
@@ -42,9 +47,6 @@ void readSettings(std::string_view input) {
   spec::Diagnostic error;
   parseSpec(getContext(), std::string(text), "spec.json", error, settings);
 }
-
-/// Mutations insert lines until an input has hundreds of messages, without new edges.
-constexpr size_t mostMessages = 16;
 
 /// One body per line, each of which is framed; else the bytes of a stream.
 std::vector<editor::Incoming> readStream(std::string_view input) {
@@ -59,7 +61,7 @@ std::vector<editor::Incoming> readStream(std::string_view input) {
   }
   std::istringstream in(stream);
   std::vector<editor::Incoming> messages;
-  while (messages.size() < mostMessages) {
+  while (messages.size() < mostEntries) {
     std::optional<editor::Incoming> message = editor::readMessage(in);
     if (!message) {
       break;
