@@ -22,6 +22,15 @@ constexpr std::array ownFolders = {"checkpoints", "abandoned"};
 constexpr std::array checkpointFiles = {"weights.safetensors", "optimizer.safetensors",
                                         "state.json"};
 
+/// Checks for the name of a copy of a stream: a prefix and a number.
+bool isStreamCopy(std::string_view name) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 2>{trainingStream, heldOutStream}, [&](std::string_view prefix) {
+        return name.starts_with(prefix) && name.size() > prefix.size() &&
+               name.find_first_not_of("0123456789", prefix.size()) == std::string_view::npos;
+      });
+}
+
 bool contains(const auto &all, const auto &one) {
   return std::find(all.begin(), all.end(), one) != all.end();
 }
@@ -93,10 +102,16 @@ bool isWithinFolder(const Path &path, const Path &folder) {
     return false;
   }
   std::error_code error;
-  std::filesystem::directory_iterator checkpoints(folder / "checkpoints", error);
+  std::filesystem::directory_iterator checkpoints(folder / "checkpoints", error),
+      streams(folder / streamsFolder, error);
   return isAnyName(path, folder, ownFiles) ||
-         std::any_of(begin(checkpoints), end(checkpoints), [&](const auto &checkpoint) {
-           return isAnyName(path, checkpoint.path(), checkpointFiles);
+         std::any_of(begin(checkpoints), end(checkpoints),
+                     [&](const auto &checkpoint) {
+                       return isAnyName(path, checkpoint.path(), checkpointFiles);
+                     }) ||
+         std::any_of(begin(streams), end(streams), [&](const auto &stream) {
+           return isStreamCopy(stream.path().filename().native()) &&
+                  isSameFile(path, stream.path());
          });
 }
 
@@ -126,7 +141,9 @@ std::string findOwner(const Path &path, FileKind kind) {
     FileKind found = recognizeFile(target);
     bool mayReplace = found == FileKind::Missing || found == FileKind::Empty || found == kind;
     bool isDirect = std::next(inside.begin()) == inside.end();
-    if (contains(ownFolders, first) || (isDirect && (contains(ownFiles, first) || !mayReplace))) {
+    bool isCopy = inside.parent_path() == streamsFolder && isStreamCopy(name);
+    if (contains(ownFolders, first) || isCopy ||
+        (isDirect && (contains(ownFiles, first) || !mayReplace))) {
       return "a part of the run " + showPath(folder.native());
     }
   }

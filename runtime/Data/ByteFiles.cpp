@@ -4,6 +4,7 @@
 #include "DataFormat.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileCalls.h"
+#include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/Format.h"
 #include "sluice/Support/Hash.h"
 #include "sluice/Support/Shell.h"
@@ -246,6 +247,9 @@ ByteFile openByteFile(const Path &path, std::string_view what, const ReadingOpti
       }
     }
     if (format) {
+      if (reading.takesIds && isStream(path) && format->name == describe(FileKind::Npy)) {
+        format->remedy = "write token ids to a file first";
+      }
       refuseFormat(showName(path), what, *format);
     }
   }
@@ -394,7 +398,9 @@ std::string describeSkipped(const std::vector<ByteFile> &skipped, size_t files, 
   return "skipped " + std::to_string(skipped.size()) + " of " + std::to_string(files) +
          " files, shorter than " + describeCount(least, hasIds ? "token" : "byte") + " (" + why +
          "): " + listNames(skipped) +
-         (skipped.size() > 1 && !hasIds ? "; to read them too, " + describeJoining(skipped) : "");
+         (skipped.size() > 1 && !hasIds
+              ? "; to read them too, " + describeJoining(skipped) + ", and give that file alone"
+              : "");
 }
 
 bool haveIds(const std::vector<ByteFile> &files) {

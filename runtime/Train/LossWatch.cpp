@@ -93,9 +93,10 @@ void LossWatch::repeatWarning() const {
   }
 }
 
-JobError LossWatch::makeDivergedError(int64_t step) const {
+JobError LossWatch::makeDivergedError(int64_t step, const std::string &remedy) const {
   return JobError("training stopped after step " + std::to_string(step) + ": " + describeTrend() +
-                  "; " + describeRemedy(readCheckpointLosses(run)));
+                  "; " + describeRemedy(readCheckpointLosses(run)) +
+                  (remedy.empty() ? "" : "; " + remedy));
 }
 
 JobError LossWatch::makeNotFiniteError(const std::string &what, int64_t step) const {

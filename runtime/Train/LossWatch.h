@@ -39,8 +39,8 @@ public:
   /// Repeats the warning if the run has diverged.
   void repeatWarning() const;
 
-  /// Returns the error that ends a diverged run.
-  JobError makeDivergedError(int64_t step) const;
+  /// Returns the error that ends a diverged run, with another remedy if there is one.
+  JobError makeDivergedError(int64_t step, const std::string &remedy = "") const;
 
   /// Returns the error that ends a run with numbers that are not finite after `step` steps. The
   /// checkpoint of this step is not recommended, since a run that continues from it computes the

@@ -4,6 +4,7 @@
 #include "RunFolder.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Outputs.h"
 #include "sluice/Support/Text.h"
 
 #include <algorithm>
@@ -59,8 +60,8 @@ std::string nameFiles(const std::vector<ByteFile> &files) {
 } // namespace
 
 RunData::RunData(const Path &run, bool isResumed)
-    : run(run), isResumed(isResumed), training(makeCopies("data-")),
-      heldOut(makeCopies("held-out-")) {}
+    : run(run), isResumed(isResumed), training(makeCopies(trainingStream)),
+      heldOut(makeCopies(heldOutStream)) {}
 
 std::shared_ptr<StreamCopies> RunData::makeCopies(const std::string &prefix) const {
   return std::make_shared<StreamCopies>(run / streamsFolder, prefix, findExistingFolder(run),
@@ -83,7 +84,7 @@ std::unique_ptr<TrainingSource> RunData::openTraining(SourceFiles files, const P
       (refused || lackText(data->usedFiles()) || hasUnpacked(data->usedFiles()) ||
        hasUnpacked(data->skippedFiles()))) {
     files.reading.isRaw = true;
-    files.reading.streams = training = makeCopies("data-"); // numbers restart at 1
+    files.reading.streams = training = makeCopies(trainingStream); // numbers restart at 1
     try {
       std::unique_ptr<TrainingSource> raw = runtime::openTraining(files, plan, seed);
       if (raw->hash() == saved) {
@@ -132,7 +133,7 @@ HeldOut RunData::openHeldOut(SourceFiles files, const Plan &plan,
   }
   if (!heldOut->hasRead()) {
     files.reading.isRaw = true;
-    files.reading.streams = heldOut = makeCopies("held-out-");
+    files.reading.streams = heldOut = makeCopies(heldOutStream);
     HeldOut raw(files, plan);
     if (haveSizes(raw.usedFiles(), recorded->heldOut)) {
       lines.push_back("held-out data are" + rawNote + nameFiles(raw.usedFiles()));

@@ -4,6 +4,7 @@
 #include "sluice/Runtime/Tokenizer/FileEncoder.h"
 #include "sluice/Runtime/Train/Checkpoint.h"
 #include "sluice/Support/Error.h"
+#include "sluice/Support/Outputs.h"
 
 #include <algorithm>
 #include <array>

@@ -8,9 +8,6 @@
 
 namespace sluice::runtime {
 
-/// The folder in a run for its copies of streams.
-inline constexpr const char *streamsFolder = "data";
-
 /// Locks the run's folder for one process: two processes that train the same run would mix their
 /// metrics.
 class RunLock {

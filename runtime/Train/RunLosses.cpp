@@ -43,7 +43,10 @@ std::optional<double> computeBound(const std::vector<CheckpointLosses> &checkpoi
 
 } // namespace
 
-double RunLosses::quality() const { return std::max(trend.average, own.value_or(trend.average)); }
+double RunLosses::quality() const {
+  bool hasRecovered = own && *own <= trend.best;
+  return hasRecovered ? *own : std::max(trend.average, own.value_or(trend.average));
+}
 
 Json toJson(const RunLosses &losses) {
   const LossTrend &trend = losses.trend;
@@ -160,7 +163,9 @@ std::string describeWorseLatest(const Path &run) {
            " has the weights of step " + std::to_string(step);
   };
   std::string start = "note: " + run.string() + ": the latest checkpoint, that of ";
-  if (latest.losses->quality() > *computeBound(list)) {
+  bool losesLess = sound && sound->losses && latest.losses->own && sound->losses->own &&
+                   *latest.losses->own <= *sound->losses->own;
+  if (latest.losses->quality() > *computeBound(list) && !losesLess) {
     const LossTrend &trend = latest.losses->trend;
     return start + describeCheckpoint(latest) +
            (sound && sound->losses

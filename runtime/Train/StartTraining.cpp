@@ -253,7 +253,7 @@ void resumeTraining(TrainingContext &context) {
     context.say(note);
   }
   if (context.options.stopOnDivergence && context.watch.isDiverged()) {
-    throw context.watch.makeDivergedError(context.state.step);
+    throw context.watch.makeDivergedError(context.state.step, "--no-stop-on-divergence continues");
   }
   context.watch.repeatWarning();
 }

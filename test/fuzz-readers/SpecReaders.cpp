@@ -84,7 +84,7 @@ void readSpecMessages(std::string_view input) {
   }
 }
 
-/// Each message is refused on its own, so few reach every edge.
+/// Each message is checked on its own, so three in an input suffice.
 void readIrMessages(std::string_view input) {
   constexpr size_t most = 3;
   for (const editor::Incoming &message : readStream(input, most)) {

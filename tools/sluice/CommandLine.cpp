@@ -70,10 +70,13 @@ std::string explainExtra(const CLI::App &program, const std::string &word,
     std::string flag = full->get_name();
     bool mayRepeat = full->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
                      full->get_expected_max() > 1;
+    bool needsName =
+        full->get_type_name().starts_with("NAME=") && word.find('=') == std::string::npos;
     return "sluice " + command->get_name() + ": expected one value after " + flag + ", found " +
            quote(word) + " as well; " +
-           (mayRepeat ? "repeat the flag, as in " + flag + " " + showPath(word)
-                      : "leave one of them out") +
+           (mayRepeat
+                ? "repeat the flag, as in " + flag + (needsName ? " NAME=" : " ") + showPath(word)
+                : "leave one of them out") +
            " (sluice " + command->get_name() + " --help)";
   }
   for (const CLI::Option *option : command->get_options()) {

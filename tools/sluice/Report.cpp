@@ -5,6 +5,7 @@
 #include "RunSegments.h"
 #include "sluice/Driver/Driver.h"
 #include "sluice/Driver/SpecFacts.h"
+#include "sluice/Runtime/Train/RunRecord.h"
 #include "sluice/Support/Error.h"
 #include "sluice/Support/FileMixUp.h"
 #include "sluice/Support/OutputFile.h"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 
 namespace sluice::cli {
 namespace {
@@ -126,6 +128,32 @@ void requireDifferentRuns(const std::vector<std::string> &runs) {
   }
 }
 
+/// Returns the files that a run was trained and evaluated on, as far as its record has them.
+std::vector<Path> listRecordedFiles(const Path &run) {
+  std::vector<Path> files;
+  try {
+    std::optional<runtime::RunRecord> record = runtime::readRunRecord(run);
+    if (!record) {
+      return files;
+    }
+    for (const auto *data : {&record->data, &record->heldOut}) {
+      for (const runtime::DataFile &file : *data) {
+        files.emplace_back(file.path);
+      }
+    }
+    if (record->weights) {
+      files.emplace_back(record->weights->file);
+    }
+    if (record->command) {
+      for (const runtime::CommandFile &file : record->command->files) {
+        files.push_back(file.isStream() ? Path() : run / file.path);
+      }
+    }
+  } catch (const UserError &) { // a damaged record, which the page describes
+  }
+  return files;
+}
+
 void runReport(const ReportFlags &flags) {
   requireDifferentRuns(flags.runs);
   bool compares = flags.runs.size() > 1;
@@ -136,14 +164,16 @@ void runReport(const ReportFlags &flags) {
   Path first = flags.runs.front();
   Path out =
       flags.out.empty() ? first / (compares ? "comparison.html" : "report.html") : Path(flags.out);
+  std::vector<Path> inputs = joinPaths({flags.runs});
   for (const std::string &run : flags.runs) {
     if (!isFolder(run) || isCheckpointFolder(run)) {
       requireKind(run, FileKind::Run, "a run");
     }
+    std::ranges::copy(listRecordedFiles(run), std::back_inserter(inputs));
   }
   if (isFolder(first)) { // else the page has no folder
-    checkOutputs({{"--out", out, FileKind::Html}, {"--curve", flags.curve, FileKind::Svg}},
-                 joinPaths({flags.runs}), flags.force);
+    checkOutputs({{"--out", out, FileKind::Html}, {"--curve", flags.curve, FileKind::Svg}}, inputs,
+                 flags.force);
   }
   std::string page;
   if (compares) {

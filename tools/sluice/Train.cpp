@@ -447,7 +447,7 @@ void registerTrain(CLI::App &program) {
           },
           "", "patience"))
       ->check(wholeNumber(0, INT64_MAX));
-  command->add_flag("--stop-on-divergence", options.stopOnDivergence,
+  command->add_flag("--stop-on-divergence,!--no-stop-on-divergence", options.stopOnDivergence,
                     "End the run with status 1, after a checkpoint, where the loss stays above the "
                     "run's best by ln V for 20 steps; without it training warns and continues");
   command->add_option("--log-every", options.logEvery, "Steps between lines of metrics.jsonl");

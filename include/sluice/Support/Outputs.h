@@ -10,6 +10,11 @@
 
 namespace sluice {
 
+/// Folder of a run with its copies of the streams that it was trained and evaluated on, and the
+/// beginnings of their names, which a number follows.
+inline constexpr const char *streamsFolder = "data";
+inline constexpr const char *trainingStream = "data-", *heldOutStream = "held-out-";
+
 /// A file that a command will write.
 struct Output {
   std::string flag; ///< flag that specifies it: "--picture"

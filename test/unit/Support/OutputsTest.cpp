@@ -15,6 +15,8 @@ class Outputs : public testing::Test {
 protected:
   Outputs() {
     std::filesystem::create_directories(folder / "run/checkpoints/10");
+    std::filesystem::create_directories(folder / "run/data");
+    writeFile(folder / "run/data/data-1", "copy of a stream");
     for (const char *name : {"run/latest", "run/checkpoints/10/state.json"}) {
       writeFile(folder / name, "10\n");
     }
@@ -56,12 +58,14 @@ TEST_F(Outputs, NeverReplaceAnInputOfARun) {
   std::filesystem::create_hard_link(folder / "run/checkpoints/10/weights.safetensors",
                                     folder / "weights");
   std::filesystem::create_hard_link(folder / "run/metrics.jsonl", folder / "metrics");
+  std::filesystem::create_hard_link(folder / "run/data/data-1", folder / "copy");
   auto refusal = [&](const char *output, const char *input) {
     return userError(
         [&] { checkOutputs({{"--out", folder / output, FileKind::Npy}}, {folder / input}, true); });
   };
-  for (auto [output, input] : {std::pair("weights", "run"), std::pair("metrics", "run"),
-                               std::pair("weights", "run/checkpoints/10")}) {
+  for (auto [output, input] :
+       {std::pair("weights", "run"), std::pair("metrics", "run"), std::pair("copy", "run"),
+        std::pair("weights", "run/checkpoints/10")}) {
     EXPECT_NE(refusal(output, input).find("found one that this command reads"), std::string::npos)
         << output << " of " << input;
   }
@@ -70,9 +74,9 @@ TEST_F(Outputs, NeverReplaceAnInputOfARun) {
 
 TEST_F(Outputs, NeverReplaceAPartOfARun) {
   std::filesystem::create_symlink("run/latest", folder / "link");
-  for (const char *name :
-       {"run/metrics.jsonl", "run/latest", "run/spec.json", "run/run.json", "link",
-        "run/checkpoints/10/weights.safetensors", "run/checkpoints/new"}) {
+  for (const char *name : {"run/metrics.jsonl", "run/latest", "run/spec.json", "run/run.json",
+                           "link", "run/checkpoints/10/weights.safetensors", "run/checkpoints/new",
+                           "run/data/data-1", "run/data/held-out-2"}) {
     for (FileKind kind : {FileKind::Npy, FileKind::Metrics, FileKind::Weights, FileKind::Spec}) {
       refuses(name, kind, "expected --out to name a file of its own, found a part of the", true);
     }
@@ -80,6 +84,7 @@ TEST_F(Outputs, NeverReplaceAPartOfARun) {
   refuses("run/losses", FileKind::Npy, "found a part of the run", true);
   accepts("run/report.html", FileKind::Html);
   accepts("run/new.npy", FileKind::Npy);
+  accepts("run/data/data-new", FileKind::Npy);
   // A copy of a checkpoint alone.
   std::filesystem::rename(folder / "run/checkpoints/10", folder / "copy");
   refuses("copy/weights.safetensors", FileKind::Weights, "a part of the checkpoint", true);

@@ -38,7 +38,8 @@ struct RunLosses {
   std::optional<double> own;
   HeldOutTrend heldOut;
 
-  /// Returns the maximum of the moving average, which lags, and of `own`, in nats.
+  /// Returns the maximum of the moving average and of `own`, in nats. The average lags: after a
+  /// recovery, an `own` that is no greater than the run's best average counts alone.
   double quality() const;
 };
 

@@ -35,10 +35,8 @@ protected:
   ByteFile openPipe(const std::string &text, const ReadingOptions &reading = {}) {
     removeAll(folder / "pipe");
     EXPECT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-    std::thread writer([&] { writeFile(folder / "pipe", text); });
-    ByteFile file = open("pipe", reading);
-    writer.join();
-    return file;
+    std::jthread writer([&] { writeFile(folder / "pipe", text); });
+    return open("pipe", reading);
   }
 
   static std::string readFileText(const ByteFile &file) {
@@ -142,6 +140,17 @@ TEST_F(ByteFiles, ReadsTheCopyOfAStream) {
   removeAll(folder / "run"); // as if a killed run restarts
   again->save();
   EXPECT_EQ(readFile(folder / "run/data-1"), text);
+}
+
+TEST_F(ByteFiles, RejectsIdsFromAStream) {
+  std::string header = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }";
+  header.resize(117, ' ');
+  std::string array = std::string("\x93NUMPY\x01\0v\0", 10) + header + "\na\0b\0";
+  array.resize(10 + 118 + 4); // with the last zero byte
+  std::string message = userError([&] { openPipe(array, {.takesIds = true}); });
+  EXPECT_NE(message.find("found a NumPy array (.npy); write token ids to a file first"),
+            std::string::npos)
+      << message;
 }
 
 TEST_F(ByteFiles, CountsAndJoinsShortFiles) {

@@ -230,7 +230,8 @@ TEST_F(CommandLine, UnwritablePathHasStatusTwo) {
 // Every option that names an output file, with a file that its command reads. The check precedes
 // all work: the flags need no GPU, and nothing is compiled.
 TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
-  ASSERT_EQ(sluice("train bigram.slc --data text -o run -n 2").status, 0);
+  writeFile(folder / "page", "<!doctype html><p>a page of held-out text</p>");
+  ASSERT_EQ(sluice("train bigram.slc --data text --eval-data page -o run -n 2").status, 0);
   std::filesystem::copy(folder / "bigram.slc", folder / "other.slc");
   std::filesystem::copy(TINY_MODEL, folder / "model.json");
   const std::string weights = "run/checkpoints/2/weights.safetensors";
@@ -242,6 +243,7 @@ TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
       {"generate bigram.slc -w run -p ab -n 1 --save-session", weights},
       {"bench bigram.slc --device cuda --tune", "bigram.slc"},
       {"report run -o", "run/latest"},
+      {"report run -o", "bigram.slc"},
       {"check model.json --picture", "model.json"},
       {"check model.json --certificate", "model.json"},
       {"check model.json --smt", "model.json"},
@@ -264,6 +266,7 @@ TEST_F(CommandLine, OutputReplacesNoInputAndNoRun) {
     EXPECT_EQ(name.find("tmp-"), std::string::npos) << name;
   }
   refuses(commands[0].first + " run/metrics.jsonl --force", "found a part of the run");
+  refuses("report run -o page", "expected --out to name a new file, found one that this command");
   refuses("inspect bigram.slc --extract run", "found a run's directory; name another directory");
   refuses("train bigram.slc --data text -o run/checkpoints/9", "found a part of the run");
 }
@@ -318,6 +321,7 @@ TEST_F(CommandLine, ReportsSwappedFilesWithARemedy) {
                                                 "\"b.npy\" as well; leave one of them out");
   refuses(eval + "run --labels a=b c=d", "expected one value after --labels, found \"c=d\" as "
                                          "well; repeat the flag, as in --labels c=d");
+  refuses(eval + "run --labels a=b c", "repeat the flag, as in --labels NAME=c");
   refuses("generate bigram.slc -w run -t -nan", "--temperature: expected a number, found \"-nan\"");
   refuses("generate bigram.slc -w run --top-p -NaN", "found \"-NaN\"");
 }

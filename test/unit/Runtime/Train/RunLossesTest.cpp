@@ -52,6 +52,16 @@ TEST(ChooseCheckpoint, BestUsesHeldOutLoss) {
   EXPECT_EQ(chooseSound(list)->step, 40);
 }
 
+TEST(ChooseCheckpoint, LossOfRecoveredCheckpointCountsAlone) {
+  std::vector<CheckpointLosses> list = {checkpoint(20, 4.7, 4.73, 4.7),
+                                        checkpoint(100, 30, 28, 4.7)};
+  EXPECT_EQ(chooseSound(list)->step, 20);
+  list.push_back(checkpoint(112, 12, 3.9, 4.7)); // the average lags
+  EXPECT_EQ(chooseSound(list)->step, 112);
+  list.back() = checkpoint(112, 12, 4.71, 4.7);
+  EXPECT_EQ(chooseSound(list)->step, 20);
+}
+
 class RunLossesTest : public Trainer {
 protected:
   TrainingOptions options(const std::string &name, int64_t steps) {
@@ -147,7 +157,30 @@ TEST_F(RunLossesTest, StopsOnDivergenceAfterACheckpoint) {
   flags.resume = true; // its state is in the checkpoint
   said = run(flags);
   EXPECT_CONTAINS(said, "error: training stopped after step " + std::to_string(step));
+  EXPECT_CONTAINS(said, "; --no-stop-on-divergence continues");
   EXPECT_EQ(latestStep(folder / "a run"), step);
+}
+
+TEST_F(RunLossesTest, DoesNotCallLowerLossWorse) {
+  run(options("run", 30));
+  Path state = folder / "run/checkpoints/30/state.json";
+  auto getNoticeOfOwn = [&](double own) {
+    Json json = Json::parse(readFile(state));
+    json["losses"]["average"] = 40;
+    json["losses"]["own"] = own;
+    json.erase("checksum");
+    json["checksum"] = sha256Hex(asBytes(json.dump()));
+    writeFile(state, json.dump(2) + "\n");
+    return getNotice("run");
+  };
+  double own = *readTrainingState(folder / "run", 20).losses->own,
+         best = readTrainingState(folder / "run", 30).losses->trend.best;
+  EXPECT_CONTAINS(getNoticeOfOwn(std::max(own, best) + 0.1), " is far worse than that of step 20");
+  EXPECT_EQ(getNoticeOfOwn(own), "");
+  removeAll(folder / "run/checkpoints/10");
+  removeAll(folder / "run/checkpoints/20");
+  EXPECT_CONTAINS(getNoticeOfOwn(best + 0.1), " has diverged, and no checkpoint is good");
+  EXPECT_EQ(getNoticeOfOwn(best), "");
 }
 
 TEST_F(RunLossesTest, DoesNotWarnInGoodRuns) {
