@@ -13,9 +13,9 @@ using namespace sluice;
 
 namespace {
 
-/// Maximum number of settings or messages in an input: mutations insert hundreds of them, without
-/// new edges.
-constexpr size_t mostEntries = 16;
+/// Maximum numbers of settings and of messages in an input: mutations insert hundreds of them,
+/// without new edges.
+constexpr size_t mostSettings = 6, mostMessages = 16;
 
 /// Creating a context takes longer than reading a spec, so 1,000 inputs share one; a context keeps
 /// the texts of all of them.
@@ -39,7 +39,7 @@ void readSettings(std::string_view input) {
   std::vector<spec::SpecOverride> settings;
   std::istringstream in{std::string(lines)};
   std::string line, mistake;
-  for (size_t i = 0; i < mostEntries && std::getline(in, line); ++i) {
+  for (size_t i = 0; i < mostSettings && std::getline(in, line); ++i) {
     if (std::optional<spec::SpecOverride> setting = spec::parseSetting(line, mistake)) {
       settings.push_back(*setting);
     }
@@ -79,7 +79,7 @@ void readSpecMessages(std::string_view input) {
   };
   auto send = [](const nlohmann::json &message) { editor::frame(message); };
   editor::SpecServer server(send, check, std::nullopt, "0");
-  for (const editor::Incoming &message : readStream(input, mostEntries)) {
+  for (const editor::Incoming &message : readStream(input, mostMessages)) {
     server.receive(message);
   }
 }
