@@ -163,9 +163,9 @@ std::string describeWorseLatest(const Path &run) {
            " has the weights of step " + std::to_string(step);
   };
   std::string start = "note: " + run.string() + ": the latest checkpoint, that of ";
-  bool losesLess = sound && sound->losses && latest.losses->own && sound->losses->own &&
-                   *latest.losses->own <= *sound->losses->own;
-  if (latest.losses->quality() > *computeBound(list) && !losesLess) {
+  bool hasLowerLoss = sound && sound->losses && latest.losses->own && sound->losses->own &&
+                      *latest.losses->own <= *sound->losses->own;
+  if (latest.losses->quality() > *computeBound(list) && !hasLowerLoss) {
     const LossTrend &trend = latest.losses->trend;
     return start + describeCheckpoint(latest) +
            (sound && sound->losses
